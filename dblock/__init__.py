@@ -1,0 +1,56 @@
+"""The relational database you already have, as your lock server.
+
+>>> from dblock import Locks
+>>> locks = Locks("postgresql+psycopg://app@db/app")            # doctest: +SKIP
+>>> with locks.lease("report", ttl=30) as lease:                # doctest: +SKIP
+...     make_report(fence=lease.fence)
+"""
+
+from __future__ import annotations
+
+from .counter import Counter
+from .errors import (
+    Conflict,
+    DBLockError,
+    DeadlockDetected,
+    LockLost,
+    NotAcquired,
+    NotEnough,
+    NotHeld,
+    OutcomeUnknown,
+    SchemaMissing,
+    Unavailable,
+    Unsupported,
+)
+from .lease import Lease
+from .locks import Locks
+from .policy import Attempt, RetryPolicy
+from .protocol.state import LockState
+from .row import RowLock
+from .timeouts import Timeouts
+from .together import Together
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attempt",
+    "Conflict",
+    "Counter",
+    "DBLockError",
+    "DeadlockDetected",
+    "Lease",
+    "LockLost",
+    "LockState",
+    "Locks",
+    "NotAcquired",
+    "NotEnough",
+    "NotHeld",
+    "OutcomeUnknown",
+    "RetryPolicy",
+    "RowLock",
+    "SchemaMissing",
+    "Timeouts",
+    "Together",
+    "Unavailable",
+    "Unsupported",
+]

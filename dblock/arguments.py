@@ -1,0 +1,126 @@
+"""The rules for names and durations, checked before any I/O, the same on every database."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from datetime import timedelta
+
+Seconds = float | timedelta
+
+NAME_MAX = 255
+TTL_MIN = 0.1  # below this a round trip is a large part of the lease
+TTL_MAX = 366 * 24 * 3600.0
+WAIT_MAX = threading.TIMEOUT_MAX
+
+
+def check_name(name: object) -> str:
+    """Return ``name`` if it is a lock name: non-empty text to 255 characters without NUL.
+
+    Names are exact: case, accents and trailing spaces count, on every database.
+    """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"a lock name is a str, not {type(name).__name__}: {name!r}"
+            + ("; decode it first" if isinstance(name, bytes) else "")
+        )
+    if not name:
+        raise ValueError("a lock name cannot be empty")
+    if len(name) > NAME_MAX:
+        raise ValueError(
+            f"a lock name has at most {NAME_MAX} characters, this one has {len(name)}: "
+            f"{name[:40]!r}...; shorten it, or lock a hash of it"
+        )
+    if "\0" in name:
+        raise ValueError(f"a lock name cannot contain the NUL character: {name!r}")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a lock name must be encodable as UTF-8, {name!r} is not: {error}"
+        ) from None
+    return name
+
+
+def seconds(what: str, value: object) -> float:
+    """Return a duration in seconds, finite and not negative, from a number or a timedelta."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(
+            f"{what} is a number of seconds or a timedelta, not {type(value).__name__}: {value!r}"
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        raise OverflowError(f"{what} is too large: {value!r}") from None
+    if math.isnan(number):
+        raise ValueError(f"{what} cannot be NaN")
+    if number < 0:
+        raise ValueError(f"{what} cannot be negative: {value!r}")
+    return number
+
+
+def check_ttl(ttl: object) -> float:
+    """Return a lease's TTL in seconds: from 0.1 to 366 days."""
+    number = seconds("a TTL", ttl)
+    if number < TTL_MIN:
+        raise ValueError(f"a TTL is at least {TTL_MIN} seconds: {ttl!r}")
+    if math.isinf(number):
+        raise ValueError("a TTL is finite: a lease that never ends would outlive a dead holder")
+    if number > TTL_MAX:
+        raise OverflowError(f"a TTL is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
+    return number
+
+
+def check_wait(wait: object) -> float | None:
+    """Return a wait in seconds; None waits for ever, 0 tries once."""
+    if wait is None:
+        return None
+    number = seconds("a wait", wait)
+    if math.isinf(number):
+        raise ValueError("a wait is finite; to wait for ever give None")
+    if number > WAIT_MAX:
+        raise OverflowError(f"a wait is at most {WAIT_MAX:.0f} seconds; to wait for ever give None")
+    return number
+
+
+def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
+    """Return the wait that ``acquire(blocking, timeout)`` asks for.
+
+    The arguments and their errors are those of :meth:`threading.Lock.acquire`; a timeout of -1
+    means the wait the lock was made with.
+    """
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"a timeout is a number of seconds, not {type(timeout).__name__}")
+    if not blocking:
+        if timeout != -1:
+            raise ValueError("can't specify a timeout for a non-blocking call")
+        return 0.0
+    if timeout == -1:
+        return wait
+    if math.isnan(timeout):
+        raise ValueError("a timeout cannot be NaN")
+    if timeout < 0:
+        raise ValueError(f"a timeout is -1 or not negative: {timeout!r}")
+    if timeout > WAIT_MAX:
+        raise OverflowError(f"a timeout is at most {WAIT_MAX:.0f} seconds: {timeout!r}")
+    return float(timeout)
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}\Z")
+
+
+def check_identifier(what: str, value: object) -> str:
+    """Return a schema name or table prefix: letters, digits and underscores."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {type(value).__name__}: {value!r}")
+    if not _IDENTIFIER.match(value):
+        raise ValueError(
+            f"{what} has letters, digits and underscores, does not begin with a digit and has "
+            f"at most 41 characters: {value!r}"
+        )
+    return value

@@ -1,0 +1,132 @@
+"""The user's transaction: run a statement in it, and leave it as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql import Select
+
+from .connections import first_line
+from .protocol.faults import Trouble
+from .protocol.steps import Query, Reply, RunHeld
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session, scoped_session
+
+    from .dialects import Dialect
+
+    Borrowable = Connection | Session | scoped_session[Any]
+
+
+def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> BorrowedTransaction:
+    """Return the transaction that ``on`` is in, or begins now (SQLAlchemy's autobegin).
+
+    ``locking`` tells that something has to stay locked in it, which autocommit cannot do.
+
+    Raises TypeError for what is not a Connection or Session, and ValueError for one that cannot
+    hold a lock: closed, failed, in autocommit mode, or of another kind of database.
+    """
+    from sqlalchemy.orm import Session, scoped_session
+
+    if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
+        raise TypeError(
+            f"on= is a sync Connection or Session here, not {type(on).__name__}; inside "
+            "`run_sync(...)` of an async one there is a sync one to give"
+        )
+    if isinstance(on, scoped_session):
+        on = on()
+    if isinstance(on, Session):
+        if not on.is_active:
+            raise ValueError(
+                "nothing can be locked in this session: its transaction has already failed; "
+                "roll it back first"
+            )
+        connection = on.connection()
+    elif isinstance(on, Connection):
+        connection = on
+    else:
+        raise TypeError(
+            f"on= is an SQLAlchemy Connection, Session or scoped_session, not "
+            f"{type(on).__name__}: {on!r}"
+        )
+    if connection.closed or connection.invalidated:
+        raise ValueError("nothing can be locked on this connection: it is closed")
+    if connection.dialect.name not in dialect.backends:
+        raise ValueError(
+            f"these locks are in {dialect.name}, the transaction is in "
+            f"{connection.dialect.name}: a row lock lives in the database of its transaction"
+        )
+    root = connection.get_transaction()
+    if root is not None and not root.is_active:
+        raise ValueError(
+            "nothing can be locked on this connection: its transaction has already failed; "
+            "roll it back first"
+        )
+    trouble = dialect.transaction_trouble(connection.connection.driver_connection, locking)
+    if trouble is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {trouble}")
+    return BorrowedTransaction(connection, dialect)
+
+
+class BorrowedTransaction:
+    """Runs steps through the user's SQLAlchemy connection, so that its events and its handling of
+    broken connections see them. Never commits, rolls back or changes a setting."""
+
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        self.connection = connection
+        self._dialect = dialect
+
+    def run(self, step: RunHeld) -> Reply:
+        driver = self.connection.connection.driver_connection
+        with self._dialect.bounded(driver, step.patience):
+            if not step.undo:
+                return self.execute(step.query)
+            self.execute(_SAVEPOINT)
+            try:
+                reply = self.execute(step.query)
+            except Trouble:
+                if not self.connection.invalidated:
+                    self._undo()
+                raise
+            self.execute(_RELEASE)
+            return reply
+
+    def _undo(self) -> None:
+        # It fails when the whole transaction is gone, as the error on its way says.
+        with contextlib.suppress(Trouble, DBAPIError):
+            self.execute(_UNDO)
+
+    def forget(self) -> None:
+        raise AssertionError("the user's transaction is not ours to end")
+
+    def execute(self, query: Query) -> Reply:
+        sent = time.monotonic()
+        try:
+            result = self.connection.exec_driver_sql(query.sql, query.params or None)
+            rows: Any = result.fetchall() if result.returns_rows else ()
+            return Reply(rows, result.rowcount, sent, time.monotonic())
+        except DBAPIError as error:
+            raise self._fault(error) from error.orig
+
+    def fetch(self, statement: Select[Any]) -> Row[Any] | None:
+        """Run a Core query on the user's own tables and return its one row."""
+        try:
+            return self.connection.execute(statement).one_or_none()
+        except DBAPIError as error:
+            raise self._fault(error) from error.orig
+
+    def _fault(self, error: DBAPIError) -> Exception:
+        """Return what a protocol understands of an error; SQLAlchemy's own error if nothing."""
+        if error.orig is None:
+            return error
+        fault = self._dialect.classify(error.orig)
+        return error if fault is None else Trouble(fault, first_line(error.orig))
+
+
+_SAVEPOINT = Query("SAVEPOINT dblock", {})
+_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {})
+_RELEASE = Query("RELEASE SAVEPOINT dblock", {})

@@ -1,0 +1,182 @@
+"""dblock's own connections: made as the engine makes them, outside its pool, one stack for all.
+
+A lock must not starve the application's pool, nor the other way round, and a statement on the hot
+path cannot pay for a pool checkout and a reset. So connections come from a private copy of the
+engine's pool, are detached from it and kept here while idle. A connection is put back only when
+its state is known; everything else is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .errors import DBLockError
+from .protocol.faults import Fault, Trouble
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.pool import Pool
+
+    from .dialects import Dialect
+
+IDLE_MAX = 8
+
+# Connections of a forked child's parent: kept for ever, because closing one says goodbye to the
+# server on the socket that the parent still uses.
+_inherited: list[object] = []
+
+
+class Connections:
+    """Driver connections in autocommit mode, each used by one thread at a time.
+
+    ``limit`` bounds how many are in use at once; a statement waits for its turn up to
+    ``Timeouts.socket``. ``verify`` is called with the first connection made.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        *,
+        limit: int | None = None,
+        verify: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._dialect = dialect
+        self._pool = engine.pool.recreate()
+        self._idle: deque[Any] = deque()
+        self._limit = limit
+        self._turns = self._new_turns()
+        self._verify = verify
+        self._closed = False
+        _all.add(self)
+
+    def _new_turns(self) -> threading.Semaphore | None:
+        return None if self._limit is None else threading.Semaphore(self._limit)
+
+    def take(self) -> Any:
+        """Return a usable connection. Raises Trouble when none can be made: nothing was sent."""
+        if self._closed:
+            raise ValueError("these Locks are closed")
+        if self._turns is not None and not self._turns.acquire(
+            timeout=self._dialect.timeouts.socket
+        ):
+            raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
+        try:
+            while self._idle:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:  # another thread was faster
+                    break
+                if self._dialect.is_usable(connection):
+                    return connection
+                self._close(connection)
+            return self._connect()
+        except BaseException:
+            self._end_turn()
+            raise
+
+    def give(self, connection: Any) -> None:
+        """Put back a connection that is outside any transaction."""
+        if self._closed or len(self._idle) >= IDLE_MAX:
+            self._close(connection)
+        else:
+            self._idle.append(connection)
+        self._end_turn()
+
+    def drop(self, connection: Any) -> None:
+        """Close a connection, whatever state it is in. What it held on the server ends with it."""
+        self._close(connection)
+        self._end_turn()
+
+    def _close(self, connection: Any) -> None:
+        with contextlib.suppress(Exception):
+            connection.close()
+
+    def _end_turn(self) -> None:
+        if self._turns is not None:
+            self._turns.release()
+
+    def clear(self) -> None:
+        """Close the idle connections: after one was found broken, the others are suspect."""
+        while self._idle:
+            try:
+                self._close(self._idle.pop())
+            except IndexError:
+                return
+
+    def close(self) -> None:
+        self._closed = True
+        self.clear()
+
+    def _connect(self) -> Any:
+        try:
+            connection = detached(self._pool)
+            self._dialect.prepare_connection(connection)
+        except (DBLockError, Trouble):
+            raise
+        except Exception as error:
+            fault = self._dialect.classify(error)
+            if fault in (None, Fault.DISCONNECTED, Fault.BUSY) and is_driver_error(error):
+                fault = Fault.UNREACHABLE
+            if fault is None:
+                raise
+            raise Trouble(fault, first_line(error)) from error
+        if self._verify is not None:
+            try:
+                self._verify(connection)
+            except BaseException:
+                self._close(connection)
+                raise
+            self._verify = None
+        return connection
+
+    def _forget_parent(self) -> None:
+        leave_to_parent((self._pool, self._idle))
+        self._idle = deque()
+        self._pool = self._pool.recreate()
+        self._turns = self._new_turns()
+
+
+def detached(pool: Pool) -> Any:
+    """Return a driver connection made by a pool, which has no part in it any more."""
+    proxy = pool.connect()
+    connection = proxy.driver_connection
+    proxy.detach()
+    return connection
+
+
+def leave_to_parent(inherited: object) -> None:
+    """Keep a forked child from ever closing its parent's connection."""
+    _inherited.append(inherited)
+
+
+def is_driver_error(error: BaseException) -> bool:
+    """Return whether a DBAPI module raised this (PEP 249: its errors derive from its ``Error``)."""
+    return any(
+        base.__name__ == "Error" and base.__module__.split(".")[0] != "builtins"
+        for base in type(error).__mro__
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return a driver's message, one line of it, for people."""
+    detail = error.args[1] if len(error.args) > 1 and isinstance(error.args[0], int) else error
+    lines = str(detail).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for connections in list(_all):
+        connections._forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

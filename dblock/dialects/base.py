@@ -1,0 +1,207 @@
+"""What a database has to provide: its statements, how to read their rows, and its error codes.
+
+A dialect is a small class of pure functions from values to :class:`Query` and from rows to
+values, with flags for what differs. Nothing else in dblock asks for a database's name.
+
+There is one lock table, one permanent row per name. Permanent, because a fence may never start
+again, and because rows that come and go make InnoDB deadlock and row lockers miss. A row is free
+when its token is NULL or its expiry has passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from ..protocol.faults import Fault
+from ..protocol.state import Grant, LockState
+from ..protocol.steps import Query, Reply
+from ..timeouts import Timeouts
+
+
+class Dialect(ABC):
+    """One database's statements over the lock table ``{schema}.{prefix}lock``."""
+
+    name: ClassVar[str]
+    #: SQLAlchemy's names for this database, and its drivers known to work, the usual one first.
+    backends: ClassVar[tuple[str, ...]]
+    drivers: ClassVar[tuple[str, ...]]
+    #: dblock's extra that installs the driver.
+    extra: ClassVar[str | None] = None
+
+    #: A refused row lock still keeps others off the row until its transaction ends, so the name
+    #: is looked at from outside before it is locked.
+    refusal_holds: ClassVar[bool] = False
+    #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
+    failure_aborts: ClassVar[bool] = False
+    #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
+    #: row of a new name is created in the locking transaction itself.
+    one_writer: ClassVar[bool] = False
+    #: The longest one statement may wait before it is sent again; None for no limit.
+    longest_patience: float | None = None
+
+    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
+        self.schema = schema
+        self.prefix = prefix
+        self.timeouts = timeouts
+        self.lock_table = self.table("lock")
+        self.applied_table = self.table("applied")
+
+    def table(self, name: str) -> str:
+        """Return a table's name, qualified and quoted for this database."""
+        quoted = self.quote(self.prefix + name)
+        return f"{self.quote(self.schema)}.{quoted}" if self.schema else quoted
+
+    def quote(self, identifier: str) -> str:
+        return f'"{identifier}"'
+
+    def key(self, name: str) -> object:
+        """Return a lock name as the database stores it."""
+        return name
+
+    # --- connections -------------------------------------------------------------------------
+
+    @abstractmethod
+    def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
+        """Return the driver's arguments that carry out ``timeouts``."""
+
+    @abstractmethod
+    def prepare_connection(self, connection: Any) -> None:
+        """Make a fresh connection of dblock's own ready: autocommit, and what the session needs."""
+
+    @abstractmethod
+    def is_usable(self, connection: Any) -> bool:
+        """Return whether a connection is open, without asking the server."""
+
+    def bounded(
+        self, connection: Any, patience: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Bound what a borrowed connection waits for, where no statement can say so itself."""
+        return contextlib.nullcontext()
+
+    def can_resend(self, connection: Any, error: Exception) -> bool:
+        """Mend the connection if the error proves that the statement never ran."""
+        return False
+
+    @abstractmethod
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        """Say why nothing can be locked in the transaction of this borrowed connection."""
+
+    @abstractmethod
+    def classify(self, error: BaseException) -> Fault | None:
+        """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
+
+    def privileges(self) -> str:
+        """Say which grants a role needs."""
+        return (
+            f"GRANT SELECT, INSERT, UPDATE ON {self.lock_table}, "
+            f"GRANT SELECT, INSERT, DELETE ON {self.applied_table} and "
+            f"GRANT SELECT ON {self.table('schema')} TO <role>"
+        )
+
+    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the statements around a migration that keep a second one waiting."""
+        return (), ()
+
+    # --- the lease ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+        """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
+
+        A free name's fence is raised by this statement while it has the row, so fences grow in
+        the order of the grants.
+        """
+
+    @abstractmethod
+    def granted(self, reply: Reply, token: str) -> Grant | None: ...
+
+    @abstractmethod
+    def renew(self, name: str, token: str, ttl: float) -> Query:
+        """Move the expiry of an unexpired hold; one row when it was."""
+
+    @abstractmethod
+    def release(self, name: str, token: str) -> Query:
+        """Free the name if the token holds it; one row when it did."""
+
+    @abstractmethod
+    def force(self, name: str) -> Query:
+        """Free the name whoever holds it; one row when somebody did."""
+
+    @abstractmethod
+    def look(self, name: str) -> Query:
+        """Read a name's row, waiting for nobody."""
+
+    @abstractmethod
+    def held(self) -> Query:
+        """Read the rows of all names that have a token, expired ones too."""
+
+    def states(self, reply: Reply) -> list[LockState]:
+        return [self._state(row) for row in reply.rows]
+
+    # --- the keys of applied changes ---------------------------------------------------------
+
+    @abstractmethod
+    def apply(self, key: str) -> Query:
+        """Record a key, in the user's transaction; no row when it is recorded already."""
+
+    @abstractmethod
+    def unapply(self, key: str) -> Query:
+        """Take back a key that this transaction has recorded."""
+
+    def _state(self, row: Sequence[Any]) -> LockState:
+        name, fence, token, owner, acquired_at, expires_at, remaining = row
+        return LockState(
+            name=name.decode() if isinstance(name, bytes) else name,
+            fence=int(fence),
+            token=token,
+            owner=owner,
+            acquired_at=_utc(acquired_at),
+            expires_at=_utc(expires_at),
+            remaining=None if remaining is None else float(remaining),
+        )
+
+    # --- the row lock and the guard ----------------------------------------------------------
+
+    @abstractmethod
+    def create(self, name: str) -> Query:
+        """Insert the free row of a name; no failure when it is there."""
+
+    def begin(self, patience: float | None) -> tuple[Query, ...]:
+        """Begin the row lock's own transaction."""
+        return (Query("BEGIN", {}),)
+
+    @abstractmethod
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
+        """Lock a free name's row until the transaction ends.
+
+        ``patience`` is how long the server may wait for other transactions: 0 not at all, None
+        without a limit. In a borrowed transaction no setting outlives the statement.
+        """
+
+    def row_locked(self, reply: Reply) -> bool:
+        return bool(reply.rows)
+
+    def stale_snapshot(self, reply: Reply) -> bool:
+        """Whether the statement ran under a snapshot that cannot show newer rows."""
+        return False
+
+    @abstractmethod
+    def guard(self, name: str, token: str, fence: int) -> Query:
+        """Hold off, in the user's transaction, all who would take the name, not its renewal.
+
+        One row when no later hold has been granted. Waits for nobody: whoever is in the way is
+        taking the name.
+        """
+
+
+def _utc(value: Any) -> datetime | None:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if value is None:
+        return None
+    assert isinstance(value, datetime)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,246 @@
+"""PostgreSQL 14 or newer, through psycopg 3."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from ..errors import Unsupported
+from ..protocol.faults import Fault
+from ..protocol.state import Grant
+from ..protocol.steps import Query, Reply
+from ..timeouts import Timeouts
+from .base import Dialect
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_FAULTS = {
+    "55P03": Fault.BUSY,  # lock_not_available: NOWAIT or lock_timeout
+    "40P01": Fault.DEADLOCK,
+    "40001": Fault.SERIALIZATION,
+    "57014": Fault.CANCELED,
+    "42P01": Fault.SCHEMA,  # undefined_table
+    "42703": Fault.SCHEMA,  # undefined_column
+    "3F000": Fault.SCHEMA,  # invalid_schema_name
+    "42501": Fault.PRIVILEGE,
+    "25006": Fault.READ_ONLY,
+    "57P01": Fault.DISCONNECTED,  # admin_shutdown
+    "57P02": Fault.DISCONNECTED,  # crash_shutdown
+    "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P05": Fault.DISCONNECTED,  # idle_session_timeout
+    "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+}
+# A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
+# Both are raised before the statement runs.
+_FOREIGN_PREPARED = {"26000", "42P05"}
+
+_FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
+_REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
+
+
+class PostgreSQL(Dialect):
+    """Expiry is written and compared with ``clock_timestamp()``, and only after the row is locked:
+    ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a wait when
+    the statement that waits also reads it.
+
+    A guard is ``FOR KEY SHARE``, the lock of a foreign key's check: renewal and release change no
+    key, so they pass it; a grant and a row lock take the row ``FOR UPDATE`` first and do not. Under
+    REPEATABLE READ a guard is not disturbed by renewals since the snapshot, but by grants.
+    """
+
+    name = "postgresql"
+    extra = "postgresql"
+    backends: ClassVar[tuple[str, ...]] = ("postgresql",)
+    drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
+    failure_aborts = True
+
+    def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
+        # Both are needed: keepalives notice a peer that died while we wait for its reply,
+        # tcp_user_timeout one that died before it acknowledged our request.
+        idle = max(1, math.floor(timeouts.socket / 2))
+        return {
+            "connect_timeout": max(2, math.ceil(timeouts.connect)),  # libpq: at least 2
+            "keepalives": 1,
+            "keepalives_idle": idle,
+            "keepalives_interval": max(1, math.floor((timeouts.socket - idle) / 3)),
+            "keepalives_count": 3,
+            "tcp_user_timeout": math.ceil(timeouts.socket * 1000),
+        }
+
+    def prepare_connection(self, connection: Any) -> None:
+        version = connection.info.server_version
+        if version < 140000:
+            raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
+        # Autocommit is the client's own matter. No SET: it would leak through a pooler.
+        connection.autocommit = True
+
+    def is_usable(self, connection: Any) -> bool:
+        return not (connection.closed or connection.broken)
+
+    def can_resend(self, connection: Any, error: Exception) -> bool:
+        if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
+            return False
+        connection.prepare_threshold = None
+        return True
+
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        if connection.closed or connection.broken:
+            return "its connection is closed"
+        if locking and connection.autocommit:
+            return "its connection is in autocommit mode, so nothing stays locked"
+        if connection.info.transaction_status.name == "INERROR":
+            return "its transaction has already failed; roll it back first"
+        return None
+
+    def classify(self, error: BaseException) -> Fault | None:
+        state = getattr(error, "sqlstate", None)
+        if state is not None:
+            if state in _FAULTS:
+                return _FAULTS[state]
+            return Fault.DISCONNECTED if state.startswith("08") else None
+        # psycopg raises without a state when the connection broke under it, and only then.
+        return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
+
+    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        # Ends with the migration's transaction. The key is "dblock" in ASCII.
+        return (f"SELECT pg_advisory_xact_lock({int.from_bytes(b'dblock', 'big')})",), ()
+
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
+        # The grant is on disk before it is told, even where synchronous_commit is off.
+        return Query(
+            f"""WITH mine AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND {_FREE} FOR UPDATE SKIP LOCKED
+            ), taken AS (
+                UPDATE {self.lock_table} AS l SET fence = l.fence + 1,
+                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
+            ), created AS (
+                INSERT INTO {self.lock_table}
+                    (lock_name, fence, token, owner, acquired_at, expires_at)
+                SELECT %(name)s, 1, %(token)s, %(owner)s, clock_timestamp(),
+                    clock_timestamp() + make_interval(secs => %(ttl)s)
+                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
+            )
+            SELECT fence, {_REMAINING}, {_DURABLE}
+            FROM (TABLE taken UNION ALL TABLE created) AS granted""",
+            {"name": name, "token": token, "owner": owner, "ttl": ttl},
+        )
+
+    def granted(self, reply: Reply, token: str) -> Grant | None:
+        return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
+
+    def renew(self, name: str, token: str, ttl: float) -> Query:
+        return Query(
+            f"""WITH mine AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE
+            )
+            UPDATE {self.lock_table} AS l
+            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
+                AND l.expires_at > clock_timestamp()
+            RETURNING {_DURABLE}""",
+            {"name": name, "token": token, "ttl": ttl},
+        )
+
+    def release(self, name: str, token: str) -> Query:
+        # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
+        return Query(
+            f"""UPDATE {self.lock_table} SET token = NULL
+            WHERE lock_name = %(name)s AND token = %(token)s
+            RETURNING set_config('synchronous_commit', 'off', true)""",
+            {"name": name, "token": token},
+        )
+
+    def force(self, name: str) -> Query:
+        return Query(
+            f"""UPDATE {self.lock_table} SET token = NULL
+            WHERE lock_name = %(name)s AND token IS NOT NULL RETURNING fence""",
+            {"name": name},
+        )
+
+    def look(self, name: str) -> Query:
+        return Query(f"{self._select()} WHERE lock_name = %(name)s", {"name": name})
+
+    def held(self) -> Query:
+        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
+
+    def _select(self) -> str:
+        return (
+            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
+            f"{_REMAINING} FROM {self.lock_table}"
+        )
+
+    def create(self, name: str) -> Query:
+        return Query(
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0)
+            ON CONFLICT (lock_name) DO NOTHING""",
+            {"name": name},
+        )
+
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
+        free = f"SELECT fence FROM {self.lock_table} WHERE lock_name = %(name)s AND {_FREE}"
+        if patience == 0:
+            # SKIP LOCKED does not fail, so the transaction needs no savepoint; but a snapshot
+            # that is too old does fail, so under one this leaves the row alone.
+            gate = "current_setting('transaction_isolation') = 'read committed'"
+            return Query(
+                f"""SELECT current_setting('transaction_isolation'), locked.fence
+                FROM (SELECT) AS one LEFT JOIN LATERAL
+                    ({free} AND {gate} FOR UPDATE SKIP LOCKED) AS locked ON true""",
+                {"name": name},
+            )
+        return Query(
+            f"""WITH before AS MATERIALIZED (
+                SELECT current_setting('lock_timeout') AS patience
+            ), during AS MATERIALIZED (
+                SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+                FROM before WHERE before.patience IS NOT NULL
+            ), locked AS MATERIALIZED (
+                {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+            )
+            SELECT current_setting('transaction_isolation'), locked.fence,
+                set_config('lock_timeout', before.patience, true)
+            FROM before LEFT JOIN locked ON true""",
+            {"name": name, "patience": str(_milliseconds(patience))},
+        )
+
+    def row_locked(self, reply: Reply) -> bool:
+        return reply.rows[0][1] is not None
+
+    def stale_snapshot(self, reply: Reply) -> bool:
+        return bool(reply.rows[0][0] != "read committed")
+
+    def guard(self, name: str, token: str, fence: int) -> Query:
+        return Query(
+            f"""SELECT fence FROM {self.lock_table}
+            WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
+            FOR KEY SHARE SKIP LOCKED""",
+            {"name": name, "fence": fence, "token": token},
+        )
+
+    def apply(self, key: str) -> Query:
+        return Query(
+            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+            VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING""",
+            {"key": key},
+        )
+
+    def unapply(self, key: str) -> Query:
+        return Query(
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s", {"key": key}
+        )
+
+
+# Where the server's default is off, an acquire could be told and then lost in a crash.
+_DURABLE = (
+    "CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END"
+)
+
+
+def _milliseconds(patience: float | None) -> int:
+    return 0 if patience is None else max(1, math.floor(patience * 1000))

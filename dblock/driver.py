@@ -1,0 +1,190 @@
+"""The sync driver: performs a protocol's steps on real connections."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from .connections import Connections, first_line, leave_to_parent
+from .protocol.faults import Fault, Trouble
+from .protocol.steps import Forget, Query, Reply, Run, RunHeld, Sleep, Step
+from .protocol.steps import Protocol as LockProtocol
+
+if TYPE_CHECKING:
+    from .dialects import Dialect
+
+T = TypeVar("T")
+
+
+class Transaction(Protocol):
+    """Where a row lock or a guard lives: a transaction of dblock's own, or the user's."""
+
+    def run(self, step: RunHeld) -> Reply: ...
+
+    def forget(self) -> None: ...
+
+
+class Driver:
+    """Runs protocols to their end, one step after the other, on the calling thread."""
+
+    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+        self.connections = connections
+        self.dialect = dialect
+
+    def run(self, protocol: LockProtocol[T], transaction: Transaction | None = None) -> T:
+        """Perform ``protocol``'s steps; those of the row lock in ``transaction``."""
+        reply: Any = None  # a generator is started by sending None
+        trouble: Trouble | None = None
+        while True:
+            try:
+                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+            except StopIteration as stop:
+                outcome: T = stop.value
+                return outcome
+            trouble = None
+            try:
+                reply = self._perform(step, transaction)
+            except Trouble as caught:
+                trouble = caught
+
+    def _perform(self, step: Step, transaction: Transaction | None) -> Reply:
+        if isinstance(step, Run):
+            return self._run(step.query)
+        if isinstance(step, Sleep):
+            sent = time.monotonic()
+            time.sleep(step.seconds)
+            return Reply((), 0, sent, time.monotonic())
+        assert transaction is not None, "only protocols over a transaction hold or forget"
+        if isinstance(step, RunHeld):
+            return transaction.run(step)
+        assert isinstance(step, Forget)
+        sent = time.monotonic()
+        transaction.forget()
+        return Reply((), 0, sent, time.monotonic())
+
+    def _run(self, query: Query) -> Reply:
+        connection = self.connections.take()
+        try:
+            reply = execute(self.dialect, connection, query)
+        except Trouble as trouble:
+            self._settle_connection(connection, trouble)
+            raise
+        except BaseException:
+            # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
+            self.connections.drop(connection)
+            raise
+        self.connections.give(connection)
+        return reply
+
+    def _settle_connection(self, connection: Any, trouble: Trouble) -> None:
+        if trouble.fault is Fault.DISCONNECTED:
+            self.connections.drop(connection)
+            self.connections.clear()
+        else:
+            self.connections.give(connection)
+
+
+class OwnTransaction:
+    """A transaction on a connection of dblock's own, for one row lock."""
+
+    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+        self._connections = connections
+        self._dialect = dialect
+        self._connection: Any = None
+        self._begun = False
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        if self._connection is not None:
+            if self._pid == os.getpid():
+                warnings.warn(
+                    "a held row lock was garbage-collected",
+                    ResourceWarning,
+                    stacklevel=1,
+                    source=self,
+                )
+            self.drop()
+
+    def run(self, step: RunHeld) -> Reply:
+        try:
+            if self._connection is None:
+                self._connection = self._connections.take()
+            if not self._begun:
+                for query in self._dialect.begin(step.patience):
+                    execute(self._dialect, self._connection, query)
+                self._begun = True
+            return execute(self._dialect, self._connection, step.query)
+        except Trouble as trouble:
+            if trouble.fault is Fault.DISCONNECTED:
+                self.drop()
+                self._connections.clear()
+            raise
+        except BaseException:
+            self.drop()
+            raise
+
+    def forget(self) -> None:
+        """Undo the transaction and let its connection be used again, or drop it if that fails."""
+        connection, begun = self._leave()
+        if connection is None:
+            return
+        try:
+            if begun:
+                execute(self._dialect, connection, Query("ROLLBACK", {}))
+        except BaseException as error:
+            self._connections.drop(connection)
+            if not isinstance(error, Trouble):
+                raise
+        else:
+            self._connections.give(connection)
+
+    def finish(self) -> None:
+        """End the transaction. Raises Trouble when it had ended before, with its lock."""
+        connection, _ = self._leave()
+        try:
+            execute(self._dialect, connection, Query("COMMIT", {}))
+        except BaseException:
+            self._connections.drop(connection)
+            raise
+        self._connections.give(connection)
+
+    def check(self) -> None:
+        """Raises Trouble when the transaction has ended."""
+        execute(self._dialect, self._connection, Query("SELECT 1", {}))
+
+    def drop(self) -> None:
+        """End the transaction by closing its connection, without waiting for the server."""
+        connection, _ = self._leave()
+        if connection is None:
+            return
+        if self._pid == os.getpid():
+            self._connections.drop(connection)
+        else:
+            leave_to_parent(connection)
+
+    def _leave(self) -> tuple[Any, bool]:
+        left = self._connection, self._begun
+        self._connection, self._begun = None, False
+        return left
+
+
+def execute(dialect: Dialect, connection: Any, query: Query) -> Reply:
+    """Run one statement on a driver's connection. Raises Trouble for what a database can do."""
+    sent = time.monotonic()
+    while True:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query.sql, query.params)
+            rows = cursor.fetchall() if cursor.description else ()
+            return Reply(rows, cursor.rowcount, sent, time.monotonic())
+        except Exception as error:
+            if dialect.can_resend(connection, error):
+                continue
+            fault = dialect.classify(error)
+            if fault is None:
+                raise
+            raise Trouble(fault, first_line(error)) from error
+        finally:
+            cursor.close()

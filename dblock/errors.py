@@ -1,0 +1,101 @@
+"""Every error dblock raises.
+
+::
+
+    DBLockError
+    ├── NotAcquired (also a TimeoutError)  somebody else has it; says who, and until when
+    ├── NotHeld                            released or renewed without holding it
+    ├── LockLost                           it was held and is no longer, not by choice; says why
+    ├── DeadlockDetected                   this wait could never have ended
+    ├── OutcomeUnknown                     the reply never came and could not be found out
+    ├── Conflict                           another transaction came first: run yours again
+    ├── NotEnough                          a counter would fall below its floor
+    ├── Unavailable                        the database was not reached
+    ├── SchemaMissing                      the tables are missing, too old or too new
+    └── Unsupported                        this database, driver or set-up cannot do it
+
+Wrong arguments are ``TypeError``, ``ValueError`` or ``OverflowError``, raised before any I/O.
+All of these can be pickled, so they cross process pools and task queues whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .protocol.state import LockState
+
+
+class DBLockError(Exception):
+    """The base of all errors of dblock. ``name`` is the lock's name where there is one."""
+
+    def __init__(self, message: str = "", *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class NotAcquired(DBLockError, TimeoutError):
+    """The lock was not free within the wait.
+
+    ``holder`` is what the database last said of the lock, or None where it could not say: a row
+    lock is invisible to other transactions.
+    """
+
+    def __init__(
+        self, message: str = "", *, name: str | None = None, holder: LockState | None = None
+    ) -> None:
+        super().__init__(message, name=name)
+        self.holder = holder
+
+
+class NotHeld(DBLockError):
+    """Released, renewed or asked for its fence without being held by this handle."""
+
+
+class LockLost(DBLockError):
+    """The lock was held and is no longer, and not by the holder's choice.
+
+    ``reason`` is one of ``"expired"``, ``"taken over"``, ``"forced"``, ``"connection lost"``.
+    """
+
+    def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:
+        super().__init__(message, name=name)
+        self.reason = reason
+
+
+class DeadlockDetected(DBLockError):
+    """Waiting would never have ended: the waiter waits for itself, or for a cycle with it in."""
+
+
+class OutcomeUnknown(DBLockError):
+    """A statement was sent, its reply never came, and the database could not be asked since.
+
+    The lock may be held under this attempt's token until its TTL has passed. The protected
+    section was not started.
+    """
+
+
+class Conflict(DBLockError):
+    """Another transaction changed the row first. Run the whole transaction again."""
+
+
+class NotEnough(DBLockError):
+    """A counter would have fallen below its floor. ``available`` is what could have been taken."""
+
+    def __init__(
+        self, message: str = "", *, name: str | None = None, available: object = None
+    ) -> None:
+        super().__init__(message, name=name)
+        self.available = available
+
+
+class Unavailable(DBLockError):
+    """The database could not be reached, or refused to serve. Nothing was changed."""
+
+
+class SchemaMissing(DBLockError):
+    """dblock's tables are missing, or older or newer than this code. Names the command to run."""
+
+
+class Unsupported(DBLockError):
+    """This database, driver or set-up cannot do what was asked. Names what can."""

@@ -1,0 +1,155 @@
+"""What this process holds: who may release it, who would wait for itself, what a fork inherits."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
+from .protocol.leasing import Held
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import RootTransaction
+
+    from .driver import OwnTransaction
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Hold:
+    """One granted lock: a lease, or a row lock in a transaction of dblock's own."""
+
+    name: str
+    lease: Held | None = None
+    token: str = field(default="", repr=False)
+    transaction: OwnTransaction | None = None
+    count: int = 1
+    thread: int = field(default_factory=threading.get_ident)
+    pid: int = field(default_factory=os.getpid)
+    lost: threading.Event = field(default_factory=threading.Event)
+    loss: LockLost | None = None
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child looking at its parent's hold."""
+        return self.pid != os.getpid()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is held as far as this process can tell without asking."""
+        if self.inherited or self.loss is not None:
+            return False
+        return self.lease is None or not self.lease.term.over(time.monotonic())
+
+
+class HandleHolds:
+    """The holds of one handle. Several, when threads share it and one of them lost its own."""
+
+    def __init__(self, what: str, name: str) -> None:
+        self._what = f"the {what} on {name!r}"
+        self._name = name
+        self._holds: list[Hold] = []
+
+    def add(self, hold: Hold) -> None:
+        self._holds.append(hold)
+
+    def find(self) -> Hold | None:
+        """Return the calling thread's hold, else the newest.
+
+        As with threading.Lock, one thread may release what another acquired.
+        """
+        thread = threading.get_ident()
+        holds = list(self._holds)
+        for hold in reversed(holds):
+            if hold.thread == thread:
+                return hold
+        return holds[-1] if holds else None
+
+    def get(self) -> Hold:
+        """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's."""
+        hold = self.find()
+        if hold is None:
+            raise NotHeld(f"{self._what} is not held", name=self._name)
+        if hold.inherited:
+            raise NotHeld(
+                f"{self._what} is held by the parent process (pid {hold.pid}), not by this fork",
+                name=self._name,
+            )
+        return hold
+
+    def remove(self, hold: Hold) -> None:
+        """Take the hold off. Raises NotHeld when another thread was faster."""
+        try:
+            self._holds.remove(hold)
+        except ValueError:
+            raise NotHeld(f"{self._what} is not held", name=self._name) from None
+
+
+class ThreadHolds:
+    """What each thread holds, by name, so that none of them waits for itself.
+
+    Only weakly: a handle that is dropped takes its holds along.
+    """
+
+    def __init__(self) -> None:
+        self._own: weakref.WeakValueDictionary[tuple[str, int], Hold] = (
+            weakref.WeakValueDictionary()
+        )
+        self._borrowed: weakref.WeakKeyDictionary[RootTransaction, tuple[int, set[str]]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def add(self, hold: Hold) -> None:
+        self._own[hold.name, hold.thread] = hold
+
+    def remove(self, hold: Hold) -> None:
+        if self._own.get((hold.name, hold.thread)) is hold:
+            del self._own[hold.name, hold.thread]
+
+    def find(self, name: str) -> Hold | None:
+        """Return the live hold that the calling thread has on a name, through any handle."""
+        hold = self._own.get((name, threading.get_ident()))
+        return hold if hold is not None and hold.alive else None
+
+    def add_borrowed(self, root: RootTransaction, name: str) -> None:
+        self._borrowed.setdefault(root, (threading.get_ident(), set()))[1].add(name)
+
+    def refuse_self_wait(
+        self, name: str, wait: float | None, *, one_writer: bool, within: object = None
+    ) -> NotAcquired | None:
+        """Return the refusal if the calling thread has the name itself and does not want to wait.
+
+        Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
+        other lock statement out; ``within`` is the transaction that the lock is wanted in.
+        """
+        if self.find(name) is not None or self._has_row(within, None if one_writer else name):
+            if wait == 0:
+                return NotAcquired(f"{name!r} is held up by this very thread", name=name)
+            what = (
+                "this thread holds a row lock, which on this database is the lock of everything, "
+                f"so it would wait for itself to get {name!r}; take leases before row locks"
+                if self.find(name) is None and one_writer
+                else f"this thread holds {name!r} already and would wait for itself; release it "
+                "first, or share one lease made with reentrant=True"
+            )
+            raise DeadlockDetected(what, name=name)
+        return None
+
+    def _has_row(self, within: object, name: str | None) -> bool:
+        """Whether the calling thread has the row of ``name`` locked, or any row if that is None."""
+        thread = threading.get_ident()
+        if name is None and any(
+            hold.transaction is not None and hold.thread == thread and hold.alive
+            for hold in list(self._own.values())
+        ):
+            return True
+        return any(
+            owner == thread
+            and root.is_active
+            and root is not within
+            and (name is None or name in names)
+            for root, (owner, names) in list(self._borrowed.items())
+        )

@@ -1,0 +1,315 @@
+"""The lease: a hold with an expiry, kept in a row, with no connection or transaction held."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from .arguments import Seconds, check_acquire, check_name, check_ttl, check_wait
+from .errors import DBLockError, LockLost, NotAcquired
+from .holds import HandleHolds, Hold
+from .protocol import leasing
+from .protocol.leasing import Claim, Held
+
+if TYPE_CHECKING:
+    from .borrowed import Borrowable
+    from .locks import Locks
+    from .policy import RetryPolicy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Lease:
+    """A named lease, made by :meth:`Locks.lease`.
+
+    Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
+    Lease can be shared by threads: each acquisition is a hold of its own.
+
+    What it does not do: it does not renew itself, so the work has to end, or call :meth:`renew`,
+    within the TTL; and a holder that is paused past its expiry cannot be stopped from outside,
+    only be told (:meth:`check`, the end of ``with``) and be kept from committing (:meth:`guard`).
+    """
+
+    def __init__(
+        self,
+        locks: Locks,
+        name: str,
+        ttl: Seconds,
+        wait: Seconds | None,
+        *,
+        reentrant: bool,
+        retry: RetryPolicy,
+        label: str | None,
+        on_lost: Callable[[LockLost], None] | None,
+    ) -> None:
+        self.name = check_name(name)
+        self.ttl = check_ttl(ttl)
+        self.wait = check_wait(wait)
+        self.reentrant = reentrant
+        self._locks = locks
+        self._retry = retry
+        self._owner = locks.owner(label)
+        self._on_lost = on_lost
+        self._holds = HandleHolds("lease", self.name)
+        self._never = threading.Event()
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else "not held"
+        return f"<Lease {self.name!r} ttl={self.ttl:g} {state}>"
+
+    # --- taking and giving back --------------------------------------------------------------
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lease; True when it is held now. The signature is threading.Lock's.
+
+        ``blocking=False`` tries once. ``timeout`` is in seconds; -1 means the ``wait`` the lease
+        was made with. One round trip when the name is free.
+
+        Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
+        reply was lost and could not be found out, Unavailable when the database is away.
+        """
+        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
+
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
+        threads = self._locks.thread_holds
+        mine = threads.find(self.name)
+        if mine is not None and self.reentrant and mine is self._holds.find():
+            mine.count += 1
+            return None
+        refusal = threads.refuse_self_wait(
+            self.name, wait, one_writer=self._locks.dialect.one_writer
+        )
+        if refusal is not None:
+            return refusal
+        claim = Claim(self.name, secrets.token_hex(16), self._owner, self.ttl)
+        start = time.monotonic()
+        try:
+            outcome = self._locks.run(
+                leasing.acquire(
+                    self._locks.dialect,
+                    claim,
+                    self._retry,
+                    wait=wait,
+                    patience=self._locks.timeouts.socket,
+                    start=start,
+                )
+            )
+        except BaseException as error:
+            if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
+                self._abandon(claim)
+            raise
+        if isinstance(outcome, Held):
+            hold = Hold(self.name, lease=outcome, token=claim.token)
+            self._holds.add(hold)
+            threads.add(hold)
+            return None
+        return self._locks.not_acquired(self.name, outcome, wait)
+
+    def release(self) -> None:
+        """Give the lease back. One round trip.
+
+        Raises NotHeld when this handle does not hold it, LockLost when it was lost before, by
+        expiry, takeover or force: the work done meanwhile may have overlapped another's.
+        """
+        hold = self._holds.get()
+        if hold.count > 1:
+            hold.count -= 1
+            return
+        self._holds.remove(hold)
+        self._locks.thread_holds.remove(hold)
+        assert hold.lease is not None
+        now = time.monotonic()
+        try:
+            self._locks.run(
+                leasing.release(
+                    self._locks.dialect,
+                    self.name,
+                    hold.token,
+                    hold.lease.fence,
+                    self._locks.timeouts.socket,
+                    now,
+                )
+            )
+        except LockLost as loss:
+            raise self._lose(hold, loss) from loss.__cause__
+        if hold.loss is not None:
+            raise hold.loss
+        if hold.lease.term.over(now):
+            raise self._lose(hold, self._expired())
+
+    def __enter__(self) -> Lease:
+        refusal = self._acquire(self.wait)
+        if refusal is not None:
+            raise refusal
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.release()
+        except DBLockError as trouble:
+            if error is None:
+                raise
+            # The body's own error goes on; it tells of the loss.
+            error.add_note(f"{type(trouble).__name__} at the end of the lease: {trouble}")
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Decorate a function to run while holding the lease; NotAcquired when it cannot."""
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked
+
+    # --- while holding it --------------------------------------------------------------------
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """Move the expiry to ``ttl`` seconds from now (the lease's own TTL if None).
+
+        Tried until the hold's deadline. Raises LockLost when the lease is over: an expired lease
+        is not brought back to life, even if nobody else took it.
+        """
+        length = self.ttl if ttl is None else check_ttl(ttl)
+        hold = self._holds.get()
+        assert hold.lease is not None
+        if hold.loss is not None:
+            raise hold.loss
+        try:
+            term = self._locks.run(
+                leasing.renew(
+                    self._locks.dialect,
+                    self.name,
+                    hold.token,
+                    hold.lease,
+                    length,
+                    time.monotonic(),
+                )
+            )
+        except LockLost as loss:
+            raise self._lose(hold, loss) from loss.__cause__
+        hold.lease = Held(hold.lease.fence, term)
+
+    def check(self) -> None:
+        """Return if the lease is still held by the holder's own clock; raise LockLost if not.
+
+        No round trip. Call it before each step that must not happen without the lock.
+        """
+        hold = self._holds.get()
+        assert hold.lease is not None
+        if hold.loss is None and hold.lease.term.over(time.monotonic()):
+            self._lose(hold, self._expired())
+        if hold.loss is not None:
+            raise hold.loss
+
+    @contextlib.contextmanager
+    def guard(self, session: Borrowable) -> Iterator[int]:
+        """Prove the lease inside the transaction of ``session``, until that transaction ends.
+
+        While it is open a takeover waits; this lease's own renewal does not. A holder whose lease
+        has lapsed gets LockLost and must not commit. Yields the fence. Commit inside or after the
+        block, as you like: the proof lasts as long as the transaction.
+
+        On SQLite the transaction becomes the file's one writer, so renewal waits for it too.
+        """
+        from .borrowed import borrow
+
+        hold = self._holds.get()
+        assert hold.lease is not None
+        if hold.loss is not None:
+            raise hold.loss
+        transaction = borrow(session, self._locks.dialect)
+        try:
+            self._locks.run(
+                leasing.guard(
+                    self._locks.dialect,
+                    self.name,
+                    hold.token,
+                    hold.lease,
+                    self._locks.timeouts.socket,
+                    time.monotonic(),
+                ),
+                transaction,
+            )
+        except LockLost as loss:
+            raise self._lose(hold, loss) from loss.__cause__
+        yield hold.lease.fence
+
+    @property
+    def held(self) -> bool:
+        """Whether this handle holds the lease, by the holder's own clock. No round trip."""
+        hold = self._holds.find()
+        return hold is not None and hold.alive
+
+    def locked(self) -> bool:
+        """Return whether anybody holds a lease on the name, by the database's clock."""
+        return self._locks.show(self.name).held
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of this hold: larger than that of every earlier hold of the name.
+
+        Send it along with writes to other systems and let them refuse smaller ones: Kleppmann,
+        "How to do distributed locking" (2016). Raises NotHeld.
+        """
+        lease = self._holds.get().lease
+        assert lease is not None
+        return lease.fence
+
+    @property
+    def token(self) -> str:
+        """The random proof of ownership that every statement carries. Raises NotHeld."""
+        return self._holds.get().token
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which the holder may still act, 0.0 when it may not. No round trip."""
+        hold = self._holds.find()
+        if hold is None or not hold.alive:
+            return 0.0
+        assert hold.lease is not None
+        return hold.lease.term.remaining(time.monotonic())
+
+    @property
+    def lost(self) -> threading.Event:
+        """An event that is set when this hold is found to be lost."""
+        hold = self._holds.find()
+        return self._never if hold is None else hold.lost
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _expired(self) -> LockLost:
+        return LockLost(
+            f"the lease on {self.name!r} ran out after {self.ttl:g} s without being renewed",
+            name=self.name,
+            reason="expired",
+        )
+
+    def _lose(self, hold: Hold, loss: LockLost) -> LockLost:
+        if hold.loss is None:
+            hold.loss = loss
+            hold.lost.set()
+            if self._on_lost is not None:
+                self._on_lost(loss)
+        return hold.loss
+
+    def _abandon(self, claim: Claim) -> None:
+        """Give back what an interrupted acquire may have been granted; if that fails it expires."""
+        with contextlib.suppress(Exception):
+            self._locks.run(
+                leasing.release(
+                    self._locks.dialect, claim.name, claim.token, 0, 0.0, time.monotonic()
+                )
+            )

@@ -1,0 +1,256 @@
+"""Locks: one database as a lock server."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .arguments import Seconds, check_name
+from .connections import Connections
+from .counter import Counter
+from .driver import Driver, Transaction, execute
+from .errors import DBLockError, LockLost, NotAcquired, SchemaMissing
+from .holds import ThreadHolds
+from .lease import Lease
+from .policy import RetryPolicy
+from .protocol.faults import Fault, Trouble
+from .protocol.leasing import AWAY, PASSING, Refused, look, persist
+from .protocol.state import LockState
+from .protocol.steps import Protocol, Query
+from .protocol.troubles import explain, schema_missing
+from .row import RowLock
+from .target import Target, resolve
+from .timeouts import Timeouts
+from .together import Together
+from .version import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import InstrumentedAttribute
+    from sqlalchemy.schema import Column
+
+    from .borrowed import Borrowable
+
+T = TypeVar("T")
+
+# Statements are short, so a few connections serve many threads.
+CONNECTIONS = 8
+
+
+class Locks:
+    """The locks in one database.
+
+    ``target``
+        a database URL or a SQLAlchemy Engine. A lent engine is never disposed of; connections are
+        made the way it makes them, but outside its pool, so neither starves the other.
+    ``timeouts``
+        what each layer may take; see :class:`Timeouts`.
+    ``retry``
+        how refused tries are repeated; see :class:`RetryPolicy`.
+    ``schema``, ``prefix``
+        where dblock's tables are: ``{schema}.{prefix}lock`` and so on.
+    ``label``
+        what this process is, for the people who read ``dblock list``.
+
+    Making one does no I/O. Every call may raise Unavailable (the database is away), SchemaMissing
+    (``dblock upgrade`` was not run) and Unsupported (the role lacks rights).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        schema: str | None = None,
+        prefix: str = "dblock_",
+        label: str | None = None,
+    ) -> None:
+        self.timeouts = timeouts if timeouts is not None else Timeouts()
+        self.retry = retry if retry is not None else RetryPolicy()
+        self.label = label
+        self.engine, self.dialect = resolve(
+            target, timeouts=self.timeouts, schema=schema, prefix=prefix
+        )
+        self.connections = Connections(
+            self.engine, self.dialect, limit=CONNECTIONS, verify=self._verify
+        )
+        #: The connections of row locks, each as long as its lock is held or waited for.
+        self.holders = Connections(self.engine, self.dialect, verify=self._verify)
+        self.thread_holds = ThreadHolds()
+        self._driver = Driver(self.connections, self.dialect)
+
+    def __repr__(self) -> str:
+        return f"<Locks in {self.engine.url!r}>"
+
+    # --- the strategies ----------------------------------------------------------------------
+
+    def lease(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        reentrant: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> Lease:
+        """Return a lease on ``name``: held until released or for ``ttl`` seconds.
+
+        ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
+        ``reentrant`` lets the holding thread take it again, without a round trip. ``on_lost`` is
+        called, in the thread that found out, when the hold turns out to be lost.
+        """
+        return Lease(
+            self,
+            name,
+            ttl,
+            wait,
+            reentrant=reentrant,
+            retry=retry or self.retry,
+            label=label,
+            on_lost=on_lost,
+        )
+
+    def row(
+        self,
+        name: str,
+        wait: Seconds | None = None,
+        *,
+        on: Borrowable | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> RowLock:
+        """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
+        return RowLock(self, name, wait, on, retry=retry or self.retry)
+
+    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
+        """Return the given locks as one: sorted, all or nothing, under one deadline."""
+        return Together(locks, wait)
+
+    def counter(
+        self,
+        column: Column[Any] | InstrumentedAttribute[Any],
+        *,
+        key: Column[Any] | InstrumentedAttribute[Any],
+        version: Column[Any] | InstrumentedAttribute[Any] | None = None,
+        floor: Any = 0,
+        retry: RetryPolicy | None = None,
+    ) -> Counter:
+        """Return a counter over a column of a table of yours, in the row that ``key`` finds.
+
+        ``version`` is a column that every change raises by one; ``floor`` the least value that
+        ``take`` leaves, None for none.
+        """
+        return Counter(
+            self, column, key=key, version=version, floor=floor, retry=retry or self.retry
+        )
+
+    # --- looking and letting go --------------------------------------------------------------
+
+    def list(self) -> list[LockState]:
+        """Return the names with a lease, expired and not yet taken over included, by name."""
+
+        def protocol() -> Protocol[list[LockState]]:
+            query = self.dialect.held()
+            try:
+                reply = yield from persist(query, 0.0, 0.0, AWAY | PASSING)
+            except Trouble as trouble:
+                raise _nothing_changed(self.dialect, trouble) from trouble.__cause__
+            return self.dialect.states(reply)
+
+        return self.run(protocol())
+
+    def show(self, name: str) -> LockState:
+        """Return what the lock table says of a name. A row lock is not seen there."""
+        check_name(name)
+        state, _ = self.run(look(self.dialect, name, 0.0, 0.0))
+        return state if state is not None else LockState(name, 0)
+
+    def release(self, name: str, *, force: bool) -> bool:
+        """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it.
+
+        The holder learns of it when it renews, releases or guards. Its fence is never given out
+        again, so what it writes afterwards can be told from the next holder's.
+        """
+        check_name(name)
+        if force is not True:
+            raise ValueError(
+                "Locks.release takes a lock from whoever holds it: say force=True. "
+                "Your own lease is released with lease.release()"
+            )
+
+        def protocol() -> Protocol[bool]:
+            query = self.dialect.force(name)
+            try:
+                reply = yield from persist(query, self.timeouts.query, 0.0, PASSING)
+            except Trouble as trouble:
+                raise explain(self.dialect, trouble, name) from trouble.__cause__
+            return reply.matched == 1
+
+        return self.run(protocol())
+
+    # --- for the strategies ------------------------------------------------------------------
+
+    def run(self, protocol: Protocol[T], transaction: Transaction | None = None) -> T:
+        """Drive a protocol to its outcome."""
+        return self._driver.run(protocol, transaction)
+
+    def owner(self, label: str | None) -> str:
+        """Return the owner label: for people, no proof of anything."""
+        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label or ""]
+        return " ".join(part for part in parts if part)[:255]
+
+    def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
+        """Return the error for a refusal: who has it, and until when."""
+        state = refused.state
+        if state is not None and state.held:
+            who = state.describe()
+        else:
+            who = "held by a row lock, or by others who came first"
+        within = "" if wait is None else f" within {wait:g} s"
+        return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
+
+    def _verify(self, connection: Any) -> None:
+        """Refuse tables of another version than this code's, on the first connection."""
+        query = Query(f"SELECT version FROM {self.dialect.table('schema')}", {})
+        try:
+            reply = execute(self.dialect, connection, query)
+        except Trouble as trouble:
+            raise explain(self.dialect, trouble) from trouble.__cause__
+        found = reply.rows[0][0] if reply.rows else 0
+        if found > SCHEMA_VERSION:
+            raise SchemaMissing(
+                f"dblock's tables here have version {found}, newer than this code's "
+                f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
+            )
+        if found < SCHEMA_VERSION:
+            raise schema_missing(
+                self.dialect, f"they have version {found}, this code needs {SCHEMA_VERSION}"
+            )
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the idle connections. Leases that are held stay held until they expire."""
+        self.connections.close()
+        self.holders.close()
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _nothing_changed(dialect: Any, trouble: Trouble) -> DBLockError:
+    if trouble.fault is Fault.DISCONNECTED:
+        trouble = Trouble(Fault.UNREACHABLE, str(trouble))
+    return explain(dialect, trouble)

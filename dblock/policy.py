@@ -1,0 +1,79 @@
+"""When to try again: the waiting and stopping vocabulary of tenacity, under an exact deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never, wait_fixed
+from tenacity import wait_random_exponential as full_jitter
+from tenacity.stop import StopBaseT
+from tenacity.wait import WaitBaseT
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a ``before_sleep`` hook is told: the lock, the failed try's number, the coming sleep."""
+
+    name: str
+    number: int
+    elapsed: float
+    sleep: float
+
+
+_FULL_JITTER = full_jitter(multiplier=0.02, max=1.0, min=0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How a refused try is repeated.
+
+    ``wait`` and ``stop`` are tenacity strategies (``wait_fixed(1)``,
+    ``stop_after_attempt(4) | stop_after_delay(30)``, or a callable of your own). ``stop`` comes on
+    top of the deadline that ``wait=`` or ``timeout=`` set: a sleep is cut so that the last try is
+    made at the deadline, not after it.
+
+    The default is full jitter (a random time from 0 to a growing bound, here 1 s at most), so
+    that waiters do not move in step: see Brooker, "Exponential Backoff And Jitter" (AWS, 2015).
+    """
+
+    wait: WaitBaseT = _FULL_JITTER
+    stop: StopBaseT = stop_never
+    before_sleep: Callable[[Attempt], None] | None = None
+
+    @classmethod
+    def textbook(cls) -> RetryPolicy:
+        """Four tries, one second apart."""
+        return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
+
+    def sleep_after(
+        self, name: str, number: int, elapsed: float, left: float | None
+    ) -> float | None:
+        """Return how long to sleep after try ``number``, or None to give up.
+
+        ``elapsed`` is the seconds since the first try began, ``left`` those to the deadline.
+        """
+        if left is not None and left <= 0:
+            return None
+        state = _call_state(number, elapsed)
+        if self.stop(state):
+            return None
+        sleep = max(0.0, float(self.wait(state)))
+        if left is not None:
+            sleep = min(sleep, left)
+        if self.before_sleep is not None:
+            self.before_sleep(Attempt(name, number, elapsed, sleep))
+        return sleep
+
+
+def _call_state(number: int, elapsed: float) -> RetryCallState:
+    state = RetryCallState(_NOBODY, None, (), {})
+    state.attempt_number = number
+    state.start_time = time.monotonic() - elapsed
+    state.outcome_timestamp = state.start_time + elapsed
+    return state
+
+
+# A call state belongs to a Retrying object; the strategies never look at it.
+_NOBODY = Retrying()

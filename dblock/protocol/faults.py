@@ -1,0 +1,27 @@
+"""What can go wrong with a statement, as one small set for all databases."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Fault(Enum):
+    """A database's error code, reduced to what has to be done about it."""
+
+    UNREACHABLE = auto()  # no connection was made: nothing was sent
+    DISCONNECTED = auto()  # the connection broke after something was sent: the outcome is open
+    BUSY = auto()  # a row is locked; only this statement was undone
+    DEADLOCK = auto()  # this side of a cycle was chosen; the transaction is undone
+    SERIALIZATION = auto()  # the snapshot is too old; only a new transaction can succeed
+    CANCELED = auto()  # the server gave the statement up: statement_timeout, KILL QUERY
+    SCHEMA = auto()  # a table or column is not there
+    PRIVILEGE = auto()  # the role may not
+    READ_ONLY = auto()  # a replica, or a read-only transaction or file
+
+
+class Trouble(Exception):
+    """A classified failure of a step; ``__cause__`` is the driver's own exception."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault

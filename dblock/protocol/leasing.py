@@ -1,0 +1,260 @@
+"""Taking, keeping, proving and giving back a lease.
+
+::
+
+    acquire:  try ── granted ──────────────────────────────> Held
+               │ ├── refused ── look ── sleep ── looks free ─> try
+               │ └── no reply ── settle ── token there ────> Held
+               │                    │ └── not there ───────> as refused
+               │                    └── nobody answers ────> OutcomeUnknown
+               └── the deadline, or the policy stops ──────> Refused
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import LockLost, OutcomeUnknown
+from .faults import Fault, Trouble
+from .state import LockState
+from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
+from .term import Term
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..policy import RetryPolicy
+
+# Nothing was done, and the same statement may well succeed in a moment.
+PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
+AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED})
+# Between two tries to reach a database that is away, or a row that is busy.
+PAUSE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lease was granted."""
+
+    fence: int
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It was not, within the wait. ``state`` is what was last seen of the name."""
+
+    state: LockState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
+
+    name: str
+    token: str
+    owner: str
+    ttl: float
+
+
+def acquire(
+    dialect: Dialect,
+    claim: Claim,
+    policy: RetryPolicy,
+    *,
+    wait: float | None,
+    patience: float,
+    start: float,
+) -> Protocol[Held | Refused]:
+    """Take the lease, waiting up to ``wait`` seconds from ``start``.
+
+    ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
+    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
+    """
+    reach = patience if wait is None else min(patience, wait)
+    number, now = 0, start
+    while True:
+        number += 1
+        query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
+        try:
+            reply = yield from persist(query, reach, now, {Fault.UNREACHABLE})
+            held = _judge(dialect, claim, reply)
+            now = reply.now
+        except Trouble as trouble:
+            if trouble.fault is Fault.DISCONNECTED:
+                held, now = yield from _settle(dialect, claim, patience, now)
+                if held is None and now < start + patience:
+                    continue  # a connection that had died idle is no reason to be refused
+            elif trouble.fault in PASSING:
+                held = None
+            else:
+                raise explain(dialect, trouble, claim.name) from trouble.__cause__
+        if held is not None:
+            if not held.term.over(now):
+                return held
+            # The reply took longer than the lease is good for.
+            yield from release(dialect, claim.name, claim.token, held.fence, patience, now)
+        state, now = yield from look(dialect, claim.name, patience, now)
+        while True:
+            left = None if wait is None else start + wait - now
+            sleep = policy.sleep_after(claim.name, number, now - start, left)
+            if sleep is None:
+                return Refused(state)
+            if state is not None and state.held and state.remaining is not None:
+                sleep = min(sleep, state.remaining)
+            now = (yield Sleep(sleep)).now
+            # Waiters look, which takes no lock, and try when the name seems free.
+            state, now = yield from look(dialect, claim.name, patience, now)
+            if state is None or not state.held:
+                break
+            number += 1
+
+
+def _judge(dialect: Dialect, claim: Claim, reply: Reply) -> Held | None:
+    grant = dialect.granted(reply, claim.token)
+    if grant is None or grant.remaining <= 0:
+        return None
+    return Held(grant.fence, Term(reply.sent, claim.ttl))
+
+
+def _settle(
+    dialect: Dialect, claim: Claim, patience: float, sent: float
+) -> Protocol[tuple[Held | None, float]]:
+    """Find out whether a grant whose reply never came was made: look for its token."""
+    try:
+        state, now = yield from look(dialect, claim.name, patience, sent)
+    except Exception as error:
+        raise OutcomeUnknown(
+            f"the reply to acquiring {claim.name!r} never came, and the database could not be "
+            f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
+            name=claim.name,
+        ) from error
+    if state is None or state.token != claim.token or not state.held:
+        return None, now
+    # The grant ran after it was sent, so its expiry is no earlier than this term's.
+    return Held(state.fence, Term(sent, claim.ttl)), now
+
+
+def renew(
+    dialect: Dialect, name: str, token: str, held: Held, ttl: float, start: float
+) -> Protocol[Term]:
+    """Move the expiry to ``ttl`` from now. Raises LockLost when the hold is over.
+
+    Repeated until the holder's own deadline: the token makes it safe to repeat.
+    """
+    now, query = start, dialect.renew(name, token, ttl)
+    while not held.term.over(now):
+        try:
+            reply = yield Run(query)
+        except Trouble as trouble:
+            if trouble.fault not in AWAY | PASSING:
+                raise explain(dialect, trouble, name) from trouble.__cause__
+            now = (yield Sleep(PAUSE)).now
+            continue
+        if reply.matched != 1:
+            raise (yield from _lost(dialect, name, held.fence, reply.now))
+        if held.term.over(reply.now):
+            break  # renewed, but told only when the holder had stopped believing
+        return Term(reply.sent, ttl)
+    raise LockLost(
+        f"the lease on {name!r} ran out before it could be renewed", name=name, reason="expired"
+    )
+
+
+def release(
+    dialect: Dialect, name: str, token: str, fence: int, patience: float, start: float
+) -> Protocol[None]:
+    """Give the lease back. Raises LockLost when it was no longer this hold's.
+
+    The token names this one grant, so repeating a release whose reply was lost cannot touch a
+    later hold; that the row is then no longer ours is the first one's doing.
+    """
+    now, query, in_doubt = start, dialect.release(name, token), False
+    while True:
+        try:
+            reply = yield Run(query)
+        except Trouble as trouble:
+            in_doubt = in_doubt or trouble.fault is Fault.DISCONNECTED
+            if trouble.fault not in AWAY | PASSING:
+                raise explain(dialect, trouble, name) from trouble.__cause__
+            now = (yield Sleep(PAUSE)).now
+            if now >= start + patience:
+                raise explain(dialect, trouble, name) from trouble.__cause__
+            continue
+        if reply.matched == 1 or in_doubt:
+            return
+        raise (yield from _lost(dialect, name, fence, reply.now))
+
+
+def guard(
+    dialect: Dialect, name: str, token: str, held: Held, patience: float, start: float
+) -> Protocol[None]:
+    """Prove the lease in the user's transaction, and keep it provable until that ends.
+
+    First keep all who would take the name off it, then look, from outside the transaction and
+    its snapshot, whether it is still ours. Both orders would pass a test; only this one is safe.
+    """
+    lost = LockLost(
+        f"the lease on {name!r} ran out: this holder must not commit", name=name, reason="expired"
+    )
+    if held.term.over(start):
+        raise lost
+    try:
+        reply = yield RunHeld(dialect.guard(name, token, held.fence))
+    except Trouble as trouble:
+        # Granted to another since the snapshot, or being taken at this moment.
+        if trouble.fault in (Fault.SERIALIZATION, Fault.BUSY):
+            raise (yield from _lost(dialect, name, held.fence, start)) from trouble.__cause__
+        raise explain(dialect, trouble, name) from trouble.__cause__
+    if not reply.rows:
+        raise (yield from _lost(dialect, name, held.fence, reply.now))
+    state, now = yield from look(dialect, name, patience, reply.now)
+    if state is None or state.token != token or state.fence != held.fence:
+        raise (yield from _lost(dialect, name, held.fence, now))
+    if not state.held or held.term.over(now):
+        raise lost
+
+
+def look(
+    dialect: Dialect, name: str, patience: float, now: float
+) -> Protocol[tuple[LockState | None, float]]:
+    """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
+    try:
+        reply = yield from persist(dialect.look(name), patience, now, AWAY | PASSING)
+    except Trouble as trouble:
+        fault = Fault.UNREACHABLE if trouble.fault is Fault.DISCONNECTED else trouble.fault
+        raise explain(dialect, Trouble(fault, str(trouble)), name) from trouble.__cause__
+    states = dialect.states(reply)
+    return (states[0] if states else None), reply.now
+
+
+def persist(
+    query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
+) -> Protocol[Reply]:
+    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds."""
+    until = now + patience
+    while True:
+        try:
+            return (yield Run(query))
+        except Trouble as trouble:
+            if trouble.fault not in faults or now >= until:
+                raise
+        now = (yield Sleep(min(PAUSE, until - now))).now
+
+
+def _lost(dialect: Dialect, name: str, fence: int, now: float) -> Protocol[LockLost]:
+    """Find the reason why a hold that was believed in is gone."""
+    state, _ = yield from look(dialect, name, 0.0, now)
+    if state is None:
+        return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
+    if state.fence != fence:
+        return LockLost(
+            f"the lease on {name!r} was taken over after it expired: fence {fence} was followed "
+            f"by {state.fence}; it is now {state.describe()}",
+            name=name,
+            reason="taken over",
+        )
+    if state.token is None:
+        return LockLost(f"{name!r} was released by force", name=name, reason="forced")
+    return LockLost(f"the lease on {name!r} expired", name=name, reason="expired")

@@ -1,0 +1,191 @@
+"""Taking a row lock: in a transaction of dblock's own, or in the user's.
+
+The server queues row lockers, so waiting for one another is left to it. A lease on the name is no
+lock in the server's sense: its end is looked for, holding nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import Conflict, Unavailable
+from .faults import Fault, Trouble
+from .leasing import AWAY, PASSING, Refused, look, persist
+from .state import LockState
+from .steps import Forget, Protocol, Reply, RunHeld, Sleep
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..policy import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """The row is locked until its transaction ends."""
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """How far one row lock's waiting has come."""
+
+    name: str
+    policy: RetryPolicy
+    wait: float | None
+    start: float
+    now: float
+    number: int = 0
+
+    @property
+    def left(self) -> float | None:
+        return None if self.wait is None else max(0.0, self.start + self.wait - self.now)
+
+    def pause(self, state: LockState | None) -> Protocol[bool]:
+        """Sleep before the next try, no longer than the lease in the way; False to give up."""
+        self.number += 1
+        elapsed = self.now - self.start
+        sleep = self.policy.sleep_after(self.name, self.number, elapsed, self.left)
+        if sleep is None:
+            return False
+        if state is not None and state.held and state.remaining is not None:
+            sleep = min(sleep, state.remaining)
+        self.now = (yield Sleep(sleep)).now
+        return True
+
+
+def lock_own_row(
+    dialect: Dialect,
+    name: str,
+    policy: RetryPolicy,
+    *,
+    wait: float | None,
+    patience: float,
+    start: float,
+) -> Protocol[Locked | Refused]:
+    """Lock the name's row in a transaction of dblock's own, waiting up to ``wait`` seconds.
+
+    ``patience`` bounds how long an unreachable database is tried.
+    """
+    tries = _Attempts(name, policy, wait, start, start)
+    reach = patience if wait is None else min(patience, wait)
+    away_since: float | None = None
+    while True:
+        state = yield from _look_first(dialect, tries, patience)
+        if state is None or not state.held:
+            try:
+                reply = yield RunHeld(
+                    dialect.lock_row(name, _chunk(dialect, tries.left), borrowed=False), tries.left
+                )
+                if dialect.row_locked(reply):
+                    return Locked()
+                away_since = None
+            except Trouble as trouble:
+                if trouble.fault in AWAY:
+                    # A row lock dies with its connection, so nothing is in doubt.
+                    away_since = tries.now if away_since is None else away_since
+                    if tries.now >= away_since + reach:
+                        fault = Trouble(Fault.UNREACHABLE, str(trouble))
+                        raise explain(dialect, fault, name) from trouble.__cause__
+                elif trouble.fault not in PASSING:
+                    raise explain(dialect, trouble, name) from trouble.__cause__
+            tries.now = (yield Forget()).now
+            state, tries.now = yield from look(dialect, name, patience, tries.now)
+            if state is None:
+                tries.now = yield from _create(dialect, name, patience, tries.now)
+                continue
+        if not (yield from tries.pause(state)):
+            return Refused(state)
+
+
+def lock_borrowed_row(
+    dialect: Dialect,
+    name: str,
+    policy: RetryPolicy,
+    *,
+    wait: float | None,
+    patience: float,
+    start: float,
+) -> Protocol[Locked | Refused]:
+    """Lock the name's row in the user's transaction, which stays usable if that fails.
+
+    Raises Conflict where the transaction's snapshot is too old to ever see the row, and
+    DeadlockDetected where the database undid the transaction: both want it run again.
+    """
+    tries = _Attempts(name, policy, wait, start, start)
+    while True:
+        state = yield from _look_first(dialect, tries, patience)
+        if state is None or not state.held:
+            locked, stale = yield from _try_borrowed(dialect, tries)
+            if locked:
+                return Locked()
+            state, tries.now = yield from look(dialect, name, patience, tries.now)
+            if state is not None and state.held and (stale or dialect.refusal_holds):
+                # This transaction can't see the lease end, or stands in others' way until then.
+                return Refused(state)
+            if stale and state is not None:
+                raise Conflict(
+                    f"the row of {name!r} is newer than this transaction's snapshot. Retry the "
+                    "whole transaction, and take the lock first in it",
+                    name=name,
+                )
+            if state is None:
+                if dialect.one_writer:
+                    tries.now = (yield RunHeld(dialect.create(name), tries.left)).now
+                else:
+                    tries.now = yield from _create(dialect, name, patience, tries.now)
+                continue
+        if not (yield from tries.pause(state)):
+            return Refused(state)
+
+
+def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool]]:
+    """Return whether the row was locked, and whether an old snapshot was what prevented it."""
+    name, reply = tries.name, None
+    try:
+        reply = yield RunHeld(dialect.lock_row(name, 0, borrowed=True), tries.left)
+        stale = dialect.stale_snapshot(reply)
+        if not dialect.row_locked(reply) and (stale or tries.left != 0):
+            left = 0.001 if tries.left == 0 else tries.left
+            query = dialect.lock_row(name, _chunk(dialect, left), borrowed=True)
+            reply = yield RunHeld(query, left, undo=True)
+    except Trouble as trouble:
+        if trouble.fault is Fault.DISCONNECTED:
+            raise Unavailable(
+                f"the transaction's connection broke, and with it the transaction: {trouble}",
+                name=name,
+            ) from trouble.__cause__
+        if trouble.fault not in (Fault.BUSY, Fault.CANCELED):
+            raise explain(dialect, trouble, name) from trouble.__cause__
+        tries.now = (yield Sleep(0)).now
+        return False, False
+    tries.now = reply.now
+    return dialect.row_locked(reply), stale
+
+
+def _look_first(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[LockState | None]:
+    """Look at the name before locking it, where even a refused lock would be in others' way.
+
+    InnoDB also locks the gap where a missing row would be, so the row is created before.
+    """
+    state: LockState | None = None
+    if dialect.refusal_holds:
+        state, tries.now = yield from look(dialect, tries.name, patience, tries.now)
+        if state is None and not dialect.one_writer:
+            tries.now = yield from _create(dialect, tries.name, patience, tries.now)
+    return state
+
+
+def _create(dialect: Dialect, name: str, patience: float, now: float) -> Protocol[float]:
+    """Create the name's row outside the locking transaction, where everybody can see it."""
+    try:
+        reply: Reply = yield from persist(dialect.create(name), patience, now, AWAY | PASSING)
+    except Trouble as trouble:
+        raise explain(dialect, trouble, name) from trouble.__cause__
+    return reply.now
+
+
+def _chunk(dialect: Dialect, patience: float | None) -> float | None:
+    if dialect.longest_patience is None:
+        return patience
+    return dialect.longest_patience if patience is None else min(patience, dialect.longest_patience)

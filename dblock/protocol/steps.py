@@ -1,0 +1,65 @@
+"""The steps a protocol can ask for, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+
+class Query(NamedTuple):
+    """A statement in the driver's own parameter style."""
+
+    sql: str
+    params: Mapping[str, Any] | tuple[Any, ...]
+
+
+class Reply(NamedTuple):
+    """What a step came to.
+
+    ``matched`` is the number of rows it was about. Times are monotonic seconds; ``sent`` is read
+    before the request goes out.
+    """
+
+    rows: Sequence[Sequence[Any]]
+    matched: int
+    sent: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run one statement on a connection of dblock's own, in a transaction of its own."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeld:
+    """Run one statement in the transaction that is to hold the row lock.
+
+    ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
+    own limit. ``undo`` asks for a savepoint around it, so that its failure leaves the transaction
+    usable.
+    """
+
+    query: Query
+    patience: float | None = None
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Give up what the row lock's own transaction holds; the next :class:`RunHeld` begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Let time pass."""
+
+    seconds: float
+
+
+Step = Run | RunHeld | Forget | Sleep
+T = TypeVar("T")
+Protocol = Generator[Step, Reply, T]

@@ -1,0 +1,70 @@
+"""From a fault to the error a user sees: what happened, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    Conflict,
+    DBLockError,
+    DeadlockDetected,
+    NotAcquired,
+    OutcomeUnknown,
+    SchemaMissing,
+    Unavailable,
+    Unsupported,
+)
+from .faults import Fault, Trouble
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+
+
+def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLockError:
+    """Return the error that tells ``trouble`` to the caller."""
+    said = str(trouble)
+    match trouble.fault:
+        case Fault.UNREACHABLE:
+            return Unavailable(f"the database was not reached: {said}", name=name)
+        case Fault.DISCONNECTED:
+            return OutcomeUnknown(
+                f"the connection broke before the reply came, and what the statement did could "
+                f"not be found out: {said}",
+                name=name,
+            )
+        case Fault.SCHEMA:
+            return schema_missing(dialect, said)
+        case Fault.PRIVILEGE:
+            return Unsupported(
+                f"the database role lacks rights on dblock's tables: {said}. "
+                f"It needs: {dialect.privileges()}",
+                name=name,
+            )
+        case Fault.READ_ONLY:
+            return Unavailable(
+                f"this database is read-only, a replica perhaps: {said}. Locks need the primary",
+                name=name,
+            )
+        case Fault.DEADLOCK:
+            return DeadlockDetected(
+                f"the database broke a deadlock by undoing this transaction: {said}. "
+                "Retry the whole transaction",
+                name=name,
+            )
+        case Fault.SERIALIZATION:
+            return Conflict(
+                f"the row was changed after this transaction's snapshot was taken: {said}. "
+                "Retry the whole transaction, and take the lock first in it",
+                name=name,
+            )
+        case Fault.BUSY | Fault.CANCELED:
+            return NotAcquired(f"the server gave the statement up: {said}", name=name)
+
+
+def schema_missing(dialect: Dialect, said: str) -> SchemaMissing:
+    options = f" --schema {dialect.schema}" if dialect.schema else ""
+    options += f" --prefix {dialect.prefix}" if dialect.prefix != "dblock_" else ""
+    return SchemaMissing(
+        f"dblock's tables are missing here, or older than this code: {said}. "
+        f"Create or upgrade them with `dblock upgrade --url <URL>{options}`"
+    )

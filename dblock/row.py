@@ -1,0 +1,195 @@
+"""The row lock: ``SELECT ... FOR UPDATE`` on the name's row, until its transaction ends."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from .arguments import Seconds, check_acquire, check_name, check_wait
+from .borrowed import borrow
+from .driver import OwnTransaction
+from .errors import DBLockError, LockLost, NotAcquired, Unsupported
+from .holds import HandleHolds, Hold
+from .protocol import rowing
+from .protocol.faults import Trouble
+from .protocol.rowing import Locked
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import RootTransaction
+
+    from .borrowed import Borrowable
+    from .locks import Locks
+    from .policy import RetryPolicy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RowLock:
+    """A named row lock, made by :meth:`Locks.row`.
+
+    With ``on=`` it is taken in the user's transaction and ends with it, however that ends; so
+    :meth:`release` is not for it, and taking it again in the same transaction is harmless.
+    Without, it has a connection and transaction of its own until released.
+
+    What it does not do: it carries no fence, and work outside its transaction is not undone when
+    that is. On SQLite it is the file's one write transaction: it excludes every other writer.
+    """
+
+    def __init__(
+        self,
+        locks: Locks,
+        name: str,
+        wait: Seconds | None,
+        on: Borrowable | None,
+        *,
+        retry: RetryPolicy,
+    ) -> None:
+        self.name = check_name(name)
+        self.wait = check_wait(wait)
+        self._locks = locks
+        self._on = on
+        self._retry = retry
+        self._holds = HandleHolds("row lock", self.name)
+        self._root: RootTransaction | None = None
+
+    def __repr__(self) -> str:
+        return f"<RowLock {self.name!r} {'held' if self.held else 'not held'}>"
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the lock is in a transaction of the user's, and ends with it."""
+        return self._on is not None
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Lock the row; True when it is locked now. The signature is threading.Lock's.
+
+        ``blocking=False`` tries once without waiting (SKIP LOCKED). ``timeout`` is in seconds and
+        kept by the server; -1 means the ``wait`` the lock was made with.
+
+        Raises DeadlockDetected when this thread would wait for itself or the database broke a
+        cycle, and Conflict where the transaction's snapshot is too old: in both cases run the
+        whole transaction again.
+        """
+        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
+
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
+        transaction = None if self._on is None else borrow(self._on, self._locks.dialect)
+        root = None if transaction is None else transaction.connection.get_transaction()
+        threads = self._locks.thread_holds
+        refusal = threads.refuse_self_wait(
+            self.name, wait, one_writer=self._locks.dialect.one_writer, within=root
+        )
+        if refusal is not None:
+            return refusal
+        own = OwnTransaction(self._locks.holders, self._locks.dialect)
+        protocol = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
+        try:
+            outcome = self._locks.run(
+                protocol(
+                    self._locks.dialect,
+                    self.name,
+                    self._retry,
+                    wait=wait,
+                    patience=self._locks.timeouts.socket,
+                    start=time.monotonic(),
+                ),
+                transaction or own,
+            )
+        except BaseException:
+            own.drop()
+            raise
+        if not isinstance(outcome, Locked):
+            own.forget()
+            return self._locks.not_acquired(self.name, outcome, wait)
+        if transaction is None:
+            hold = Hold(self.name, transaction=own)
+            self._holds.add(hold)
+            threads.add(hold)
+        else:
+            root = transaction.connection.get_transaction()  # autobegun by the first statement
+            if root is not None:
+                threads.add_borrowed(root, self.name)
+                self._root = root
+        return None
+
+    def release(self) -> None:
+        """End the row lock's own transaction. One round trip.
+
+        Raises NotHeld when this handle does not hold it, LockLost when its connection had ended
+        and the lock with it, Unsupported for a lock in the user's transaction.
+        """
+        if self._on is not None:
+            raise Unsupported(
+                f"the row lock on {self.name!r} is in your transaction and ends with it: "
+                "commit or roll that back",
+                name=self.name,
+            )
+        hold = self._holds.get()
+        self._holds.remove(hold)
+        self._locks.thread_holds.remove(hold)
+        assert hold.transaction is not None
+        try:
+            hold.transaction.finish()
+        except Trouble as trouble:
+            raise self._lost(hold, trouble) from trouble.__cause__
+
+    def check(self) -> None:
+        """Ask the server whether the lock's own transaction is still there; LockLost if not."""
+        hold = self._holds.get()
+        assert hold.transaction is not None
+        try:
+            hold.transaction.check()
+        except Trouble as trouble:
+            raise self._lost(hold, trouble) from trouble.__cause__
+
+    def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
+        hold.loss = LockLost(
+            f"the row lock on {self.name!r} ended with its connection: {trouble}",
+            name=self.name,
+            reason="connection lost",
+        )
+        hold.lost.set()
+        return hold.loss
+
+    @property
+    def held(self) -> bool:
+        """Whether the row is locked, as far as is known without asking the server."""
+        if self._on is not None:
+            return self._root is not None and self._root.is_active
+        hold = self._holds.find()
+        return hold is not None and hold.alive
+
+    def __enter__(self) -> RowLock:
+        refusal = self._acquire(self.wait)
+        if refusal is not None:
+            raise refusal
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._on is not None:
+            return  # the user's transaction ends it
+        try:
+            self.release()
+        except DBLockError as trouble:
+            if error is None:
+                raise
+            error.add_note(f"{type(trouble).__name__} at the end of the row lock: {trouble}")
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Decorate a function to run while holding the lock; NotAcquired when it cannot."""
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked

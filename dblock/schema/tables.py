@@ -1,0 +1,61 @@
+"""The tables in their newest state."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import PrimaryKeyConstraint
+
+_MYSQL = ("mysql", "mariadb")
+
+# Compared byte by byte everywhere: no collation may equate names that differ.
+NAME = (
+    Text(collation="C").with_variant(mysql.VARBINARY(1020), *_MYSQL).with_variant(Text(), "sqlite")
+)
+TOKEN = String(32).with_variant(mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *_MYSQL)
+LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
+MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
+
+
+def tables(
+    metadata: MetaData, *, schema: str | None = None, prefix: str = "dblock_"
+) -> dict[str, Table]:
+    """Add dblock's tables to ``metadata`` and return them by their short names."""
+    lock = Table(
+        f"{prefix}lock",
+        metadata,
+        Column("lock_name", NAME, nullable=False),
+        Column("fence", BigInteger, nullable=False),
+        Column("token", TOKEN),
+        Column("owner", LABEL),
+        Column("acquired_at", MOMENT),
+        Column("expires_at", MOMENT),
+        PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+        # Room on each page for the next version of its rows, so that updates stay on it (HOT).
+        postgresql_with={"fillfactor": 50},
+    )
+    # What a guard locks on InnoDB; PostgreSQL and SQLite have other means.
+    Index(f"{prefix}lock_fence", lock.c.lock_name, lock.c.fence, unique=True).ddl_if(
+        callable_=lambda ddl, target, bind, tables=None, state=None, *, dialect, **_: (
+            dialect.name in _MYSQL
+        )
+    )
+    applied = Table(
+        f"{prefix}applied",
+        metadata,
+        Column("idempotency_key", NAME, nullable=False),
+        Column("applied_at", MOMENT, nullable=False),
+        PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    version = Table(
+        f"{prefix}schema",
+        metadata,
+        Column("version", Integer, nullable=False),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    return {"lock": lock, "applied": applied, "schema": version}

@@ -1,0 +1,93 @@
+"""From what the user gives, a URL or an Engine, to an engine and its dialect, before any I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from .arguments import check_identifier
+from .dialects import DIALECTS, Dialect
+from .errors import Unsupported
+from .timeouts import Timeouts
+
+Target = str | URL | Engine
+
+
+def resolve(
+    target: Target, *, timeouts: Timeouts, schema: str | None, prefix: str
+) -> tuple[Engine, Dialect]:
+    """Return the engine to use and the dialect that speaks to it.
+
+    Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
+    Unsupported for a database or driver dblock does not speak to, or one that is not installed.
+    """
+    if schema is not None:
+        check_identifier("schema", schema)
+    check_identifier("prefix", prefix)
+    if isinstance(target, Engine):
+        kind = _dialect_class(target.url, target.dialect.name, target.dialect.driver)
+        _refuse_memory(kind, target.url)
+        return target, kind(schema, prefix, timeouts)
+    if not isinstance(target, str | URL):
+        hint = ""
+        if type(target).__name__ == "AsyncEngine":
+            hint = "; for asyncio give it to dblock.aio.AsyncLocks, or its .sync_engine's URL here"
+        raise TypeError(
+            f"a database is given as a URL or an SQLAlchemy Engine, not "
+            f"{type(target).__name__}{hint}"
+        )
+    try:
+        url = make_url(target)
+    except ArgumentError:
+        raise ValueError(
+            "this is not a database URL; one looks like "
+            "postgresql://user:password@host/database or sqlite:////path/to/file"
+        ) from None
+    backend, _, driver = url.drivername.partition("+")
+    if backend == "postgres":
+        backend = "postgresql"
+    kind = _dialect_class(url, backend, driver)
+    _refuse_memory(kind, url)
+    url = url.set(drivername=f"{backend}+{driver or kind.drivers[0]}")
+    dialect = kind(schema, prefix, timeouts)
+    try:
+        return create_engine(url, connect_args=_connect_args(dialect, url)), dialect
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise Unsupported(
+            f"the driver for {url.drivername} is not installed ({error}): "
+            f"pip install 'dblock[{kind.extra}]'"
+        ) from error
+
+
+def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
+    """Return the timeouts' arguments, without those the URL sets itself."""
+    ours = dialect.connect_args(dialect.timeouts)
+    return {key: value for key, value in ours.items() if key not in url.query}
+
+
+def _dialect_class(url: URL, backend: str, driver: str) -> type[Dialect]:
+    for kind in DIALECTS.values():
+        if backend in kind.backends:
+            if driver and driver not in kind.drivers:
+                raise Unsupported(
+                    f"dblock speaks to {kind.name} through {' or '.join(kind.drivers)}, not "
+                    f"{driver}: use {backend}+{kind.drivers[0]}://..."
+                    + (f" (pip install 'dblock[{kind.extra}]')" if kind.extra else "")
+                )
+            return kind
+    raise Unsupported(
+        f"dblock does not know the database {backend!r}; it works on "
+        "postgresql (pip install 'dblock[postgresql]'), mariadb (pip install 'dblock[mariadb]') "
+        "and sqlite (built in)"
+    )
+
+
+def _refuse_memory(kind: type[Dialect], url: URL) -> None:
+    if kind is DIALECTS["sqlite"] and (url.database or ":memory:") == ":memory:":
+        raise Unsupported(
+            "an SQLite database in memory is seen by one connection only, so nothing would be "
+            "locked; give a file: sqlite:////path/to/file"
+        )

@@ -1,0 +1,77 @@
+"""The lock table, the keys of applied changes, and the tables' own version."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "dblock_0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# Written out here rather than imported: a migration says what was, whatever the code becomes.
+MYSQL = ("mysql", "mariadb")
+NAME = (
+    sa.Text(collation="C")
+    .with_variant(mysql.VARBINARY(1020), *MYSQL)
+    .with_variant(sa.Text(), "sqlite")
+)
+TOKEN = sa.String(32).with_variant(
+    mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *MYSQL
+)
+LABEL = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *MYSQL)
+MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
+
+
+def place() -> tuple[str | None, str]:
+    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
+    options = op.get_context().opts
+    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
+
+
+def upgrade() -> None:
+    schema, prefix = place()
+    op.create_table(
+        f"{prefix}lock",
+        sa.Column("lock_name", NAME, nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("token", TOKEN),
+        sa.Column("owner", LABEL),
+        sa.Column("acquired_at", MOMENT),
+        sa.Column("expires_at", MOMENT),
+        sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+        postgresql_with={"fillfactor": 50},
+    )
+    if op.get_context().dialect.name in MYSQL:
+        op.create_index(
+            f"{prefix}lock_fence",
+            f"{prefix}lock",
+            ["lock_name", "fence"],
+            unique=True,
+            schema=schema,
+        )
+    op.create_table(
+        f"{prefix}applied",
+        sa.Column("idempotency_key", NAME, nullable=False),
+        sa.Column("applied_at", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    version = op.create_table(
+        f"{prefix}schema",
+        sa.Column("version", sa.Integer(), nullable=False),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    op.bulk_insert(version, [{"version": 1}])
+
+
+def downgrade() -> None:
+    schema, prefix = place()
+    for name in ("schema", "applied", "lock"):
+        op.drop_table(f"{prefix}{name}", schema=schema)

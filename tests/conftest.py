@@ -1,0 +1,228 @@
+"""Fixtures that give each test a database of its own on a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
+
+KINDS = ("postgresql", "mariadb", "sqlite")
+
+S = TypeVar("S", bound=Server)
+
+
+@dataclass(frozen=True)
+class Database:
+    """One test's own database."""
+
+    kind: str  # the database's, one of KINDS: that of PgBouncer is "postgresql"
+    url: str
+    server: Server | None  # None for SQLite
+
+
+def strict() -> bool:
+    """Whether a test that cannot run is a failure, as it is in CI."""
+    return bool(os.environ.get("CI")) or os.environ.get("DBLOCK_TEST_STRICT") == "1"
+
+
+def find_or_skip(make: Callable[[], S]) -> S:
+    try:
+        return make()
+    except ServerMissing as missing:
+        reason = str(missing)
+    if strict():
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+# The servers that all tests of a process share. Each starts when a test first needs it.
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    with find_or_skip(shared_postgresql) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Server]:
+    with find_or_skip(shared_mariadb) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgresql: Server) -> Iterator[PgBouncer]:
+    with find_or_skip(lambda: PgBouncer(postgresql)) as server:
+        yield server
+
+
+class OwnServers:
+    """Makes servers for one test alone, which it may stop, kill and pause."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def __call__(self, make: Callable[[], S]) -> S:
+        """Start `make()`, for example `own_server(lambda: PostgreSQL(durable=True))`."""
+        server = find_or_skip(make)
+        self._stack.enter_context(server)
+        return server
+
+
+@pytest.fixture
+def own_server() -> Iterator[OwnServers]:
+    with ExitStack() as stack:
+        yield OwnServers(stack)
+
+
+class Migrated:
+    """Databases with dblock's tables, made once, from which the tests get copies."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self._templates: dict[Server, str] = {}
+        self._file: Path | None = None
+
+    def template(self, server: Server) -> str:
+        """The name of the migrated template database on a PostgreSQL server."""
+        if server not in self._templates:
+            name = new_name()
+            server.create_database(name)
+            if not server.owned:  # the tests' own server goes with all its databases
+                self._stack.callback(server.drop_database, name)
+            upgrade(server.url_for(name))
+            self._templates[server] = name
+        return self._templates[server]
+
+    def file(self) -> Path:
+        """The migrated SQLite file."""
+        if self._file is None:
+            file = self._directory / "migrated.db"
+            upgrade(f"sqlite:///{file}")
+            self._file = file
+        return self._file
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrated]:
+    with ExitStack() as stack:
+        yield Migrated(tmp_path_factory.mktemp("migrated"), stack)
+
+
+def upgrade(url: str) -> None:
+    from dblock.schema import upgrade  # late: the tests of the servers do without it
+
+    upgrade(url)
+
+
+def new_name() -> str:
+    return f"dblock_{uuid.uuid4().hex}"
+
+
+class NewDatabase:
+    """Makes databases for one test; they go after it."""
+
+    def __init__(self, request: pytest.FixtureRequest, directory: Path, stack: ExitStack) -> None:
+        self._request = request
+        self._directory = directory
+        self._stack = stack
+
+    def __call__(
+        self, kind: str, *, migrated: bool = False, server: Server | None = None
+    ) -> Database:
+        """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
+
+        It is empty, or with `migrated` has dblock's tables. A `server` of the test's own takes
+        the place of the shared one; its databases are not dropped, since it may be broken.
+        """
+        if kind not in (*KINDS, "pgbouncer"):
+            raise ValueError(f"no such kind of database: {kind}")
+        if kind == "sqlite":
+            file = self._directory / f"{new_name()}.db"
+            if migrated:
+                shutil.copyfile(self._migrated().file(), file)
+            return Database(kind, f"sqlite:///{file}", None)
+        chosen: Server = server or self._request.getfixturevalue(kind)
+        # Databases are made and migrated on the database server itself, not through a pool.
+        direct = chosen.upstream if isinstance(chosen, PgBouncer) else chosen
+        template = None
+        if migrated and server is None and direct.kind == "postgresql":
+            template = self._migrated().template(direct)
+        name = new_name()
+        direct.create_database(name, template)
+        if server is None:
+            self._stack.callback(direct.drop_database, name)
+        if migrated and template is None:
+            upgrade(direct.url_for(name))
+        return Database(direct.kind, chosen.url_for(name), chosen)
+
+    def _migrated(self) -> Migrated:
+        made: Migrated = self._request.getfixturevalue("migrated")
+        return made
+
+
+@pytest.fixture
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewDatabase]:
+    with ExitStack() as stack:
+        yield NewDatabase(request, tmp_path, stack)
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+    """A new, empty database of each kind."""
+    return new_database(request.param)
+
+
+@pytest.fixture(params=KINDS)
+def db(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+    """A new database of each kind which has dblock's tables."""
+    return new_database(request.param, migrated=True)
+
+
+# What could not run: one line for each reason, and in CI a failure.
+
+
+def _skips(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.stats.get("skipped", []) if reporter else []  # none in an xdist worker
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if strict() and _skips(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    skips = _skips(config)
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in skips
+        if isinstance(report.longrepr, tuple)
+    )
+    # In strict mode a missing server is an error of each test; its text is the same one line.
+    reasons.update(
+        text
+        for report in terminalreporter.stats.get("error", [])
+        if re.fullmatch(r"\w+ tests skipped: .*", text := str(report.longrepr).strip())
+    )
+    if reasons:
+        terminalreporter.section("tests that did not run")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{reason} [{count}]")
+    if strict() and skips:
+        terminalreporter.line(f"failed: {len(skips)} skipped, and here every test must run")

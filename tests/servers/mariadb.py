@@ -1,0 +1,99 @@
+"""MariaDB servers for the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from tests.servers.base import GivenServer, Server, ServerMissing, execute
+from tests.servers.own import OwnServer
+
+VARIABLE = "DBLOCK_TEST_MARIADB"
+MISSING = f"no mariadbd on this machine (apt install mariadb-server, or set {VARIABLE})"
+# A user's PATH often lacks the directories of the system's servers.
+PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+
+
+def find_mariadb() -> Path | None:
+    """The server program, if the one that sets up its data directory is there as well."""
+    server = shutil.which("mariadbd", path=PLACES)
+    return Path(server) if server and shutil.which("mariadb-install-db", path=PLACES) else None
+
+
+def shared_mariadb() -> Server:
+    """The server that the environment gives, or a new one."""
+    if url := os.environ.get(VARIABLE):
+        return GivenMariaDB(url)
+    return MariaDB()
+
+
+class _Databases(Server):
+    kind = "mariadb"
+
+    def create_database(self, name: str, template: str | None = None) -> None:
+        if template is not None:
+            raise ValueError("MariaDB cannot create a database from a template")
+        execute(self.url, f"CREATE DATABASE `{name}`")
+
+    def drop_database(self, name: str) -> None:
+        # A transaction left open in it would block the DROP for a day.
+        users = f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"
+        for (connection,) in execute(self.url, users):
+            with contextlib.suppress(SQLAlchemyError):  # it has just gone by itself
+                execute(self.url, f"KILL {connection}")
+        execute(self.url, f"DROP DATABASE IF EXISTS `{name}`")
+
+
+class GivenMariaDB(_Databases, GivenServer):
+    def __init__(self, url: str) -> None:
+        drivers = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+        super().__init__(VARIABLE, url, drivers)
+
+
+class MariaDB(_Databases, OwnServer):
+    name = "MariaDB"
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, durable: bool = False) -> None:
+        program = find_mariadb()
+        if program is None:
+            raise ServerMissing(self.name, MISSING)
+        super().__init__(durable)
+        self._program = program
+
+    @property
+    def url(self) -> str:
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/mysql"
+
+    def _prepare(self) -> None:
+        install = shutil.which("mariadb-install-db", path=PLACES) or "mariadb-install-db"
+        root = "--auth-root-authentication-method=normal"
+        self._run(install, "--no-defaults", f"--datadir={self.data}", root, "--skip-test-db")
+
+    def _command(self) -> Sequence[str | Path]:
+        return [
+            self._program,
+            "--no-defaults",
+            f"--datadir={self.data}",
+            f"--socket={self.directory}/socket",
+            f"--pid-file={self.directory}/pid",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--character-set-server=utf8mb4",
+            "--max-connections=300",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=16M",
+            "--innodb-use-native-aio=0",  # containers often limit it
+            # 2: what is committed survives a crash of the server, if not one of the machine.
+            f"--innodb-flush-log-at-trx-commit={1 if self.durable else 2}",
+        ]
+
+    def _probe(self) -> None:
+        execute(self.url, "SELECT 1", connect_timeout=5, read_timeout=5)

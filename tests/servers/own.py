@@ -1,0 +1,213 @@
+"""Servers that the tests start themselves."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from tests.servers import reaper
+from tests.servers.base import Server, ServerFailed, ServerMissing
+from tests.servers.watch import forget, watch
+
+START_SECONDS = 60
+STOP_SECONDS = 60
+
+
+class OwnServer(Server):
+    """A server process in its own throw-away directory, on its own port of 127.0.0.1."""
+
+    stop_signal: ClassVar[signal.Signals]
+    name: ClassVar[str]
+
+    def __init__(self, durable: bool = False) -> None:
+        if not Path("/proc/self/stat").exists():
+            raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
+        self.durable = durable
+        self.port = _free_port()
+        self.directory = _make_directory()
+        self.data = self.directory / "data"
+        self.log = self.directory / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._was_up = False
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Create the data directory."""
+
+    @abstractmethod
+    def _command(self) -> Sequence[str | Path]:
+        """The server's command line, which has to contain `self.directory`."""
+
+    @abstractmethod
+    def _probe(self) -> None:
+        """Raise SQLAlchemyError or OSError unless the server answers."""
+
+    @property
+    def pids(self) -> list[int]:
+        """All processes of the server, the main process first."""
+        return list(reaper.processes(self.directory.name))
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        if self.running:
+            return
+        if not self.data.exists():
+            self._prepare()
+        while True:
+            with self.log.open("ab") as log:
+                self._process = subprocess.Popen(self._command(), stdout=log, **self._options())
+            try:
+                self._wait_until_ready()
+            except ServerFailed:
+                self.kill()
+                # Until its first start nobody knows the port: if another took it, move.
+                if self._was_up or _port_is_free(self.port):
+                    raise
+                self.port = _free_port()
+            else:
+                self._was_up = True
+                return
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self.resume()
+        self._process.send_signal(self.stop_signal)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._failure("did not stop") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        reaper.kill(self.directory.name)
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        # Repeated, because the first signals may cross with the start of a new child.
+        while awake := [pid for pid, state in self._states().items() if state != "T"]:
+            for pid in awake:
+                reaper.send(pid, signal.SIGSTOP)
+            if time.monotonic() > deadline:
+                raise self._failure("did not pause")
+            time.sleep(0.005)
+
+    def resume(self) -> None:
+        for pid in self.pids:
+            reaper.send(pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        # The data goes too, so a clean shutdown would be time wasted.
+        self.kill()
+        reaper.discard(self.directory)
+        forget(self.directory)
+
+    def _states(self) -> dict[int, str]:
+        return reaper.processes(self.directory.name)
+
+    def _run(self, *command: str | Path) -> None:
+        """Run a program that sets the server up, as the server's user."""
+        with self.log.open("ab") as log:
+            done = subprocess.run(command, stdout=log, timeout=120, **self._options())
+        if done.returncode != 0:
+            raise self._failure(f"set-up: {Path(command[0]).name} failed")
+
+    def _options(self) -> dict[str, Any]:
+        # No setting of the developer's own servers may reach these.
+        mine = ("PG", "MYSQL", "MARIADB")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(mine)}
+        environment |= {"HOME": str(self.directory), "LC_ALL": "C.UTF-8"}
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stderr": subprocess.STDOUT,
+            "cwd": self.directory,
+            "env": environment,
+            "start_new_session": True,  # a Ctrl-C is for the tests, not for the server
+        }
+        if os.geteuid() == 0:
+            user = _server_user()
+            options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        return options
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self._probe()
+            except (SQLAlchemyError, OSError) as error:
+                if time.monotonic() > deadline:
+                    raise self._failure(f"does not answer: {error}") from None
+            else:
+                # If it has exited, then what answered is another server on the same port.
+                if self.running:
+                    return
+            if not self.running:
+                raise self._failure("exited at its start")
+            time.sleep(0.05)
+
+    def _failure(self, what: str) -> ServerFailed:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return ServerFailed("\n".join([f"{self.name} {what}; its log ends:", *lines[-20:]]))
+
+
+def reachable(path: Path) -> bool:
+    """Whether the user that the servers run as can read `path`."""
+    if os.geteuid() != 0:
+        return os.access(path, os.R_OK)
+    wanted = stat.S_IXOTH
+    return all(p.stat().st_mode & wanted for p in (path, *path.resolve().parents))
+
+
+def _server_user() -> pwd.struct_passwd:
+    return pwd.getpwnam("nobody")
+
+
+def _make_directory() -> Path:
+    # Sockets live in it, whose paths are limited to 107 bytes.
+    usual = Path(tempfile.gettempdir())
+    parent = usual if reachable(usual) and len(str(usual)) < 60 else Path("/tmp")
+    directory = Path(tempfile.mkdtemp(prefix="dblock-", dir=parent))
+    watch(directory)
+    directory.chmod(0o755)
+    if os.geteuid() == 0:
+        user = _server_user()
+        os.chown(directory, user.pw_uid, user.pw_gid)
+    return directory
+
+
+def _free_port() -> int:
+    # Below the ports that the kernel gives to outgoing connections: one of those could take
+    # the port while the server is down, or connect to itself there.
+    while not _port_is_free(port := random.SystemRandom().randrange(20000, 32000)):
+        pass
+    return port
+
+
+def _port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

