@@ -54,6 +54,7 @@ class Connections:
         self._turns = self._new_turns()
         self._verify = verify
         self._closed = False
+        self._at_end = weakref.finalize(self, _close_all, self._idle)
         _all.add(self)
 
     def _new_turns(self) -> threading.Semaphore | None:
@@ -75,7 +76,7 @@ class Connections:
                     break
                 if self._dialect.is_usable(connection):
                     return connection
-                self._close(connection)
+                _close(connection)
             return self._connect()
         except BaseException:
             self._end_turn()
@@ -84,19 +85,15 @@ class Connections:
     def give(self, connection: Any) -> None:
         """Put back a connection that is outside any transaction."""
         if self._closed or len(self._idle) >= IDLE_MAX:
-            self._close(connection)
+            _close(connection)
         else:
             self._idle.append(connection)
         self._end_turn()
 
     def drop(self, connection: Any) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
-        self._close(connection)
+        _close(connection)
         self._end_turn()
-
-    def _close(self, connection: Any) -> None:
-        with contextlib.suppress(Exception):
-            connection.close()
 
     def _end_turn(self) -> None:
         if self._turns is not None:
@@ -104,11 +101,7 @@ class Connections:
 
     def clear(self) -> None:
         """Close the idle connections: after one was found broken, the others are suspect."""
-        while self._idle:
-            try:
-                self._close(self._idle.pop())
-            except IndexError:
-                return
+        _close_all(self._idle)
 
     def close(self) -> None:
         self._closed = True
@@ -131,16 +124,31 @@ class Connections:
             try:
                 self._verify(connection)
             except BaseException:
-                self._close(connection)
+                _close(connection)
                 raise
             self._verify = None
         return connection
 
     def _forget_parent(self) -> None:
         leave_to_parent((self._pool, self._idle))
+        self._at_end.detach()
         self._idle = deque()
+        self._at_end = weakref.finalize(self, _close_all, self._idle)
         self._pool = self._pool.recreate()
         self._turns = self._new_turns()
+
+
+def _close(connection: Any) -> None:
+    with contextlib.suppress(Exception):
+        connection.close()
+
+
+def _close_all(connections: deque[Any]) -> None:
+    while True:
+        try:
+            _close(connections.pop())
+        except IndexError:
+            return
 
 
 def detached(pool: Pool) -> Any:

@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import LockLost, OutcomeUnknown
+from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .faults import Fault, Trouble
 from .state import LockState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
@@ -73,67 +74,74 @@ def acquire(
     reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
     """
     reach = patience if wait is None else min(patience, wait)
+    query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
     number, now = 0, start
+    in_doubt: float | None = None  # when the first try whose reply was lost was sent, at the latest
     while True:
         number += 1
-        query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
+        held, cut_off = None, False
         try:
             reply = yield from persist(query, reach, now, {Fault.UNREACHABLE})
-            held = _judge(dialect, claim, reply)
             now = reply.now
+            grant = dialect.granted(reply, claim.token)
+            if grant is not None and grant.remaining > 0:
+                held = Held(grant.fence, Term(reply.sent, claim.ttl))
         except Trouble as trouble:
-            if trouble.fault is Fault.DISCONNECTED:
-                held, now = yield from _settle(dialect, claim, patience, now)
-                if held is None and now < start + patience:
-                    continue  # a connection that had died idle is no reason to be refused
-            elif trouble.fault in PASSING:
-                held = None
-            else:
+            cut_off = trouble.fault is Fault.DISCONNECTED
+            if cut_off:
+                in_doubt = now if in_doubt is None else in_doubt
+            elif trouble.fault not in PASSING:
                 raise explain(dialect, trouble, claim.name) from trouble.__cause__
+        if held is None:
+            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
+            if in_doubt is not None and state is not None and state.token == claim.token:
+                # A grant runs after it was sent, so its expiry is no earlier than this term's.
+                held = Held(state.fence, Term(in_doubt, claim.ttl)) if state.held else None
+            elif cut_off and (state is None or not state.held) and now < start + patience:
+                continue  # a connection that had died while idle is no reason to be refused
         if held is not None:
             if not held.term.over(now):
                 return held
             # The reply took longer than the lease is good for.
-            yield from release(dialect, claim.name, claim.token, held.fence, patience, now)
-        state, now = yield from look(dialect, claim.name, patience, now)
+            yield from _give_back(dialect, claim)
+            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
             if sleep is None:
+                if in_doubt is not None:  # a try that is still under way must not outlive this
+                    yield from _give_back(dialect, claim)
                 return Refused(state)
             if state is not None and state.held and state.remaining is not None:
                 sleep = min(sleep, state.remaining)
             now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
-            state, now = yield from look(dialect, claim.name, patience, now)
-            if state is None or not state.held:
+            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
+            if state is None or not state.held or state.token == claim.token:
                 break
             number += 1
 
 
-def _judge(dialect: Dialect, claim: Claim, reply: Reply) -> Held | None:
-    grant = dialect.granted(reply, claim.token)
-    if grant is None or grant.remaining <= 0:
-        return None
-    return Held(grant.fence, Term(reply.sent, claim.ttl))
-
-
 def _settle(
-    dialect: Dialect, claim: Claim, patience: float, sent: float
-) -> Protocol[tuple[Held | None, float]]:
-    """Find out whether a grant whose reply never came was made: look for its token."""
+    dialect: Dialect, claim: Claim, patience: float, now: float, in_doubt: float | None
+) -> Protocol[tuple[LockState | None, float]]:
+    """Look at the name; whoever cannot, and does not know what became of a try, says so."""
     try:
-        state, now = yield from look(dialect, claim.name, patience, sent)
-    except Exception as error:
+        return (yield from look(dialect, claim.name, patience, now))
+    except DBLockError as error:
+        if in_doubt is None:
+            raise
         raise OutcomeUnknown(
             f"the reply to acquiring {claim.name!r} never came, and the database could not be "
             f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
             name=claim.name,
         ) from error
-    if state is None or state.token != claim.token or not state.held:
-        return None, now
-    # The grant ran after it was sent, so its expiry is no earlier than this term's.
-    return Held(state.fence, Term(sent, claim.ttl)), now
+
+
+def _give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
+    """Release what must not be believed in; where that fails it runs out by itself."""
+    with contextlib.suppress(Trouble):
+        yield Run(dialect.release(claim.name, claim.token))
 
 
 def renew(

@@ -1,0 +1,98 @@
+"""The layout's rule: imports point one way, and the protocol does no I/O."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dblock
+
+PACKAGE = Path(dblock.__file__).parent
+
+# From the ground up. A module imports modules of lower floors and of its own.
+FLOORS = [
+    {"version", "arguments", "errors"},
+    {"timeouts", "policy", "protocol", "dialects"},
+    {"connections", "target"},
+    {"driver", "borrowed", "schema"},
+    {"holds"},
+    {"lease", "row", "counter"},
+    {"together"},
+    {"locks"},
+    {"__init__"},
+    {"cli", "__main__"},
+]
+
+
+def floor(module: str) -> int:
+    for number, modules in enumerate(FLOORS):
+        if module in modules:
+            return number
+    raise AssertionError(f"dblock.{module} has no floor: put it on one in {__file__}")
+
+
+def run_time_imports(path: Path) -> list[tuple[str, ast.stmt]]:
+    """Return what a file imports when it runs, `if TYPE_CHECKING:` left out, as absolute names."""
+    package = ["dblock", *path.relative_to(PACKAGE).parent.parts]
+    found: list[tuple[str, ast.stmt]] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, node) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            found.append((".".join([*base, *([node.module] if node.module else [])]), node))
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def test_imports_point_down() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        importer = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        for name, _ in run_time_imports(path):
+            parts = name.split(".")
+            if parts[0] != "dblock" or (len(parts) > 1 and parts[1] == importer):
+                continue
+            imported = parts[1] if len(parts) > 1 else "__init__"
+            if floor(imported) > floor(importer):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert not wrong
+
+
+def test_the_protocol_does_no_io() -> None:
+    allowed = {
+        "__future__",
+        "collections",
+        "contextlib",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "typing",
+    }
+    for path in (PACKAGE / "protocol").glob("*.py"):
+        for name, _ in run_time_imports(path):
+            root = name.split(".")[0]
+            assert root in allowed or name.startswith(("dblock.protocol", "dblock.errors")), (
+                f"{path.name} imports {name}: a protocol knows neither I/O nor clocks"
+            )
+
+
+def test_nobody_asks_for_a_databases_name() -> None:
+    """Flags tell dialects apart; the migration's SQLite transaction is the one exception."""
+    askers = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.parent.name == "dialects":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare) and any(
+                isinstance(side, ast.Constant) and side.value in {"postgresql", "mariadb", "sqlite"}
+                for side in node.comparators
+            ):
+                askers.add(str(path.relative_to(PACKAGE)))
+    assert askers <= {"schema/migrate.py"}

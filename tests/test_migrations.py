@@ -1,0 +1,217 @@
+"""The migrations: from a checkout, from an installed wheel, up, down, placed, and in a race."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import venv
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import MetaData, create_engine, inspect, text
+
+from dblock import Locks, SchemaMissing
+from dblock.schema import downgrade, sql, tables, upgrade
+from tests.conftest import Database
+
+ROOT = Path(__file__).parent.parent
+UPGRADE = "import sys, dblock.schema; dblock.schema.upgrade(sys.argv[1])"
+
+
+def names(url: str, schema: str | None = None) -> set[str]:
+    engine = create_engine(url)
+    try:
+        return set(inspect(engine).get_table_names(schema=schema))
+    finally:
+        engine.dispose()
+
+
+def test_up_and_down(database: Database) -> None:
+    upgrade(database.url)
+    made = {"dblock_lock", "dblock_applied", "dblock_schema", "dblock_version"}
+    assert names(database.url) == made
+    upgrade(database.url)
+    with Locks(database.url) as locks:
+        assert locks.lease("a", wait=0).acquire()
+    downgrade(database.url)
+    assert names(database.url) == {"dblock_version"}
+    with Locks(database.url) as locks, pytest.raises(SchemaMissing, match="dblock upgrade"):
+        locks.show("a")
+    upgrade(database.url)
+    assert names(database.url) == made
+
+
+def test_prefix(database: Database) -> None:
+    upgrade(database.url, prefix="app_")
+    assert "app_lock" in names(database.url)
+    with Locks(database.url, prefix="app_") as locks:
+        lease = locks.lease("a", wait=0)
+        assert lease.acquire()
+        engine = create_engine(database.url)
+        with engine.connect() as connection, lease.guard(connection):
+            connection.rollback()
+        engine.dispose()
+        lease.release()
+        with locks.row("a", wait=0):
+            pass
+    with Locks(database.url) as locks, pytest.raises(SchemaMissing):
+        locks.show("a")
+
+
+def test_schema(database: Database) -> None:
+    if database.kind == "postgresql":
+        engine = create_engine(database.url)
+        with engine.begin() as connection:
+            connection.execute(text("CREATE SCHEMA locking"))
+        engine.dispose()
+        schema = "locking"
+    elif database.kind == "mariadb":
+        schema = create_engine(database.url).url.database or ""
+    else:
+        schema = "main"  # SQLite's name for the file itself
+    upgrade(database.url, schema=schema)
+    assert "dblock_lock" in names(database.url, schema)
+    with Locks(database.url, schema=schema) as locks, locks.lease("a", wait=0) as lease:
+        assert lease.fence == 1
+    downgrade(database.url, schema=schema)
+    assert "dblock_lock" not in names(database.url, schema)
+
+
+def test_the_metadata_is_what_the_migrations_make(database: Database) -> None:
+    upgrade(database.url)
+    metadata = MetaData()
+    tables(metadata)
+    engine = create_engine(database.url)
+    with engine.connect() as connection:
+        if database.kind != "mariadb":  # alembic does not look at the index's condition
+            lock = metadata.tables["dblock_lock"]
+            lock.indexes.clear()
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "version_table": "dblock_version"}
+        )
+        differences = compare_metadata(context, metadata)
+    engine.dispose()
+    assert differences == []
+
+
+def test_created_from_the_metadata(database: Database) -> None:
+    metadata = MetaData()
+    made = tables(metadata)
+    engine = create_engine(database.url)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(made["schema"].insert().values(version=1))
+    indexes = {index["name"] for index in inspect(engine).get_indexes("dblock_lock")}
+    assert ("dblock_lock_fence" in indexes) == (database.kind == "mariadb")
+    with Locks(engine) as locks, locks.lease("a", wait=0):
+        pass
+    engine.dispose()
+
+
+def test_alembic_from_the_checkout(database: Database) -> None:
+    def alembic(*arguments: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "alembic", "-c", str(ROOT / "alembic.ini"), *arguments],
+            cwd=ROOT,
+            env={**os.environ, "DBLOCK_URL": database.url},
+            check=True,
+            capture_output=True,
+        )
+
+    alembic("upgrade", "head")
+    with Locks(database.url) as locks, locks.lease("a", wait=0):
+        pass
+    upgrade(database.url)  # the same history, so there is nothing to do
+    alembic("downgrade", "base")
+    assert "dblock_lock" not in names(database.url)
+
+
+def test_a_race_of_upgrades(database: Database) -> None:
+    ready = threading.Barrier(4)
+    failures: list[str] = []
+
+    def run() -> None:
+        ready.wait()
+        done = subprocess.run(
+            [sys.executable, "-c", UPGRADE, database.url],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            failures.append(done.stderr)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    with Locks(database.url) as locks, locks.lease("a", wait=0):
+        pass
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://nobody@192.0.2.1/x", "mysql://nobody@192.0.2.1/x", "sqlite:////no/where"]
+)
+def test_sql_without_a_database(url: str) -> None:
+    if url.startswith("sqlite"):
+        statements = sql(url)
+    else:
+        statements = sql(url, prefix="app_", schema="locking")
+        assert "app_lock_pkey" in statements
+        assert "locking" in statements
+    assert "CREATE TABLE" in statements
+    assert "(version) VALUES (1)" in statements
+
+
+def test_a_lent_engine_is_left_as_it_was(database: Database) -> None:
+    engine = create_engine(database.url)
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO dblock_lock (lock_name, fence) VALUES ('a', 0)"))
+        connection.rollback()
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM dblock_lock")).scalar() == 0
+    engine.dispose()
+
+
+def test_the_wheel_has_the_migrations(tmp_path: Path) -> None:
+    """Build a wheel, install it apart from the checkout, and let it create its tables."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("dblock-*.whl")
+    # The dependencies come from here; dblock itself must not.
+    site = Path(next(p for p in sys.path if p.endswith("site-packages")))
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    site_new = tmp_path / "installed"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site_new, wheel],
+        check=True,
+        capture_output=True,
+    )
+    code = (
+        "import sys, dblock; from dblock.schema import upgrade, migrations\n"
+        f"assert dblock.__file__.startswith({str(tmp_path)!r}), dblock.__file__\n"
+        f"assert str(migrations()).startswith({str(tmp_path)!r}), migrations()\n"
+        "upgrade(sys.argv[1])\n"
+        "with dblock.Locks(sys.argv[1]) as locks, locks.lease('a', wait=0) as lease:\n"
+        "    print(lease.fence)\n"
+    )
+    done = subprocess.run(
+        [str(python), "-c", code, f"sqlite:///{tmp_path}/locks.db"],
+        env={"PYTHONPATH": f"{site_new}:{site}"},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "1"
