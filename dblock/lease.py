@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
-from .arguments import Seconds, check_acquire, check_name, check_ttl, check_wait
+from .arguments import Seconds, check_name, check_ttl
 from .errors import DBLockError, LockLost, NotAcquired
+from .handle import Handle
 from .holds import HandleHolds, Hold
 from .protocol import leasing
 from .protocol.leasing import Claim, Held
@@ -22,11 +21,8 @@ if TYPE_CHECKING:
     from .locks import Locks
     from .policy import RetryPolicy
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class Lease:
+class Lease(Handle):
     """A named lease, made by :meth:`Locks.lease`.
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
@@ -49,9 +45,9 @@ class Lease:
         label: str | None,
         on_lost: Callable[[LockLost], None] | None,
     ) -> None:
+        super().__init__(wait)
         self.name = check_name(name)
         self.ttl = check_ttl(ttl)
-        self.wait = check_wait(wait)
         self.reentrant = reentrant
         self._locks = locks
         self._retry = retry
@@ -66,18 +62,12 @@ class Lease:
 
     # --- taking and giving back --------------------------------------------------------------
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lease; True when it is held now. The signature is threading.Lock's.
-
-        ``blocking=False`` tries once. ``timeout`` is in seconds; -1 means the ``wait`` the lease
-        was made with. One round trip when the name is free.
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.
 
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
-
-    def _acquire(self, wait: float | None) -> NotAcquired | None:
         threads = self._locks.thread_holds
         mine = threads.find(self.name)
         if mine is not None and self.reentrant and mine is self._holds.find():
@@ -143,36 +133,6 @@ class Lease:
             raise hold.loss
         if hold.lease.term.over(now):
             raise self._lose(hold, self._expired())
-
-    def __enter__(self) -> Lease:
-        refusal = self._acquire(self.wait)
-        if refusal is not None:
-            raise refusal
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.release()
-        except DBLockError as trouble:
-            if error is None:
-                raise
-            # The body's own error goes on; it tells of the loss.
-            error.add_note(f"{type(trouble).__name__} at the end of the lease: {trouble}")
-
-    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function to run while holding the lease; NotAcquired when it cannot."""
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
 
     # --- while holding it --------------------------------------------------------------------
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
-from .arguments import Seconds, check_acquire, check_name, check_wait
+from .arguments import Seconds, check_name
 from .borrowed import borrow
 from .driver import OwnTransaction
-from .errors import DBLockError, LockLost, NotAcquired, Unsupported
+from .errors import LockLost, NotAcquired, Unsupported
+from .handle import Handle
 from .holds import HandleHolds, Hold
 from .protocol import rowing
 from .protocol.faults import Trouble
@@ -24,11 +22,8 @@ if TYPE_CHECKING:
     from .locks import Locks
     from .policy import RetryPolicy
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class RowLock:
+class RowLock(Handle):
     """A named row lock, made by :meth:`Locks.row`.
 
     With ``on=`` it is taken in the user's transaction and ends with it, however that ends; so
@@ -48,8 +43,8 @@ class RowLock:
         *,
         retry: RetryPolicy,
     ) -> None:
+        super().__init__(wait)
         self.name = check_name(name)
-        self.wait = check_wait(wait)
         self._locks = locks
         self._on = on
         self._retry = retry
@@ -64,19 +59,13 @@ class RowLock:
         """Whether the lock is in a transaction of the user's, and ends with it."""
         return self._on is not None
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Lock the row; True when it is locked now. The signature is threading.Lock's.
-
-        ``blocking=False`` tries once without waiting (SKIP LOCKED). ``timeout`` is in seconds and
-        kept by the server; -1 means the ``wait`` the lock was made with.
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        """Lock the row, waiting up to ``wait`` seconds, which the server keeps.
 
         Raises DeadlockDetected when this thread would wait for itself or the database broke a
         cycle, and Conflict where the transaction's snapshot is too old: in both cases run the
         whole transaction again.
         """
-        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
-
-    def _acquire(self, wait: float | None) -> NotAcquired | None:
         transaction = None if self._on is None else borrow(self._on, self._locks.dialect)
         root = None if transaction is None else transaction.connection.get_transaction()
         threads = self._locks.thread_holds
@@ -137,6 +126,10 @@ class RowLock:
         except Trouble as trouble:
             raise self._lost(hold, trouble) from trouble.__cause__
 
+    def leave(self) -> None:
+        if not self.borrowed:  # the user's transaction ends it
+            self.release()
+
     def check(self) -> None:
         """Ask the server whether the lock's own transaction is still there; LockLost if not."""
         hold = self._holds.get()
@@ -162,34 +155,3 @@ class RowLock:
             return self._root is not None and self._root.is_active
         hold = self._holds.find()
         return hold is not None and hold.alive
-
-    def __enter__(self) -> RowLock:
-        refusal = self._acquire(self.wait)
-        if refusal is not None:
-            raise refusal
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._on is not None:
-            return  # the user's transaction ends it
-        try:
-            self.release()
-        except DBLockError as trouble:
-            if error is None:
-                raise
-            error.add_note(f"{type(trouble).__name__} at the end of the row lock: {trouble}")
-
-    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function to run while holding the lock; NotAcquired when it cannot."""
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked

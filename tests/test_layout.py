@@ -15,7 +15,7 @@ FLOORS = [
     {"timeouts", "policy", "protocol", "dialects"},
     {"connections", "target"},
     {"driver", "borrowed", "schema"},
-    {"holds"},
+    {"holds", "handle"},
     {"lease", "row", "counter"},
     {"together"},
     {"locks"},

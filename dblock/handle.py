@@ -1,0 +1,71 @@
+"""What every lock's handle has in common: threading.Lock's verbs, ``with``, and decorating."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from .arguments import Seconds, check_acquire, check_wait
+from .errors import DBLockError, NotAcquired
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Handle(ABC):
+    """A lock that can be taken and given back."""
+
+    def __init__(self, wait: Seconds | None) -> None:
+        self.wait = check_wait(wait)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock; True when it is held now. The signature is threading.Lock's.
+
+        ``blocking=False`` tries once. ``timeout`` is in seconds; -1 means the ``wait`` the lock
+        was made with.
+        """
+        return self.try_within(check_acquire(blocking, timeout, self.wait)) is None
+
+    @abstractmethod
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        """Take the lock, waiting as long; return the refusal, for the caller to raise or not."""
+
+    @abstractmethod
+    def release(self) -> None: ...
+
+    def leave(self) -> None:
+        """End the ``with`` block's hold."""
+        self.release()
+
+    def __enter__(self) -> Self:
+        refusal = self.try_within(self.wait)
+        if refusal is not None:
+            raise refusal
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.leave()
+        except DBLockError as trouble:
+            if error is None:
+                raise
+            # The body's own error goes on; it tells of the loss too.
+            error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Decorate a function to run while holding the lock; NotAcquired when it cannot."""
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked
