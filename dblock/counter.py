@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.expression import ClauseElement
 
     from .borrowed import Borrowable
-    from .locks import Locks
+    from .database import Database
     from .policy import RetryPolicy
 
 # After so many lost races the row is locked first: an optimistic update on a hot row wastes most
@@ -46,7 +46,7 @@ class Counter:
 
     def __init__(
         self,
-        locks: Locks,
+        database: Database,
         column: Column[Any] | InstrumentedAttribute[Any],
         *,
         key: Column[Any] | InstrumentedAttribute[Any],
@@ -54,7 +54,7 @@ class Counter:
         floor: Any,
         retry: RetryPolicy,
     ) -> None:
-        self._locks = locks
+        self._database = database
         self._retry = retry
         self._floor = floor
         self._attribute = column if isinstance(column, InstrumentedAttribute) else None
@@ -136,7 +136,7 @@ class Counter:
     # --- inside ------------------------------------------------------------------------------
 
     def _change(self, session: Borrowable, key: Any, n: Any, idempotency_key: str | None) -> bool:
-        dialect = self._locks.dialect
+        dialect = self._database.dialect
         transaction = self._borrow(session, locking=idempotency_key is not None)
         if idempotency_key is not None:
             check_name(idempotency_key)
@@ -160,7 +160,7 @@ class Counter:
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        return borrow(found, self._locks.dialect, locking=locking)
+        return borrow(found, self._database.dialect, locking=locking)
 
     def _shift(self, transaction: BorrowedTransaction) -> Compiled:
         def statement() -> ClauseElement:
@@ -206,7 +206,7 @@ class Counter:
 
     def _held(self, transaction: BorrowedTransaction, query: Query) -> Reply:
         """Run a statement, again where a wait for the row ended it and nothing else."""
-        dialect, start, number = self._locks.dialect, time.monotonic(), 0
+        dialect, start, number = self._database.dialect, time.monotonic(), 0
         while True:
             number += 1
             try:
@@ -215,7 +215,7 @@ class Counter:
                 sleep = None
                 if trouble.fault is Fault.BUSY and not dialect.failure_aborts:
                     elapsed = time.monotonic() - start
-                    left = self._locks.timeouts.socket - elapsed
+                    left = self._database.timeouts.socket - elapsed
                     sleep = self._retry.sleep_after(str(self), number, elapsed, left)
                 if sleep is None:
                     if trouble.fault is Fault.DISCONNECTED:

@@ -31,6 +31,7 @@ class Hold:
     pid: int = field(default_factory=os.getpid)
     lost: threading.Event = field(default_factory=threading.Event)
     loss: LockLost | None = None
+    ended: bool = False
 
     @property
     def inherited(self) -> bool:
@@ -40,7 +41,7 @@ class Hold:
     @property
     def alive(self) -> bool:
         """Whether it is held as far as this process can tell without asking."""
-        if self.inherited or self.loss is not None:
+        if self.ended or self.inherited or self.loss is not None:
             return False
         return self.lease is None or not self.lease.term.over(time.monotonic())
 
@@ -86,36 +87,31 @@ class HandleHolds:
             self._holds.remove(hold)
         except ValueError:
             raise NotHeld(f"{self._what} is not held", name=self._name) from None
+        hold.ended = True
 
 
-class ThreadHolds:
-    """What each thread holds, by name, so that none of them waits for itself.
+class ThreadHolds(threading.local):
+    """What the calling thread holds, so that it does not wait for itself.
 
-    Only weakly: a handle that is dropped takes its holds along.
+    Only weakly: a handle that is dropped takes its holds along, and a transaction its row locks.
     """
 
     def __init__(self) -> None:
-        self._own: weakref.WeakValueDictionary[tuple[str, int], Hold] = (
-            weakref.WeakValueDictionary()
-        )
-        self._borrowed: weakref.WeakKeyDictionary[RootTransaction, tuple[int, set[str]]] = (
+        self._own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
+        self._borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
             weakref.WeakKeyDictionary()
         )
 
     def add(self, hold: Hold) -> None:
-        self._own[hold.name, hold.thread] = hold
-
-    def remove(self, hold: Hold) -> None:
-        if self._own.get((hold.name, hold.thread)) is hold:
-            del self._own[hold.name, hold.thread]
+        self._own[hold.name] = hold
 
     def find(self, name: str) -> Hold | None:
-        """Return the live hold that the calling thread has on a name, through any handle."""
-        hold = self._own.get((name, threading.get_ident()))
+        """Return the live hold that the thread has on a name, through any handle."""
+        hold = self._own.get(name)
         return hold if hold is not None and hold.alive else None
 
     def add_borrowed(self, root: RootTransaction, name: str) -> None:
-        self._borrowed.setdefault(root, (threading.get_ident(), set()))[1].add(name)
+        self._borrowed.setdefault(root, set()).add(name)
 
     def refuse_self_wait(
         self, name: str, wait: float | None, *, one_writer: bool, within: object = None
@@ -139,17 +135,12 @@ class ThreadHolds:
         return None
 
     def _has_row(self, within: object, name: str | None) -> bool:
-        """Whether the calling thread has the row of ``name`` locked, or any row if that is None."""
-        thread = threading.get_ident()
+        """Whether the thread has the row of ``name`` locked, or any row if that is None."""
         if name is None and any(
-            hold.transaction is not None and hold.thread == thread and hold.alive
-            for hold in list(self._own.values())
+            hold.transaction is not None and hold.alive for hold in self._own.values()
         ):
             return True
         return any(
-            owner == thread
-            and root.is_active
-            and root is not within
-            and (name is None or name in names)
-            for root, (owner, names) in list(self._borrowed.items())
+            root.is_active and root is not within and (name is None or name in names)
+            for root, names in self._borrowed.items()
         )

@@ -18,7 +18,7 @@ from .protocol.leasing import Claim, Held
 
 if TYPE_CHECKING:
     from .borrowed import Borrowable
-    from .locks import Locks
+    from .database import Database
     from .policy import RetryPolicy
 
 
@@ -35,7 +35,7 @@ class Lease(Handle):
 
     def __init__(
         self,
-        locks: Locks,
+        database: Database,
         name: str,
         ttl: Seconds,
         wait: Seconds | None,
@@ -49,9 +49,9 @@ class Lease(Handle):
         self.name = check_name(name)
         self.ttl = check_ttl(ttl)
         self.reentrant = reentrant
-        self._locks = locks
+        self._database = database
         self._retry = retry
-        self._owner = locks.owner(label)
+        self._owner = database.owner(label)
         self._on_lost = on_lost
         self._holds = HandleHolds("lease", self.name)
         self._never = threading.Event()
@@ -68,26 +68,26 @@ class Lease(Handle):
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        threads = self._locks.thread_holds
+        threads = self._database.thread_holds
         mine = threads.find(self.name)
         if mine is not None and self.reentrant and mine is self._holds.find():
             mine.count += 1
             return None
         refusal = threads.refuse_self_wait(
-            self.name, wait, one_writer=self._locks.dialect.one_writer
+            self.name, wait, one_writer=self._database.dialect.one_writer
         )
         if refusal is not None:
             return refusal
         claim = Claim(self.name, secrets.token_hex(16), self._owner, self.ttl)
         start = time.monotonic()
         try:
-            outcome = self._locks.run(
+            outcome = self._database.run(
                 leasing.acquire(
-                    self._locks.dialect,
+                    self._database.dialect,
                     claim,
                     self._retry,
                     wait=wait,
-                    patience=self._locks.timeouts.socket,
+                    patience=self._database.timeouts.socket,
                     start=start,
                 )
             )
@@ -100,7 +100,7 @@ class Lease(Handle):
             self._holds.add(hold)
             threads.add(hold)
             return None
-        return self._locks.not_acquired(self.name, outcome, wait)
+        return self._database.not_acquired(self.name, outcome, wait)
 
     def release(self) -> None:
         """Give the lease back. One round trip.
@@ -113,17 +113,16 @@ class Lease(Handle):
             hold.count -= 1
             return
         self._holds.remove(hold)
-        self._locks.thread_holds.remove(hold)
         assert hold.lease is not None
         now = time.monotonic()
         try:
-            self._locks.run(
+            self._database.run(
                 leasing.release(
-                    self._locks.dialect,
+                    self._database.dialect,
                     self.name,
                     hold.token,
                     hold.lease.fence,
-                    self._locks.timeouts.socket,
+                    self._database.timeouts.socket,
                     now,
                 )
             )
@@ -148,9 +147,9 @@ class Lease(Handle):
         if hold.loss is not None:
             raise hold.loss
         try:
-            term = self._locks.run(
+            term = self._database.run(
                 leasing.renew(
-                    self._locks.dialect,
+                    self._database.dialect,
                     self.name,
                     hold.token,
                     hold.lease,
@@ -190,15 +189,15 @@ class Lease(Handle):
         assert hold.lease is not None
         if hold.loss is not None:
             raise hold.loss
-        transaction = borrow(session, self._locks.dialect)
+        transaction = borrow(session, self._database.dialect)
         try:
-            self._locks.run(
+            self._database.run(
                 leasing.guard(
-                    self._locks.dialect,
+                    self._database.dialect,
                     self.name,
                     hold.token,
                     hold.lease,
-                    self._locks.timeouts.socket,
+                    self._database.timeouts.socket,
                     time.monotonic(),
                 ),
                 transaction,
@@ -215,7 +214,8 @@ class Lease(Handle):
 
     def locked(self) -> bool:
         """Return whether anybody holds a lease on the name, by the database's clock."""
-        return self._locks.show(self.name).held
+        state, _ = self._database.run(leasing.look(self._database.dialect, self.name, 0.0, 0.0))
+        return state is not None and state.held
 
     @property
     def fence(self) -> int:
@@ -268,8 +268,8 @@ class Lease(Handle):
     def _abandon(self, claim: Claim) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires."""
         with contextlib.suppress(Exception):
-            self._locks.run(
+            self._database.run(
                 leasing.release(
-                    self._locks.dialect, claim.name, claim.token, 0, 0.0, time.monotonic()
+                    self._database.dialect, claim.name, claim.token, 0, 0.0, time.monotonic()
                 )
             )

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .arguments import Seconds, check_name
-from .connections import Connections
 from .counter import Counter
-from .driver import Driver, Transaction, execute
-from .errors import DBLockError, LockLost, NotAcquired, SchemaMissing
-from .holds import ThreadHolds
+from .database import Database
+from .errors import DBLockError, LockLost
 from .lease import Lease
 from .policy import RetryPolicy
 from .protocol.faults import Fault, Trouble
-from .protocol.leasing import AWAY, PASSING, Refused, look, persist
+from .protocol.leasing import AWAY, PASSING, look, persist
 from .protocol.state import LockState
-from .protocol.steps import Protocol, Query
-from .protocol.troubles import explain, schema_missing
+from .protocol.steps import Protocol
+from .protocol.troubles import explain
 from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts
 from .together import Together
-from .version import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
     from .borrowed import Borrowable
-
-T = TypeVar("T")
-
-# Statements are short, so a few connections serve many threads.
-CONNECTIONS = 8
 
 
 class Locks:
@@ -70,17 +60,11 @@ class Locks:
     ) -> None:
         self.timeouts = timeouts if timeouts is not None else Timeouts()
         self.retry = retry if retry is not None else RetryPolicy()
-        self.label = label
         self.engine, self.dialect = resolve(
             target, timeouts=self.timeouts, schema=schema, prefix=prefix
         )
-        self.connections = Connections(
-            self.engine, self.dialect, limit=CONNECTIONS, verify=self._verify
-        )
-        #: The connections of row locks, each as long as its lock is held or waited for.
-        self.holders = Connections(self.engine, self.dialect, verify=self._verify)
-        self.thread_holds = ThreadHolds()
-        self._driver = Driver(self.connections, self.dialect)
+        #: What the strategies share; not part of the public surface.
+        self.database = Database(self.engine, self.dialect, self.timeouts, label)
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -105,7 +89,7 @@ class Locks:
         called, in the thread that found out, when the hold turns out to be lost.
         """
         return Lease(
-            self,
+            self.database,
             name,
             ttl,
             wait,
@@ -124,7 +108,7 @@ class Locks:
         retry: RetryPolicy | None = None,
     ) -> RowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
-        return RowLock(self, name, wait, on, retry=retry or self.retry)
+        return RowLock(self.database, name, wait, on, retry=retry or self.retry)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
@@ -145,7 +129,7 @@ class Locks:
         ``take`` leaves, None for none.
         """
         return Counter(
-            self, column, key=key, version=version, floor=floor, retry=retry or self.retry
+            self.database, column, key=key, version=version, floor=floor, retry=retry or self.retry
         )
 
     # --- looking and letting go --------------------------------------------------------------
@@ -161,12 +145,12 @@ class Locks:
                 raise _nothing_changed(self.dialect, trouble) from trouble.__cause__
             return self.dialect.states(reply)
 
-        return self.run(protocol())
+        return self.database.run(protocol())
 
     def show(self, name: str) -> LockState:
         """Return what the lock table says of a name. A row lock is not seen there."""
         check_name(name)
-        state, _ = self.run(look(self.dialect, name, 0.0, 0.0))
+        state, _ = self.database.run(look(self.dialect, name, 0.0, 0.0))
         return state if state is not None else LockState(name, 0)
 
     def release(self, name: str, *, force: bool) -> bool:
@@ -190,53 +174,13 @@ class Locks:
                 raise explain(self.dialect, trouble, name) from trouble.__cause__
             return reply.matched == 1
 
-        return self.run(protocol())
-
-    # --- for the strategies ------------------------------------------------------------------
-
-    def run(self, protocol: Protocol[T], transaction: Transaction | None = None) -> T:
-        """Drive a protocol to its outcome."""
-        return self._driver.run(protocol, transaction)
-
-    def owner(self, label: str | None) -> str:
-        """Return the owner label: for people, no proof of anything."""
-        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label or ""]
-        return " ".join(part for part in parts if part)[:255]
-
-    def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
-        """Return the error for a refusal: who has it, and until when."""
-        state = refused.state
-        if state is not None and state.held:
-            who = state.describe()
-        else:
-            who = "held by a row lock, or by others who came first"
-        within = "" if wait is None else f" within {wait:g} s"
-        return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
-
-    def _verify(self, connection: Any) -> None:
-        """Refuse tables of another version than this code's, on the first connection."""
-        query = Query(f"SELECT version FROM {self.dialect.table('schema')}", {})
-        try:
-            reply = execute(self.dialect, connection, query)
-        except Trouble as trouble:
-            raise explain(self.dialect, trouble) from trouble.__cause__
-        found = reply.rows[0][0] if reply.rows else 0
-        if found > SCHEMA_VERSION:
-            raise SchemaMissing(
-                f"dblock's tables here have version {found}, newer than this code's "
-                f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
-            )
-        if found < SCHEMA_VERSION:
-            raise schema_missing(
-                self.dialect, f"they have version {found}, this code needs {SCHEMA_VERSION}"
-            )
+        return self.database.run(protocol())
 
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the idle connections. Leases that are held stay held until they expire."""
-        self.connections.close()
-        self.holders.close()
+        self.database.close()
 
     def __enter__(self) -> Locks:
         return self

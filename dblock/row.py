@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import RootTransaction
 
     from .borrowed import Borrowable
-    from .locks import Locks
+    from .database import Database
     from .policy import RetryPolicy
 
 
@@ -36,7 +36,7 @@ class RowLock(Handle):
 
     def __init__(
         self,
-        locks: Locks,
+        database: Database,
         name: str,
         wait: Seconds | None,
         on: Borrowable | None,
@@ -45,7 +45,7 @@ class RowLock(Handle):
     ) -> None:
         super().__init__(wait)
         self.name = check_name(name)
-        self._locks = locks
+        self._database = database
         self._on = on
         self._retry = retry
         self._holds = HandleHolds("row lock", self.name)
@@ -66,24 +66,24 @@ class RowLock(Handle):
         cycle, and Conflict where the transaction's snapshot is too old: in both cases run the
         whole transaction again.
         """
-        transaction = None if self._on is None else borrow(self._on, self._locks.dialect)
+        transaction = None if self._on is None else borrow(self._on, self._database.dialect)
         root = None if transaction is None else transaction.connection.get_transaction()
-        threads = self._locks.thread_holds
+        threads = self._database.thread_holds
         refusal = threads.refuse_self_wait(
-            self.name, wait, one_writer=self._locks.dialect.one_writer, within=root
+            self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
         if refusal is not None:
             return refusal
-        own = OwnTransaction(self._locks.holders, self._locks.dialect)
+        own = OwnTransaction(self._database.holders, self._database.dialect)
         protocol = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
         try:
-            outcome = self._locks.run(
+            outcome = self._database.run(
                 protocol(
-                    self._locks.dialect,
+                    self._database.dialect,
                     self.name,
                     self._retry,
                     wait=wait,
-                    patience=self._locks.timeouts.socket,
+                    patience=self._database.timeouts.socket,
                     start=time.monotonic(),
                 ),
                 transaction or own,
@@ -93,7 +93,7 @@ class RowLock(Handle):
             raise
         if not isinstance(outcome, Locked):
             own.forget()
-            return self._locks.not_acquired(self.name, outcome, wait)
+            return self._database.not_acquired(self.name, outcome, wait)
         if transaction is None:
             hold = Hold(self.name, transaction=own)
             self._holds.add(hold)
@@ -119,7 +119,6 @@ class RowLock(Handle):
             )
         hold = self._holds.get()
         self._holds.remove(hold)
-        self._locks.thread_holds.remove(hold)
         assert hold.transaction is not None
         try:
             hold.transaction.finish()

@@ -16,6 +16,7 @@ FLOORS = [
     {"connections", "target"},
     {"driver", "borrowed", "schema"},
     {"holds", "handle"},
+    {"database"},
     {"lease", "row", "counter"},
     {"together"},
     {"locks"},

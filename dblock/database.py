@@ -1,0 +1,87 @@
+"""One database as the strategies see it: its dialect, its connections, and who holds what."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .connections import Connections
+from .driver import Driver, Transaction, execute
+from .errors import NotAcquired, SchemaMissing
+from .holds import ThreadHolds
+from .protocol.faults import Trouble
+from .protocol.leasing import Refused
+from .protocol.steps import Protocol, Query
+from .protocol.troubles import explain, schema_missing
+from .version import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+    from .dialects import Dialect
+    from .timeouts import Timeouts
+
+T = TypeVar("T")
+
+# Statements are short, so a few connections serve many threads.
+CONNECTIONS = 8
+
+
+class Database:
+    """What leases, row locks and counters share."""
+
+    def __init__(
+        self, engine: Engine, dialect: Dialect, timeouts: Timeouts, label: str | None
+    ) -> None:
+        self.engine = engine
+        self.dialect = dialect
+        self.timeouts = timeouts
+        self.label = label
+        self.connections = Connections(engine, dialect, limit=CONNECTIONS, verify=self._verify)
+        #: The connections of row locks, each as long as its lock is held or waited for.
+        self.holders = Connections(engine, dialect, verify=self._verify)
+        self.thread_holds = ThreadHolds()
+        self._driver = Driver(self.connections, dialect)
+
+    def run(self, protocol: Protocol[T], transaction: Transaction | None = None) -> T:
+        """Drive a protocol to its outcome."""
+        return self._driver.run(protocol, transaction)
+
+    def owner(self, label: str | None) -> str:
+        """Return the owner label: for people, no proof of anything."""
+        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label or ""]
+        return " ".join(part for part in parts if part)[:255]
+
+    def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
+        """Return the error for a refusal: who has it, and until when."""
+        state = refused.state
+        if state is not None and state.held:
+            who = state.describe()
+        else:
+            who = "held by a row lock, or by others who came first"
+        within = "" if wait is None else f" within {wait:g} s"
+        return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
+
+    def _verify(self, connection: Any) -> None:
+        """Refuse tables of another version than this code's, on the first connection."""
+        query = Query(f"SELECT version FROM {self.dialect.table('schema')}", {})
+        try:
+            reply = execute(self.dialect, connection, query)
+        except Trouble as trouble:
+            raise explain(self.dialect, trouble) from trouble.__cause__
+        found = reply.rows[0][0] if reply.rows else 0
+        if found > SCHEMA_VERSION:
+            raise SchemaMissing(
+                f"dblock's tables here have version {found}, newer than this code's "
+                f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
+            )
+        if found < SCHEMA_VERSION:
+            raise schema_missing(
+                self.dialect, f"they have version {found}, this code needs {SCHEMA_VERSION}"
+            )
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self.connections.close()
+        self.holders.close()
