@@ -15,10 +15,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from .arguments import check_name
 from .borrowed import BorrowedTransaction, borrow
-from .errors import Conflict, NotEnough, Unavailable
+from .errors import Conflict, NotEnough
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
-from .protocol.troubles import explain
+from .protocol.troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect
@@ -219,10 +219,7 @@ class Counter:
                     sleep = self._retry.sleep_after(str(self), number, elapsed, left)
                 if sleep is None:
                     if trouble.fault is Fault.DISCONNECTED:
-                        raise Unavailable(
-                            f"the transaction's connection broke, and with it the transaction: "
-                            f"{trouble}"
-                        ) from trouble.__cause__
+                        raise transaction_broken(trouble) from trouble.__cause__
                     raise explain(dialect, trouble) from trouble.__cause__
             time.sleep(sleep)
 

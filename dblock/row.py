@@ -120,6 +120,8 @@ class RowLock(Handle):
         hold = self._holds.get()
         self._holds.remove(hold)
         assert hold.transaction is not None
+        if hold.loss is not None:
+            raise hold.loss
         try:
             hold.transaction.finish()
         except Trouble as trouble:
@@ -133,9 +135,12 @@ class RowLock(Handle):
         """Ask the server whether the lock's own transaction is still there; LockLost if not."""
         hold = self._holds.get()
         assert hold.transaction is not None
+        if hold.loss is not None:
+            raise hold.loss
         try:
             hold.transaction.check()
         except Trouble as trouble:
+            hold.transaction.drop()
             raise self._lost(hold, trouble) from trouble.__cause__
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:

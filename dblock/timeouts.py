@@ -14,7 +14,9 @@ class Timeouts:
     ``connect``
         until the server has answered a new connection;
     ``query``
-        until the server gives a statement up, so that the client need not;
+        until the server gives a blocked statement up, so that the client need not. Statements of
+        leases never wait for a row, those of row locks wait within the caller's own wait: this
+        cuts long waits into pieces on MariaDB, and bounds those for SQLite's one writer;
     ``socket``
         until the client gives the connection up. It also bounds how long an attempt whose reply
         was lost is looked for before :class:`~dblock.OutcomeUnknown` is raised.

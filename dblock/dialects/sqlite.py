@@ -28,6 +28,10 @@ _PRIMARY = {
     26: Fault.UNREACHABLE,  # SQLITE_NOTADB
 }
 
+# Milliseconds that a lease's statement waits for the file's writer. One commit is done by then;
+# longer waits are the protocol's, which knows the caller's deadline.
+_TURN = 50
+
 _NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 _LATER = "strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)"
 _FREE = f"(token IS NULL OR expires_at <= {_NOW})"
@@ -53,7 +57,7 @@ class SQLite(Dialect):
 
     def prepare_connection(self, connection: Any) -> None:
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout = {math.ceil(self.timeouts.query * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {_TURN}")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
             connection.execute("PRAGMA synchronous = NORMAL")

@@ -16,12 +16,12 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, LockLost, OutcomeUnknown
+from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown
 from .faults import Fault, Trouble
 from .state import LockState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
-from .troubles import explain
+from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
@@ -211,9 +211,19 @@ def guard(
     try:
         reply = yield RunHeld(dialect.guard(name, token, held.fence))
     except Trouble as trouble:
-        # Granted to another since the snapshot, or being taken at this moment.
-        if trouble.fault in (Fault.SERIALIZATION, Fault.BUSY):
+        if trouble.fault is Fault.SERIALIZATION:  # granted to another since the snapshot
             raise (yield from _lost(dialect, name, held.fence, start)) from trouble.__cause__
+        if trouble.fault is Fault.BUSY:  # being taken at this moment, or merely in use
+            state, now = yield from look(dialect, name, patience, start)
+            if state is None or state.token != token or not state.held:
+                raise (yield from _lost(dialect, name, held.fence, now)) from trouble.__cause__
+            raise Conflict(
+                f"the lease on {name!r} is held, but another transaction is at its row just now: "
+                f"{trouble}. Retry the whole transaction",
+                name=name,
+            ) from trouble.__cause__
+        if trouble.fault is Fault.DISCONNECTED:
+            raise transaction_broken(trouble, name) from trouble.__cause__
         raise explain(dialect, trouble, name) from trouble.__cause__
     if not reply.rows:
         raise (yield from _lost(dialect, name, held.fence, reply.now))
@@ -240,13 +250,21 @@ def look(
 def persist(
     query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
 ) -> Protocol[Reply]:
-    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds."""
-    until = now + patience
+    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
+
+    However short that is, a connection that had died while idle is replaced once.
+    """
+    until, replaced = now + patience, False
     while True:
         try:
             return (yield Run(query))
         except Trouble as trouble:
-            if trouble.fault not in faults or now >= until:
+            if trouble.fault not in faults:
+                raise
+            if trouble.fault is Fault.DISCONNECTED and not replaced:
+                replaced = True
+                continue
+            if now >= until:
                 raise
         now = (yield Sleep(min(PAUSE, until - now))).now
 

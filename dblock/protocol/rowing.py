@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict, Unavailable
+from ..errors import Conflict
 from .faults import Fault, Trouble
 from .leasing import AWAY, PASSING, Refused, look, persist
 from .state import LockState
 from .steps import Forget, Protocol, Reply, RunHeld, Sleep
-from .troubles import explain
+from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
@@ -68,7 +68,7 @@ def lock_own_row(
     ``patience`` bounds how long an unreachable database is tried.
     """
     tries = _Attempts(name, policy, wait, start, start)
-    reach = patience if wait is None else min(patience, wait)
+    patience = patience if wait is None else min(patience, wait)
     away_since: float | None = None
     while True:
         state = yield from _look_first(dialect, tries, patience)
@@ -83,8 +83,12 @@ def lock_own_row(
             except Trouble as trouble:
                 if trouble.fault in AWAY:
                     # A row lock dies with its connection, so nothing is in doubt.
-                    away_since = tries.now if away_since is None else away_since
-                    if tries.now >= away_since + reach:
+                    if away_since is None:
+                        away_since = tries.now
+                        if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
+                            tries.now = (yield Forget()).now
+                            continue
+                    if tries.now >= away_since + patience:
                         fault = Trouble(Fault.UNREACHABLE, str(trouble))
                         raise explain(dialect, fault, name) from trouble.__cause__
                 elif trouble.fault not in PASSING:
@@ -113,6 +117,7 @@ def lock_borrowed_row(
     DeadlockDetected where the database undid the transaction: both want it run again.
     """
     tries = _Attempts(name, policy, wait, start, start)
+    patience = patience if wait is None else min(patience, wait)
     while True:
         state = yield from _look_first(dialect, tries, patience)
         if state is None or not state.held:
@@ -151,10 +156,7 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
             reply = yield RunHeld(query, left, undo=True)
     except Trouble as trouble:
         if trouble.fault is Fault.DISCONNECTED:
-            raise Unavailable(
-                f"the transaction's connection broke, and with it the transaction: {trouble}",
-                name=name,
-            ) from trouble.__cause__
+            raise transaction_broken(trouble, name) from trouble.__cause__
         if trouble.fault not in (Fault.BUSY, Fault.CANCELED):
             raise explain(dialect, trouble, name) from trouble.__cause__
         tries.now = (yield Sleep(0)).now

@@ -61,6 +61,13 @@ def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLo
             return NotAcquired(f"the server gave the statement up: {said}", name=name)
 
 
+def transaction_broken(trouble: Trouble, name: str | None = None) -> Unavailable:
+    """Return the error for a user's transaction that ended with its connection."""
+    return Unavailable(
+        f"the transaction's connection broke, and with it the transaction: {trouble}", name=name
+    )
+
+
 def schema_missing(dialect: Dialect, said: str) -> SchemaMissing:
     options = f" --schema {dialect.schema}" if dialect.schema else ""
     options += f" --prefix {dialect.prefix}" if dialect.prefix != "dblock_" else ""

@@ -1,0 +1,61 @@
+"""The default database: one SQLite file of this user on this host."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import SchemaMissing, Unavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from ..locks import Locks
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The file ``dblock/locks.db`` in the user's state directory (XDG Base Directory)."""
+
+    file: Path
+
+    @classmethod
+    def find(cls) -> Default:
+        state = Path(os.environ.get("XDG_STATE_HOME", ""))
+        if not state.is_absolute():  # the specification: then it is to be ignored
+            try:
+                state = Path.home() / ".local" / "state"
+            except RuntimeError as error:
+                raise Unavailable(
+                    f"no home directory for the default database ({error}): set DBLOCK_URL"
+                ) from error
+        return cls(state / "dblock" / "locks.db")
+
+    def url(self) -> URL:
+        """Return the file's URL, having made its directory."""
+        from sqlalchemy.engine import URL
+
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(
+                f"the default database has no directory ({error}): set DBLOCK_URL or XDG_STATE_HOME"
+            ) from error
+        return URL.create("sqlite", database=str(self.file))
+
+    @staticmethod
+    def migrate(locks: Locks, *, schema: str | None, prefix: str) -> None:
+        """Make the tables if they are missing; many processes may find that at once."""
+        try:
+            locks.show("dblock")  # any name: the first statement looks at the tables' version
+        except SchemaMissing as missing:
+            from alembic.util import CommandError
+
+            from ..schema import upgrade
+
+            try:
+                upgrade(locks.engine, schema=schema, prefix=prefix)
+            except CommandError:  # a newer dblock made them
+                raise missing from None

@@ -1,0 +1,48 @@
+"""The exit codes: sysexits(3) where it has one, the shell's for what became of the command."""
+
+from __future__ import annotations
+
+import signal
+
+from ..errors import DBLockError, LockLost, NotAcquired, SchemaMissing, Unavailable, Unsupported
+
+OK = 0
+FREE = 1  # show, release: nobody held it
+USAGE = 64  # EX_USAGE
+UNAVAILABLE = 69  # EX_UNAVAILABLE
+INTERNAL = 70  # EX_SOFTWARE
+BUSY = 75  # EX_TEMPFAIL
+SCHEMA = 78  # EX_CONFIG
+LOST = 79  # the first above sysexits; neither shells nor timeout(1) use it
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+SIGNALLED = 128
+INTERRUPTED = SIGNALLED + signal.SIGINT
+
+HELP = f"""\b
+Exit codes:
+  {OK:3}  done; for run: so did the command
+  {FREE:3}  show, release: nobody held it
+  {USAGE:3}  wrong usage
+  {UNAVAILABLE:3}  the database was not reached, or cannot serve
+  {INTERNAL:3}  outcome unknown, or an internal error
+  {BUSY:3}  busy: another holds the lock (run -E changes it)
+  {SCHEMA:3}  dblock's tables are missing: dblock upgrade
+  {LOST:3}  the lock was lost while the command ran
+  {NOT_EXECUTABLE:3}  the command cannot be executed
+  {NOT_FOUND:3}  the command was not found
+  {SIGNALLED}+N  ended by signal N
+  else the command's own"""
+
+_CODES: tuple[tuple[type[DBLockError], int], ...] = (
+    (NotAcquired, BUSY),
+    (LockLost, LOST),
+    (SchemaMissing, SCHEMA),
+    (Unavailable, UNAVAILABLE),
+    (Unsupported, UNAVAILABLE),
+)
+
+
+def code_of(error: DBLockError) -> int:
+    """Return the exit code that tells of an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

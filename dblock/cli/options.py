@@ -1,0 +1,142 @@
+"""What the commands have in common: which database, and arguments checked by the library's rules.
+
+Most of what is typed is checked here, before any I/O, so that a wrong argument is a usage error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from ..arguments import check_name, check_ttl, check_wait
+from .default import Default
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from ..locks import Locks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def arguments() -> Iterator[None]:
+    """Turn the library's errors about arguments into usage errors."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+class Checked(click.ParamType):
+    """A parameter that a function of the library reads and checks."""
+
+    def __init__(self, name: str, check: Callable[[str], object]) -> None:
+        self.name = name
+        self._check = check
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        try:
+            return self._check(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def _seconds(value: str | float) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number of seconds") from None
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{value!r} is not UTF-8") from None
+    return value
+
+
+LOCK_NAME = Checked("name", check_name)
+TTL = Checked("seconds", lambda value: check_ttl(_seconds(value)))
+WAIT = Checked("seconds", lambda value: check_wait(_seconds(value)))
+LABEL = Checked("text", _text)
+
+name_argument = click.argument("name", type=LOCK_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The database and where in it dblock's tables are."""
+
+    url: str | None
+    schema: str | None
+    prefix: str
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        return {"schema": self.schema, "prefix": self.prefix}
+
+    def target(self) -> str | URL:
+        """Return the database's URL; that of the default file, in a directory that exists."""
+        return self.url if self.url is not None else Default.find().url()
+
+    @contextlib.contextmanager
+    def locks(self, label: str | None = None) -> Iterator[Locks]:
+        """Yield the locks there. The default file gets its tables, a given database never."""
+        from ..locks import Locks
+
+        target = self.target()
+        with arguments():
+            locks = Locks(target, label=label, **self.tables)
+        with locks:
+            if self.url is None:
+                Default.migrate(locks, **self.tables)
+            yield locks
+
+    def check(self) -> None:
+        """Raise a usage error for a wrong URL, schema or prefix, before any I/O."""
+        from ..target import resolve
+        from ..timeouts import Timeouts
+
+        if self.url is not None:
+            with arguments():
+                resolve(self.url, timeouts=Timeouts(), **self.tables)
+
+
+def database_options(command: Callable[P, T]) -> Callable[..., T]:
+    """Add --url, --schema and --prefix to a command, which gets them as its ``place``."""
+
+    @click.option(
+        "--url",
+        envvar="DBLOCK_URL",
+        show_envvar=True,
+        help="The database. Default: an SQLite file in your state directory, for one host only.",
+    )
+    @click.option(
+        "--schema",
+        envvar="DBLOCK_SCHEMA",
+        show_envvar=True,
+        help="The schema of dblock's tables. Default: the connection's own.",
+    )
+    @click.option(
+        "--prefix",
+        envvar="DBLOCK_PREFIX",
+        show_envvar=True,
+        default="dblock_",
+        show_default=True,
+        help="The prefix of dblock's tables.",
+    )
+    @functools.wraps(command)
+    def wrapped(url: str | None, schema: str | None, prefix: str, **rest: Any) -> T:
+        return command(place=Place(url, schema, prefix), **rest)  # type: ignore[call-arg, arg-type]
+
+    return wrapped

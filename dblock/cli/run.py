@@ -1,0 +1,156 @@
+"""``dblock run``: hold a lease while a command runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import DBLockError, LockLost, NotAcquired
+from . import exits
+from .child import Child, Interrupted, Signals, supervise
+from .options import LABEL, TTL, WAIT, Place, database_options, name_argument
+from .output import complain
+from .renewal import Renewal
+
+if TYPE_CHECKING:
+    from ..lease import Lease
+    from ..locks import Locks
+
+
+class RunCommand(click.Command):
+    """Leaves what follows ``--`` alone: an option there is the command's, never dblock's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ours, command = args[:at], args[at + 1 :]
+        super().parse_args(ctx, ours)
+        if (ctx.args or not command) and not ctx.resilient_parsing:
+            ctx.fail("the command comes after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
+        ctx.args = command
+        return command
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
+
+
+@click.command(
+    "run",
+    cls=RunCommand,
+    context_settings={"allow_extra_args": True},
+    short_help="Run a command while holding a lock.",
+)
+@name_argument
+@click.option(
+    "--ttl",
+    type=TTL,
+    default=30.0,
+    show_default=True,
+    help="How long the lock outlives a dblock that was killed; renewed every third of it.",
+)
+@click.option("--wait", type=WAIT, help="How long to wait for the lock. Default: for ever.")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
+@click.option(
+    "-E",
+    "--conflict-exit-code",
+    "busy",
+    type=click.IntRange(0, 255),
+    default=exits.BUSY,
+    show_default=True,
+    metavar="N",
+    help="The exit code for busy; 0 makes it a quiet success.",
+)
+@click.option("--label", type=LABEL, help="What dblock list shows beside host and pid.")
+@database_options
+@click.pass_context
+def run(
+    ctx: click.Context,
+    place: Place,
+    name: str,
+    ttl: float,
+    wait: float | None,
+    nonblock: bool,
+    busy: int,
+    label: str | None,
+) -> int:
+    """Run COMMAND while holding the lock NAME.
+
+    \b
+      dblock run nightly --wait 60 -- ./backup.sh --full
+
+    COMMAND finds DBLOCK_NAME, DBLOCK_FENCE and DBLOCK_TOKEN in its environment, and gets the
+    signals TERM, INT, HUP and QUIT that dblock gets. When the lock is lost it gets TERM, 10
+    seconds later KILL, and the exit code is 79.
+
+    Killed by KILL itself, dblock leaves COMMAND running, and the lock runs out after its TTL.
+    """
+    if nonblock and wait is not None:
+        raise click.UsageError("--wait and --nonblock exclude each other")
+    signals = Signals()
+    try:
+        signals.interrupt()
+        with place.locks() as locks:
+            lease = locks.lease(name, ttl, 0.0 if nonblock else wait, label=label)
+            _acquire(lease, signals)
+            return _run(locks, lease, ctx.args, signals)
+    except Interrupted as interrupted:
+        return exits.SIGNALLED + interrupted.number
+    except NotAcquired as refusal:
+        if busy != exits.OK:
+            complain(str(refusal))
+        return busy
+
+
+def _acquire(lease: Lease, signals: Signals) -> None:
+    """Get the lease; a signal until then ends it, and nothing is held."""
+    try:
+        lease.__enter__()  # acquire() would not say who has it
+        signals.keep()
+    except Interrupted:
+        if lease.held:
+            _release(lease, exits.OK)
+        raise
+
+
+def _run(locks: Locks, lease: Lease, command: Sequence[str], signals: Signals) -> int:
+    environment = os.environ | {
+        "DBLOCK_NAME": lease.name,
+        "DBLOCK_FENCE": str(lease.fence),
+        "DBLOCK_TOKEN": lease.token,
+    }
+    try:
+        child = Child(command, environment, signals)
+    except OSError as error:
+        complain(f"cannot run {command[0]!r}: {error.strerror}")
+        missing = error.errno == errno.ENOENT
+        return _release(lease, exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE)
+    renewal = Renewal(lease, on_lost=signals.wake)
+    renewal.start()
+    code = supervise(child, signals, lambda: renewal.loss)
+    stopped = renewal.stop(locks.timeouts.socket)
+    if renewal.loss is not None:
+        complain(f"{renewal.loss}; the command ended with {code}")
+        return exits.LOST
+    if not stopped:
+        _warn_unreleased(lease, "the database does not answer")
+        return code
+    return _release(lease, code)
+
+
+def _release(lease: Lease, code: int) -> int:
+    """Give the lease back; return the exit code, ``code`` unless the lease was lost."""
+    try:
+        lease.release()
+    except LockLost as loss:
+        complain(f"{loss}; the command ended with {code}")
+        return exits.LOST
+    except DBLockError as trouble:
+        _warn_unreleased(lease, str(trouble))
+    return code
+
+
+def _warn_unreleased(lease: Lease, why: str) -> None:
+    complain(f"{lease.name!r} was not released, it runs out within {lease.ttl:g} s: {why}")
