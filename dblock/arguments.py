@@ -15,31 +15,29 @@ TTL_MAX = 366 * 24 * 3600.0
 WAIT_MAX = threading.TIMEOUT_MAX
 
 
-def check_name(name: object) -> str:
+def check_name(name: object, what: str = "a lock name") -> str:
     """Return ``name`` if it is a lock name: non-empty text to 255 characters without NUL.
 
     Names are exact: case, accents and trailing spaces count, on every database.
     """
     if not isinstance(name, str):
         raise TypeError(
-            f"a lock name is a str, not {type(name).__name__}: {name!r}"
+            f"{what} is a str, not {type(name).__name__}: {name!r}"
             + ("; decode it first" if isinstance(name, bytes) else "")
         )
     if not name:
-        raise ValueError("a lock name cannot be empty")
+        raise ValueError(f"{what} cannot be empty")
     if len(name) > NAME_MAX:
         raise ValueError(
-            f"a lock name has at most {NAME_MAX} characters, this one has {len(name)}: "
-            f"{name[:40]!r}...; shorten it, or lock a hash of it"
+            f"{what} has at most {NAME_MAX} characters, this one has {len(name)}: "
+            f"{name[:40]!r}...; shorten it, or use a hash of it"
         )
     if "\0" in name:
-        raise ValueError(f"a lock name cannot contain the NUL character: {name!r}")
+        raise ValueError(f"{what} cannot contain the NUL character: {name!r}")
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"a lock name must be encodable as UTF-8, {name!r} is not: {error}"
-        ) from None
+        raise ValueError(f"{what} must be encodable as UTF-8, {name!r} is not: {error}") from None
     return name
 
 

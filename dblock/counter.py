@@ -139,7 +139,7 @@ class Counter:
         dialect = self._database.dialect
         transaction = self._borrow(session, locking=idempotency_key is not None)
         if idempotency_key is not None:
-            check_name(idempotency_key)
+            check_name(idempotency_key, "an idempotency key")
             # First, so that a repetition in another transaction waits here for this one's end.
             if self._held(transaction, dialect.apply(idempotency_key)).matched == 0:
                 return False
@@ -243,7 +243,8 @@ class Counter:
         if [column.name for column in mapper.primary_key] == [self._key.name]:
             instance = found.identity_map.get(mapper.identity_key_from_primary_key((key,)))
             if instance is not None:
-                found.expire(instance)
+                changed = [self._column] if self._version is None else [self._column, self._version]
+                found.expire(instance, [mapper.get_property_by_column(c).key for c in changed])
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Child:
     ) -> None:
         self.code: int | None = None
         self.pid = os.posix_spawnp(
-            command[0], command, environment, setsigmask=signals.mask, setsigdef=RESTORED
+            command[0], tuple(command), environment, setsigmask=signals.mask, setsigdef=RESTORED
         )
 
     def ended(self) -> bool:

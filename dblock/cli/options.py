@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from ..arguments import check_name, check_ttl, check_wait
+from ..arguments import check_name
 from .default import Default
 
 if TYPE_CHECKING:
@@ -34,43 +34,19 @@ def arguments() -> Iterator[None]:
         raise click.UsageError(str(error)) from error
 
 
-class Checked(click.ParamType):
-    """A parameter that a function of the library reads and checks."""
+def checked(check: Callable[[Any], object]) -> Callable[..., object]:
+    """Return a callback for a parameter that a function of the library checks."""
 
-    def __init__(self, name: str, check: Callable[[str], object]) -> None:
-        self.name = name
-        self._check = check
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> object:
         try:
-            return self._check(value)
+            return None if value is None else check(value)
         except (ValueError, TypeError, OverflowError) as error:
-            self.fail(str(error), param, ctx)
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
 
 
-def _seconds(value: str | float) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not a number of seconds") from None
-
-
-def _text(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{value!r} is not UTF-8") from None
-    return value
-
-
-LOCK_NAME = Checked("name", check_name)
-TTL = Checked("seconds", lambda value: check_ttl(_seconds(value)))
-WAIT = Checked("seconds", lambda value: check_wait(_seconds(value)))
-LABEL = Checked("text", _text)
-
-name_argument = click.argument("name", type=LOCK_NAME)
+name_argument = click.argument("name", callback=checked(check_name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..arguments import check_ttl, check_wait
 from ..errors import DBLockError, LockLost, NotAcquired
 from . import exits
 from .child import Child, Interrupted, Signals, supervise
-from .options import LABEL, TTL, WAIT, Place, database_options, name_argument
+from .options import Place, checked, database_options, name_argument
 from .output import complain
 from .renewal import Renewal
 
@@ -27,6 +28,7 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
         ours, command = args[:at], args[at + 1 :]
+        ctx.ignore_unknown_options = not command  # they are the command's, without the --
         super().parse_args(ctx, ours)
         if (ctx.args or not command) and not ctx.resilient_parsing:
             ctx.fail("the command comes after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
@@ -35,6 +37,14 @@ class RunCommand(click.Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
+
+
+def _check_label(label: str) -> str:
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a label is UTF-8, {label!r} is not") from None
+    return label
 
 
 @click.command(
@@ -46,12 +56,20 @@ class RunCommand(click.Command):
 @name_argument
 @click.option(
     "--ttl",
-    type=TTL,
+    type=float,
+    callback=checked(check_ttl),
+    metavar="SECONDS",
     default=30.0,
     show_default=True,
     help="How long the lock outlives a dblock that was killed; renewed every third of it.",
 )
-@click.option("--wait", type=WAIT, help="How long to wait for the lock. Default: for ever.")
+@click.option(
+    "--wait",
+    type=float,
+    callback=checked(check_wait),
+    metavar="SECONDS",
+    help="How long to wait for the lock. Default: for ever.",
+)
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
 @click.option(
     "-E",
@@ -63,7 +81,11 @@ class RunCommand(click.Command):
     metavar="N",
     help="The exit code for busy; 0 makes it a quiet success.",
 )
-@click.option("--label", type=LABEL, help="What dblock list shows beside host and pid.")
+@click.option(
+    "--label",
+    callback=checked(_check_label),
+    help="What dblock list shows beside host and pid.",
+)
 @database_options
 @click.pass_context
 def run(
