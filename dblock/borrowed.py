@@ -83,7 +83,9 @@ class BorrowedTransaction:
     def run(self, step: RunHeld) -> Reply:
         driver = self.connection.connection.driver_connection
         with self._dialect.bounded(driver, step.patience):
-            if not step.undo:
+            # Only where a failure undoes more than its statement. SQLite must not have one: where
+            # nothing was begun before it, its release would be the commit.
+            if step.keep is None or not self._dialect.failure_aborts:
                 return self.execute(step.query)
             self.execute(_SAVEPOINT)
             try:
@@ -92,6 +94,8 @@ class BorrowedTransaction:
                 if not self.connection.invalidated:
                     self._undo()
                 raise
+            if not step.keep(reply):
+                self.execute(_UNDO)
             self.execute(_RELEASE)
             return reply
 

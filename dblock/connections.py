@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import DBLockError
+from .errors import DBLockError, Unsupported
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class Connections:
             self._dialect.prepare_connection(connection)
         except (DBLockError, Trouble):
             raise
+        except TypeError as error:  # an option of the URL that the driver does not have
+            raise Unsupported(f"the driver refuses to connect: {error}") from error
         except Exception as error:
             fault = self._dialect.classify(error)
             if fault in (None, Fault.DISCONNECTED, Fault.BUSY) and is_driver_error(error):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .arguments import Seconds, check_name, check_ttl
-from .errors import DBLockError, LockLost, NotAcquired
+from .errors import DBLockError, LockLost, NotAcquired, NotHeld
 from .handle import Handle
 from .holds import HandleHolds, Hold
 from .protocol import leasing
@@ -54,7 +54,6 @@ class Lease(Handle):
         self._owner = database.owner(label)
         self._on_lost = on_lost
         self._holds = HandleHolds("lease", self.name)
-        self._never = threading.Event()
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -80,6 +79,7 @@ class Lease(Handle):
             return refusal
         claim = Claim(self.name, secrets.token_hex(16), self._owner, self.ttl)
         start = time.monotonic()
+        hold: Hold | None = None
         try:
             outcome = self._database.run(
                 leasing.acquire(
@@ -91,15 +91,18 @@ class Lease(Handle):
                     start=start,
                 )
             )
+            if isinstance(outcome, Held):
+                hold = Hold(self.name, lease=outcome, token=claim.token)
+                self._holds.add(hold)
+                threads.add(hold)
+                return None
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
+                if hold is not None:
+                    with contextlib.suppress(NotHeld):
+                        self._holds.remove(hold)
                 self._abandon(claim)
             raise
-        if isinstance(outcome, Held):
-            hold = Hold(self.name, lease=outcome, token=claim.token)
-            self._holds.add(hold)
-            threads.add(hold)
-            return None
         return self._database.not_acquired(self.name, outcome, wait)
 
     def release(self) -> None:
@@ -246,7 +249,7 @@ class Lease(Handle):
     def lost(self) -> threading.Event:
         """An event that is set when this hold is found to be lost."""
         hold = self._holds.find()
-        return self._never if hold is None else hold.lost
+        return threading.Event() if hold is None else hold.lost
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def resolve(
         )
     try:
         url = make_url(target)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise ValueError(
             "this is not a database URL; one looks like "
             "postgresql://user:password@host/database or sqlite:////path/to/file"

@@ -78,14 +78,15 @@ class Place:
                 Default.migrate(locks, **self.tables)
             yield locks
 
-    def check(self) -> None:
-        """Raise a usage error for a wrong URL, schema or prefix, before any I/O."""
+    def check(self) -> str:
+        """Return the URL to print statements for. No I/O; a wrong argument is a usage error."""
         from ..target import resolve
         from ..timeouts import Timeouts
 
-        if self.url is not None:
-            with arguments():
-                resolve(self.url, timeouts=Timeouts(), **self.tables)
+        url = self.url if self.url is not None else "sqlite:///locks.db"
+        with arguments():
+            resolve(url, timeouts=Timeouts(), **self.tables)
+        return url
 
 
 def database_options(command: Callable[P, T]) -> Callable[..., T]:

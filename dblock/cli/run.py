@@ -129,7 +129,9 @@ def run(
 def _acquire(lease: Lease, signals: Signals) -> None:
     """Get the lease; a signal until then ends it, and nothing is held."""
     try:
-        lease.__enter__()  # acquire() would not say who has it
+        refusal = lease.try_within(lease.wait)
+        if refusal is not None:
+            raise refusal
         signals.keep()
     except Interrupted:
         if lease.held:

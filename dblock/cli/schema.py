@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from . import exits
-from .options import Place, arguments, database_options
+from .options import Place, database_options
 
 
 @click.command("upgrade", short_help="Create or upgrade dblock's tables.")
@@ -23,14 +23,12 @@ def upgrade(place: Place, print_sql: bool, revision: str | None) -> int:
     """
     if print_sql and revision is not None:
         raise click.UsageError("--sql prints all statements up to the newest revision")
-    place.check()
+    url = place.check()
     from ..schema import sql
     from ..schema import upgrade as run
 
     if print_sql:
-        with arguments():
-            statements = sql(place.url or "sqlite:///locks.db", **place.tables)
-        click.echo(statements, nl=False)
+        click.echo(sql(url, **place.tables), nl=False)
     else:
         with _known_revision():
             run(place.target(), revision=revision or "head", **place.tables)

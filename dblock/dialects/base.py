@@ -35,6 +35,8 @@ class Dialect(ABC):
     #: A refused row lock still keeps others off the row until its transaction ends, so the name
     #: is looked at from outside before it is locked.
     refusal_holds: ClassVar[bool] = False
+    #: The statement that locks a row in a transaction of dblock's own takes that look itself.
+    looks_itself: ClassVar[bool] = False
     #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
     failure_aborts: ClassVar[bool] = False
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the

@@ -48,10 +48,12 @@ _REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) / 1000000"
 
 
 class MariaDB(Dialect):
-    """InnoDB's unit of locking is the index record, and a shared read that a secondary index
-    covers locks only that index's record. So a guard locks the record of the unique index over
-    (lock_name, fence): a grant changes the fence and waits for it, a renewal and a release do not
-    touch it. A row lock takes both records, to meet guards and grants alike.
+    """InnoDB locks whole rows, so what a guard holds is a row of its own in ``{prefix}guard``: a
+    grant and a row lock take it first, a renewal and a release never do. Both tables are locked by
+    primary key alone: under REPEATABLE READ any other index would lock the gap before the row
+    too, and with it names that have nothing to do with this one.
+
+    Statements of dblock's own connections do not wait for rows, so they do not deadlock.
     """
 
     name = "mariadb"
@@ -59,11 +61,12 @@ class MariaDB(Dialect):
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
+    looks_itself = True
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
         self.longest_patience: float = max(1.0, math.floor(timeouts.query))
-        self.fence_index = self.quote(f"{prefix}lock_fence")
+        self.guard_table = self.table("guard")
 
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"
@@ -114,20 +117,37 @@ class MariaDB(Dialect):
             "SELECT RELEASE_LOCK('dblock upgrade')",
         )
 
+    def privileges(self) -> str:
+        guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
+        return f"{guard}, {super().privileges()}"
+
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
-        # MariaDB assigns from left to right and later columns see the earlier ones' new values:
-        # what decides (token, expires_at) is assigned last, and the expiry asks who won.
+        # A compound statement: one round trip. MariaDB assigns from left to right and later
+        # columns see the earlier ones' new values: what decides (token, expires_at) is assigned
+        # last, and the expiry asks who won.
         return Query(
-            f"""INSERT INTO {self.lock_table}
-                (lock_name, fence, token, owner, acquired_at, expires_at)
-            VALUES (%(name)s, 1, %(token)s, %(owner)s, SYSDATE(6), {_LATER})
-            ON DUPLICATE KEY UPDATE
-                fence = fence + {_FREE},
-                owner = IF({_FREE}, VALUES(owner), owner),
-                acquired_at = IF({_FREE}, SYSDATE(6), acquired_at),
-                token = IF({_FREE}, VALUES(token), token),
-                expires_at = IF(token = VALUES(token), {_LATER}, expires_at)
-            RETURNING fence, {_REMAINING}, token""",
+            f"""BEGIN NOT ATOMIC
+                DECLARE known INT DEFAULT 0;
+                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+                START TRANSACTION;
+                SELECT 1 INTO known FROM {self.guard_table}
+                    WHERE lock_name = %(name)s FOR UPDATE;
+                IF known = 0 THEN
+                    INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                END IF;
+                INSERT INTO {self.lock_table}
+                    (lock_name, fence, token, owner, acquired_at, expires_at)
+                VALUES (%(name)s, 1, %(token)s, %(owner)s, SYSDATE(6), {_LATER})
+                ON DUPLICATE KEY UPDATE
+                    fence = fence + {_FREE},
+                    owner = IF({_FREE}, VALUES(owner), owner),
+                    acquired_at = IF({_FREE}, SYSDATE(6), acquired_at),
+                    token = IF({_FREE}, VALUES(token), token),
+                    expires_at = IF(token = VALUES(token), {_LATER}, expires_at);
+                COMMIT;
+                SELECT fence, {_REMAINING}, token FROM {self.lock_table}
+                    WHERE lock_name = %(name)s;
+            END""",
             {"name": self.key(name), "token": token, "owner": owner, "ttl": _microseconds(ttl)},
         )
 
@@ -170,7 +190,10 @@ class MariaDB(Dialect):
 
     def create(self, name: str) -> Query:
         return Query(
-            f"INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0)",
+            f"""BEGIN NOT ATOMIC
+                INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+            END""",
             {"name": self.key(name)},
         )
 
@@ -182,22 +205,20 @@ class MariaDB(Dialect):
         else:
             wait = f"WAIT {math.floor(self.longest_patience if patience is None else patience)}"
         return Query(
-            f"""SELECT STRAIGHT_JOIN l.fence FROM {self.lock_table} AS l
-            JOIN {self.lock_table} AS f FORCE INDEX ({self.fence_index})
-                ON f.lock_name = l.lock_name AND f.fence = l.fence
-            WHERE l.lock_name = %(name)s
+            f"""SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
+            JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
+            WHERE g.lock_name = %(name)s
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
             FOR UPDATE {wait}""",
             {"name": self.key(name)},
         )
 
     def guard(self, name: str, token: str, fence: int) -> Query:
-        # The index does not cover the token; the fence is as good, since only a grant changes it.
+        # That the lease is this one is for the look that follows: no grant can come before it.
         return Query(
-            f"""SELECT fence FROM {self.lock_table} FORCE INDEX ({self.fence_index})
-            WHERE lock_name = %(name)s AND fence = %(fence)s
+            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s
             LOCK IN SHARE MODE NOWAIT""",
-            {"name": self.key(name), "fence": fence},
+            {"name": self.key(name)},
         )
 
     def apply(self, key: str) -> Query:

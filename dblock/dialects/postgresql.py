@@ -133,15 +133,16 @@ class PostgreSQL(Dialect):
         return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
 
     def renew(self, name: str, token: str, ttl: float) -> Query:
+        # `mine.expires_at`, because l's own may be compared before `mine` has waited for the row.
         return Query(
             f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table}
+                SELECT lock_name, expires_at FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE
             )
             UPDATE {self.lock_table} AS l
             SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
-                AND l.expires_at > clock_timestamp()
+                AND mine.expires_at > clock_timestamp()
             RETURNING {_DURABLE}""",
             {"name": name, "token": token, "ttl": ttl},
         )
@@ -183,6 +184,16 @@ class PostgreSQL(Dialect):
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
         free = f"SELECT fence FROM {self.lock_table} WHERE lock_name = %(name)s AND {_FREE}"
+        if not borrowed:
+            # In a transaction of dblock's own settings may stay to its end. It changes nothing, so
+            # nothing is lost when a crash forgets its commit, and that need not wait for a sync.
+            return Query(
+                f"""SELECT current_setting('transaction_isolation'), locked.fence FROM ({free}
+                    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
+                    AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""}) AS locked""",
+                {"name": name, "patience": str(_milliseconds(patience))},
+            )
         if patience == 0:
             # SKIP LOCKED does not fail, so the transaction needs no savepoint; but a snapshot
             # that is too old does fail, so under one this leaves the row alone.
@@ -209,7 +220,7 @@ class PostgreSQL(Dialect):
         )
 
     def row_locked(self, reply: Reply) -> bool:
-        return reply.rows[0][1] is not None
+        return bool(reply.rows) and reply.rows[0][1] is not None
 
     def stale_snapshot(self, reply: Reply) -> bool:
         return bool(reply.rows[0][0] != "read committed")

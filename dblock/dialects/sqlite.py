@@ -67,9 +67,11 @@ class SQLite(Dialect):
 
     @contextlib.contextmanager
     def bounded(self, connection: Any, patience: float | None) -> Iterator[None]:
+        if patience is None:
+            yield
+            return
         (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
-        if patience is not None:
-            connection.execute(f"PRAGMA busy_timeout = {math.floor(patience * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {math.floor(patience * 1000)}")
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from ..errors import Conflict
 from .faults import Fault, Trouble
 from .leasing import AWAY, PASSING, Refused, look, persist
 from .state import LockState
-from .steps import Forget, Protocol, Reply, RunHeld, Sleep
+from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
@@ -71,13 +71,17 @@ def lock_own_row(
     patience = patience if wait is None else min(patience, wait)
     away_since: float | None = None
     while True:
-        state = yield from _look_first(dialect, tries, patience)
+        state: LockState | None = None
+        if tries.number or not dialect.looks_itself:  # waiters look: cheaper than a transaction
+            state = yield from _look_first(dialect, tries, patience)
         if state is None or not state.held:
             try:
                 reply = yield RunHeld(
                     dialect.lock_row(name, _chunk(dialect, tries.left), borrowed=False), tries.left
                 )
                 if dialect.row_locked(reply):
+                    return Locked()
+                if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
                     return Locked()
                 away_since = None
             except Trouble as trouble:
@@ -95,8 +99,7 @@ def lock_own_row(
                     raise explain(dialect, trouble, name) from trouble.__cause__
             tries.now = (yield Forget()).now
             state, tries.now = yield from look(dialect, name, patience, tries.now)
-            if state is None:
-                tries.now = yield from _create(dialect, name, patience, tries.now)
+            if state is None and (yield from _create(dialect, tries, patience)):
                 continue
         if not (yield from tries.pause(state)):
             return Refused(state)
@@ -134,11 +137,7 @@ def lock_borrowed_row(
                     "whole transaction, and take the lock first in it",
                     name=name,
                 )
-            if state is None:
-                if dialect.one_writer:
-                    tries.now = (yield RunHeld(dialect.create(name), tries.left)).now
-                else:
-                    tries.now = yield from _create(dialect, name, patience, tries.now)
+            if state is None and (yield from _create(dialect, tries, patience)):
                 continue
         if not (yield from tries.pause(state)):
             return Refused(state)
@@ -146,14 +145,22 @@ def lock_borrowed_row(
 
 def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool]]:
     """Return whether the row was locked, and whether an old snapshot was what prevented it."""
-    name, reply = tries.name, None
+    name, left, stale = tries.name, tries.left, False
     try:
-        reply = yield RunHeld(dialect.lock_row(name, 0, borrowed=True), tries.left)
-        stale = dialect.stale_snapshot(reply)
-        if not dialect.row_locked(reply) and (stale or tries.left != 0):
-            left = 0.001 if tries.left == 0 else tries.left
+        if left == 0:
+            reply = yield RunHeld(dialect.lock_row(name, 0, borrowed=True), left)
+            stale = dialect.stale_snapshot(reply)
+        if left != 0 or stale:
+            left = 0.001 if left == 0 else left
             query = dialect.lock_row(name, _chunk(dialect, left), borrowed=True)
-            reply = yield RunHeld(query, left, undo=True)
+            # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked
+            # that was free when the wait for it began and is not when it ends.
+            reply = yield RunHeld(query, left, keep=dialect.row_locked)
+            stale = dialect.stale_snapshot(reply)
+        locked = dialect.row_locked(reply)
+        if not locked and dialect.one_writer:
+            reply = yield RunHeld(dialect.create(name), left)
+            locked = reply.matched == 1
     except Trouble as trouble:
         if trouble.fault is Fault.DISCONNECTED:
             raise transaction_broken(trouble, name) from trouble.__cause__
@@ -162,7 +169,7 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         tries.now = (yield Sleep(0)).now
         return False, False
     tries.now = reply.now
-    return dialect.row_locked(reply), stale
+    return locked, stale
 
 
 def _look_first(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[LockState | None]:
@@ -174,17 +181,27 @@ def _look_first(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol
     if dialect.refusal_holds:
         state, tries.now = yield from look(dialect, tries.name, patience, tries.now)
         if state is None and not dialect.one_writer:
-            tries.now = yield from _create(dialect, tries.name, patience, tries.now)
+            yield from _create(dialect, tries, patience)
     return state
 
 
-def _create(dialect: Dialect, name: str, patience: float, now: float) -> Protocol[float]:
-    """Create the name's row outside the locking transaction, where everybody can see it."""
+def _create(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[bool]:
+    """Create the name's row outside the locking transaction, where everybody can see it.
+
+    Return whether it is there now; False where others are at it just now, or where the one
+    writer, which creates it itself, has not come to it.
+    """
+    if dialect.one_writer:
+        return False
+    query = dialect.create(tries.name)
     try:
-        reply: Reply = yield from persist(dialect.create(name), patience, now, AWAY | PASSING)
+        reply = yield from persist(query, patience, tries.now, AWAY | PASSING)
     except Trouble as trouble:
-        raise explain(dialect, trouble, name) from trouble.__cause__
-    return reply.now
+        if trouble.fault in PASSING:
+            return False
+        raise explain(dialect, trouble, tries.name) from trouble.__cause__
+    tries.now = reply.now
+    return True
 
 
 def _chunk(dialect: Dialect, patience: float | None) -> float | None:

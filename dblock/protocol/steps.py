@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,13 +39,13 @@ class RunHeld:
     """Run one statement in the transaction that is to hold the row lock.
 
     ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
-    own limit. ``undo`` asks for a savepoint around it, so that its failure leaves the transaction
-    usable.
+    own limit. ``keep`` asks for a savepoint around it, so that its failure leaves the transaction
+    usable, and so does a reply it says no to: rows that were locked for that are let go.
     """
 
     query: Query
     patience: float | None = None
-    undo: bool = False
+    keep: Callable[[Reply], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, String, Table, Text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import PrimaryKeyConstraint
 
@@ -36,11 +36,14 @@ def tables(
         # Room on each page for the next version of its rows, so that updates stay on it (HOT).
         postgresql_with={"fillfactor": 50},
     )
-    # What a guard locks on InnoDB; PostgreSQL and SQLite have other means.
-    Index(f"{prefix}lock_fence", lock.c.lock_name, lock.c.fence, unique=True).ddl_if(
-        callable_=lambda ddl, target, bind, tables=None, state=None, *, dialect, **_: (
-            dialect.name in _MYSQL
-        )
+    # What a guard locks on InnoDB; other databases have other means and leave it empty.
+    guard = Table(
+        f"{prefix}guard",
+        metadata,
+        Column("lock_name", NAME, nullable=False),
+        PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
     )
     applied = Table(
         f"{prefix}applied",
@@ -58,4 +61,4 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    return {"lock": lock, "applied": applied, "schema": version}
+    return {"lock": lock, "guard": guard, "applied": applied, "schema": version}

@@ -1,4 +1,4 @@
-"""The lock table, the keys of applied changes, and the tables' own version."""
+"""The lock table, what guards lock, the keys of applied changes, and the tables' own version."""
 
 from __future__ import annotations
 
@@ -46,14 +46,13 @@ def upgrade() -> None:
         mysql_engine="InnoDB",
         postgresql_with={"fillfactor": 50},
     )
-    if op.get_context().dialect.name in MYSQL:
-        op.create_index(
-            f"{prefix}lock_fence",
-            f"{prefix}lock",
-            ["lock_name", "fence"],
-            unique=True,
-            schema=schema,
-        )
+    op.create_table(
+        f"{prefix}guard",
+        sa.Column("lock_name", NAME, nullable=False),
+        sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
     op.create_table(
         f"{prefix}applied",
         sa.Column("idempotency_key", NAME, nullable=False),
@@ -73,5 +72,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     schema, prefix = place()
-    for name in ("schema", "applied", "lock"):
+    for name in ("schema", "applied", "guard", "lock"):
         op.drop_table(f"{prefix}{name}", schema=schema)

@@ -1,0 +1,1 @@
+"""One suite that every database passes, a file for each promise."""

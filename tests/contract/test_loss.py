@@ -1,0 +1,189 @@
+"""A lease that was lost: whoever held it is told, and can do the later hold no harm."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sqlalchemy.engine import Engine
+
+from dblock import Locks, LockLost, NotHeld
+from dblock.protocol import leasing
+from tests.support import LONG, SHORT, eventually, expire, lock_row
+
+
+def test_run_out(locks: Locks) -> None:
+    told: list[LockLost] = []
+    lease = locks.lease("report", ttl=SHORT, on_lost=told.append)
+    assert lease.acquire()
+    lost = lease.lost
+    eventually(lambda: not lease.held)
+    with pytest.raises(LockLost, match="ran out after 0.3 s") as caught:
+        lease.check()
+    assert (caught.value.name, caught.value.reason) == ("report", "expired")
+    assert lost.is_set()
+    for use in (lease.check, lease.renew, lease.release):
+        with pytest.raises(LockLost) as again:
+            use()
+        assert again.value is caught.value
+    assert told == [caught.value]  # once
+    with pytest.raises(NotHeld):
+        lease.release()
+
+
+def test_release_after_it_ran_out(locks: Locks) -> None:
+    told: list[LockLost] = []
+    lease = locks.lease("report", ttl=SHORT, on_lost=told.append)
+    with pytest.raises(LockLost) as caught, lease:
+        eventually(lambda: not lease.held)
+    assert caught.value.reason == "expired"
+    assert told == [caught.value]
+
+
+def test_taken_over(locks: Locks, others: Locks, engine: Engine) -> None:
+    told: list[LockLost] = []
+    first = locks.lease("report", ttl=LONG, on_lost=told.append)
+    second = others.lease("report", ttl=LONG)
+    assert first.acquire()
+    expire(engine, locks, "report")
+    assert second.acquire(blocking=False)
+    row = lock_row(engine, locks, "report")
+    with pytest.raises(LockLost, match="taken over") as caught:
+        first.renew()
+    assert caught.value.reason == "taken over"
+    assert f"fence {first.fence} was followed by {second.fence}" in str(caught.value)
+    with pytest.raises(LockLost) as again:
+        first.release()
+    assert again.value.reason == "taken over"
+    assert told == [caught.value]
+    assert lock_row(engine, locks, "report") == row  # the later hold is as it was
+    second.check()
+    second.renew()
+    second.release()
+
+
+def test_release_never_touches_the_later_hold(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    first, second = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
+    assert first.acquire()
+    expire(engine, locks, "report")
+    assert second.acquire(blocking=False)
+    row = lock_row(engine, locks, "report")
+    with pytest.raises(LockLost) as caught:
+        first.release()
+    assert caught.value.reason == "taken over"
+    assert lock_row(engine, locks, "report") == row
+    second.release()
+
+
+def test_released_by_force(locks: Locks, others: Locks) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert others.release("report", force=True) is False
+    assert lease.acquire()
+    lost = lease.lost
+    assert others.release("report", force=True) is True
+    assert others.release("report", force=True) is False
+    assert not others.lease("report").locked()
+    with pytest.raises(LockLost, match="released by force") as caught:
+        lease.renew()
+    assert caught.value.reason == "forced"
+    assert lost.is_set()
+    assert not lease.held
+    with pytest.raises(LockLost) as again:
+        lease.release()
+    assert again.value.reason == "forced"
+
+
+def test_released_by_force_and_taken_again(locks: Locks, others: Locks) -> None:
+    first, second = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
+    assert first.acquire()
+    others.release("report", force=True)
+    assert second.acquire(blocking=False)
+    with pytest.raises(LockLost) as caught:
+        first.release()
+    assert caught.value.reason == "taken over"
+    second.release()
+
+
+def test_force_has_to_be_meant(locks: Locks) -> None:
+    with locks.lease("report", ttl=LONG) as lease:
+        with pytest.raises(ValueError, match="force=True"):
+            locks.release("report", force=False)
+        lease.renew()
+
+
+def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine) -> None:
+    with locks.lease("report", ttl=LONG) as lease:
+        row = lock_row(engine, locks, "report")
+        assert row.token == lease.token
+        now = time.monotonic()
+        strange = "f" * 32
+        held = leasing.Held(lease.fence, leasing.Term(now, LONG))
+        with pytest.raises(LockLost):
+            locks.database.run(leasing.release(locks.dialect, "report", strange, lease.fence, 0.0, now))
+        with pytest.raises(LockLost):
+            locks.database.run(leasing.renew(locks.dialect, "report", strange, held, 2 * LONG, now))
+        assert lock_row(engine, locks, "report") == row
+
+
+def test_every_hold_has_its_own_token(locks: Locks) -> None:
+    lease, tokens = locks.lease("report", ttl=LONG), set()
+    for _ in range(5):
+        with lease:
+            tokens.add(lease.token)
+    assert len(tokens) == 5
+    assert {len(token) for token in tokens} == {32}
+
+
+def test_what_has_expired_is_not_renewed(locks: Locks, engine: Engine) -> None:
+    """Nobody took it, and still: between its expiry and now somebody could have."""
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    expire(engine, locks, "report")
+    row = lock_row(engine, locks, "report")
+    with pytest.raises(LockLost) as caught:
+        lease.renew()
+    assert caught.value.reason == "expired"
+    assert lock_row(engine, locks, "report") == row
+    assert not locks.show("report").held
+    assert not lease.held
+    with pytest.raises(LockLost):
+        lease.release()
+
+
+def test_what_its_holder_believes_over_is_not_renewed(locks: Locks) -> None:
+    lease = locks.lease("report", ttl=SHORT)
+    assert lease.acquire()
+    eventually(lambda: not lease.held)
+    with pytest.raises(LockLost) as caught:
+        lease.renew(ttl=LONG)
+    assert caught.value.reason == "expired"
+    eventually(lambda: not lease.locked())
+
+
+def test_the_body_fails_and_the_lease_is_lost(locks: Locks, others: Locks) -> None:
+    with pytest.raises(KeyError) as caught, locks.lease("report", ttl=LONG):
+        others.release("report", force=True)
+        raise KeyError("of the body")
+    (note,) = caught.value.__notes__
+    assert note.startswith("LockLost at the end of ")
+    assert "released by force" in note
+
+
+def test_the_body_succeeds_and_the_lease_is_lost(locks: Locks, others: Locks) -> None:
+    with pytest.raises(LockLost), locks.lease("report", ttl=LONG):
+        others.release("report", force=True)
+
+
+def test_lost_is_of_one_hold(locks: Locks, others: Locks) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    first = lease.lost
+    others.release("report", force=True)
+    with pytest.raises(LockLost):
+        lease.release()
+    assert first.is_set()
+    with lease:
+        assert lease.lost is not first
+        assert not lease.lost.is_set()

@@ -1,0 +1,170 @@
+"""What several files of tests share: threads that report, databases seen from below."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from sqlalchemy import MetaData, select, text, update
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from tenacity import wait_random
+
+from dblock import Locks, RetryPolicy
+from dblock.schema.tables import tables
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SECONDS = 60.0  # far more than anything here takes
+LONG = 30.0  # a TTL that does not run out within a test
+SHORT = 0.3  # a TTL that runs out while a test waits for it
+MOMENT = 0.4  # for what must not happen, where no event can tell that it did not
+
+EAGER = RetryPolicy(wait=wait_random(0, 0.01))
+TABLE = tables(MetaData())["lock"]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.005)
+
+
+class Threads:
+    """Functions in threads; the outcome of every started one is looked at in the end."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(32)
+        self._futures: list[Future[Any]] = []
+
+    def start(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future = self._pool.submit(function, *args, **kwargs)
+        self._futures.append(future)
+        return future
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """In another thread, and until it ends."""
+        return self._pool.submit(function, *args, **kwargs).result(SECONDS)
+
+    def join(self) -> None:
+        for future in self._futures:
+            future.result(SECONDS)
+        self._futures.clear()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class LockRow(NamedTuple):
+    fence: int
+    token: str | None
+    acquired_at: datetime | None
+    expires_at: datetime | None
+
+
+def lock_row(engine: Engine, locks: Locks, name: str) -> LockRow:
+    """The name's row of the lock table, read without dblock."""
+    columns = [TABLE.c[column] for column in LockRow._fields]
+    query = select(*columns).where(TABLE.c.lock_name == locks.dialect.key(name))
+    with engine.connect() as connection:
+        return LockRow(*connection.execute(query).one())
+
+
+def expire(engine: Engine, locks: Locks, name: str) -> None:
+    """Let a lease be over by the database's clock, its holder knowing nothing of it."""
+    statement = update(TABLE).where(TABLE.c.lock_name == locks.dialect.key(name))
+    with engine.begin() as connection:
+        connection.execute(statement.values(expires_at=datetime(2000, 1, 1)))
+
+
+@contextlib.contextmanager
+def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
+    """Another program's transaction has the name's row, or all of SQLite's file, locked."""
+    with engine.connect() as connection:
+        if locks.dialect.one_writer:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            key = TABLE.c.lock_name == locks.dialect.key(name)
+            connection.execute(select(TABLE.c.fence).where(key).with_for_update())
+        try:
+            yield
+        finally:
+            connection.rollback()
+
+
+Borrowed = Connection | Session | scoped_session[Any]
+BORROWED = ("connection", "session", "scoped_session")
+
+
+@contextlib.contextmanager
+def borrowed(engine: Engine, how: str) -> Iterator[Borrowed]:
+    """A transaction of the user's, in one of the ways SQLAlchemy has it."""
+    if how == "connection":
+        with engine.connect() as connection:
+            yield connection
+    elif how == "session":
+        with Session(engine) as session:
+            yield session
+    else:
+        scoped = scoped_session(sessionmaker(engine))
+        try:
+            yield scoped
+        finally:
+            scoped.remove()
+
+
+class Facts:
+    """A table of the user's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE facts (id INTEGER PRIMARY KEY, n INTEGER)")
+            connection.exec_driver_sql("INSERT INTO facts VALUES (0, 0)")
+
+    def add(self, on: Borrowed, id: int) -> None:
+        on.execute(text("INSERT INTO facts VALUES (:id, 0)"), {"id": id})
+
+    def read(self, on: Borrowed) -> int:
+        return int(on.execute(text("SELECT n FROM facts WHERE id = 0")).scalar_one())
+
+    def write(self, on: Borrowed, n: int) -> None:
+        on.execute(text("UPDATE facts SET n = :n WHERE id = 0"), {"n": n})
+
+    def ids(self) -> set[int]:
+        with self._engine.connect() as connection:
+            return set(connection.execute(text("SELECT id FROM facts")).scalars())
+
+    @property
+    def n(self) -> int:
+        with self._engine.connect() as connection:
+            return self.read(connection)
+
+
+SETTINGS = {
+    "postgresql": (
+        "SHOW lock_timeout",
+        "SHOW statement_timeout",
+        "SHOW transaction_isolation",
+        "SHOW synchronous_commit",
+        "SHOW TimeZone",
+    ),
+    "mariadb": (
+        "SELECT @@innodb_lock_wait_timeout",
+        "SELECT @@tx_isolation",
+        "SELECT @@autocommit",
+        "SELECT @@time_zone",
+    ),
+    "sqlite": ("PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode"),
+}
+
+
+def settings(on: Borrowed, kind: str) -> list[Any]:
+    """What a SET of dblock's would have changed."""
+    return [on.execute(text(query)).scalar_one() for query in SETTINGS[kind]]
