@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -169,7 +170,7 @@ class Locks:
         def protocol() -> Protocol[bool]:
             query = self.dialect.force(name)
             try:
-                reply = yield from persist(query, self.timeouts.query, 0.0, PASSING)
+                reply = yield from persist(query, self.timeouts.query, time.monotonic(), PASSING)
             except Trouble as trouble:
                 raise explain(self.dialect, trouble, name) from trouble.__cause__
             return reply.matched == 1

@@ -82,9 +82,8 @@ def test_the_signature_is_that_of_threading_lock() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("args", "error"),
-    [
+def test_the_argument_errors_are_those_of_threading_lock(locks: Locks) -> None:
+    arguments: list[tuple[Any, type[Exception]]] = [
         ((False, 1), ValueError),
         ((False, 0), ValueError),
         ((True, -2), ValueError),
@@ -93,15 +92,11 @@ def test_the_signature_is_that_of_threading_lock() -> None:
         ((True, 1e100), OverflowError),
         ((True, "1"), TypeError),
         ((True, None), TypeError),
-    ],
-)
-def test_the_argument_errors_are_those_of_threading_lock(
-    locks: Locks, args: Any, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        threading.Lock().acquire(*args)
-    with pytest.raises(error):
-        locks.lease("report").acquire(*args)
+    ]
+    for args, error in arguments:
+        for lock in (threading.Lock(), locks.lease("report"), locks.row("report")):
+            with pytest.raises(error):
+                lock.acquire(*args)
     assert locks.list() == []
 
 

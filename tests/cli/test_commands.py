@@ -1,0 +1,292 @@
+"""The other commands: list, show, release, upgrade, downgrade; the default file; help."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import sqlite3
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, inspect
+
+from dblock import Locks, __version__
+from tests.cli.conftest import Here, Program
+from tests.conftest import Database
+from tests.support import expire
+
+NAMES = ["a", "b [red]", "c\t☾\x1b[2J"]
+
+
+def locks_of(program: Program) -> Locks:
+    return Locks(program.environment["DBLOCK_URL"])
+
+
+# --- list ----------------------------------------------------------------------------------------
+
+
+def test_list(dblock: Program, db: Database) -> None:
+    with Locks(db.url, label="me") as locks, locks.lease(NAMES[0]) as a, locks.lease(NAMES[1]) as b:
+        c = locks.lease(NAMES[2], ttl=0.1)
+        c.acquire()
+        expire(locks.engine, locks, NAMES[2])
+        locks.engine.dispose()
+        text = dblock("list")
+        code, out, err = dblock("list", "--json")
+        tokens = [lease.token for lease in (a, b, c)]
+
+    assert text[0] == 0
+    assert text[2] == ""
+    rows = [line.split("\t") for line in text[1].splitlines()]
+    assert [row[0] for row in rows] == ["a", "b [red]", r"c\t☾\x1b[2J"]
+    assert all(row[1].endswith(f"pid {os.getpid()} me") for row in rows)
+    assert all(row[2].endswith(" UTC") for row in rows)
+    assert [row[3].endswith(" s") for row in rows] == [True, True, False]
+    assert rows[2][3] == "expired"
+    assert [row[4] for row in rows] == ["1"] * 3
+
+    assert (code, err) == (0, "")
+    found: list[dict[str, Any]] = json.loads(out)
+    assert [item["name"] for item in found] == NAMES
+    assert [item["state"] for item in found] == ["held", "held", "expired"]
+    assert 0 < found[0]["expires_in"] <= 30
+    since, until = (datetime.fromisoformat(found[0][key]) for key in ("since", "expires_at"))
+    assert since.tzinfo is not None
+    assert (until - since).total_seconds() == pytest.approx(30, abs=1)
+    assert abs((datetime.now(UTC) - since).total_seconds()) < 600
+    for token in tokens:
+        assert token not in text[1] + out
+
+
+def test_list_nothing(here: Here) -> None:
+    assert here("list") == (0, "", "dblock: no leases are held\n")
+    assert here("list", "--json") == (0, "[]\n", "")
+
+
+def test_list_on_a_terminal(sqlite: Program) -> None:
+    with locks_of(sqlite) as locks, locks.lease(NAMES[1]), locks.lease(NAMES[2]):
+        master, slave = pty.openpty()
+        run = sqlite.start("list", stdout=slave)
+        os.close(slave)
+        assert run.process.wait(60) == 0
+        shown = os.read(master, 100_000).decode()
+        os.close(master)
+    assert "NAME" in shown
+    assert "b [red]" in shown
+    assert "\x1b[2J" not in shown
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+def test_show(dblock: Program, db: Database) -> None:
+    with Locks(db.url, label="me") as locks, locks.lease("a", ttl=600) as lease:
+        code, out, err = dblock("show", "a")
+        as_json = dblock("show", "a", "--json")
+        token = lease.token
+    assert (code, err) == (0, "")
+    said = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert list(said) == ["name", "state", "holder", "since", "expires", "fence"]
+    assert (said["name"], said["state"], said["fence"]) == ("a", "held", "1")
+    assert said["holder"].endswith(" me")
+    assert said["expires"].startswith("in 59")
+    assert as_json[0] == 0
+    assert json.loads(as_json[1])["state"] == "held"
+    assert token not in out + as_json[1]
+
+    code, out, err = dblock("show", "a", "--json")
+    assert (code, err) == (1, "")
+    assert json.loads(out) == {
+        "name": "a",
+        "state": "free",
+        "holder": None,
+        "since": None,
+        "expires_at": None,
+        "expires_in": None,
+        "fence": 1,
+    }
+
+
+def test_show_a_new_one(here: Here) -> None:
+    assert here("show", "a") == (1, "name    a\nstate   free\nfence   0\n", "")
+
+
+def test_show_an_expired_one(sqlite: Program) -> None:
+    with locks_of(sqlite) as locks:
+        locks.lease("a").acquire()
+        expire(locks.engine, locks, "a")
+        locks.engine.dispose()
+    code, out, _ = sqlite("show", "a")
+    assert code == 1
+    assert "state   expired\nholder  " in out
+
+
+# --- release -------------------------------------------------------------------------------------
+
+
+def test_release(dblock: Program, db: Database) -> None:
+    with Locks(db.url, label="me") as locks:
+        lease = locks.lease("a")
+        lease.acquire()
+        code, out, err = dblock("release", "a")
+        assert (code, out) == (64, "")
+        assert "--force" in err
+        assert lease.locked()
+        code, out, err = dblock("release", "a", "--force")
+        assert (code, err) == (0, "")
+        assert out.startswith("released 'a': it was held by ")
+        assert f"pid {os.getpid()} me since " in out
+        assert lease.token not in out
+        assert not lease.locked()
+    assert dblock("release", "a", "--force") == (1, "", "dblock: nobody held 'a'\n")
+
+
+# --- upgrade and downgrade -----------------------------------------------------------------------
+
+
+def tables(database: Database) -> set[str]:
+    engine = create_engine(database.url)
+    try:
+        return set(inspect(engine).get_table_names())
+    finally:
+        engine.dispose()
+
+
+def test_upgrade_and_downgrade(program: Program, database: Database) -> None:
+    there = program.on(database)
+    for _ in range(2):
+        assert there("upgrade") == (0, "", "")
+    assert there("run", "a", "--", "echo", "ran") == (0, "ran\n", "")
+    assert "dblock_lock" in tables(database)
+    assert there("downgrade", "--revision", "base", "--yes") == (0, "", "")
+    assert "dblock_lock" not in tables(database)
+
+
+def test_sql(here: Here, tmp_path: Path) -> None:
+    code, out, err = here("upgrade", "--sql", "--prefix", "my_")
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "state").exists()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(out)
+        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    assert {"my_lock", "my_schema", "my_version"} <= found
+    code, out, err = here("upgrade", "--sql", "--url", "postgresql://nowhere.invalid/db")
+    assert (code, err) == (0, "")
+    assert "CREATE TABLE dblock_lock" in out
+    assert "fillfactor" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["upgrade", "--revision", "nope"], "nope"),
+        (["upgrade", "--sql", "--revision", "head"], "--sql"),
+        (["downgrade", "--revision", "nope", "--yes"], "nope"),
+        (["downgrade", "--yes"], "--revision"),
+        (["downgrade", "--revision", "base"], "--yes"),
+        (["upgrade", "--url", "nope"], "not a database URL"),
+        (["upgrade", "--prefix", "a-b"], "prefix"),
+        (["list", "--prefix", "a-b"], "prefix"),
+        (["frobnicate"], "frobnicate"),
+        ([], "Missing command"),
+        (["show"], "NAME"),
+        (["show", ""], "empty"),
+    ],
+)
+def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
+    code, out, err = here(*arguments)
+    assert (code, out) == (64, "")
+    assert err.startswith("dblock: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_no_server_there(program: Program) -> None:
+    program.environment["DBLOCK_URL"] = "postgresql://127.0.0.1:1/db"
+    for command in (["list"], ["upgrade"]):
+        code, out, err = program(*command)
+        assert (code, out, err.count("\n")) == (69, "", 1)
+
+
+# --- the default file ----------------------------------------------------------------------------
+
+
+def test_the_default_file_is_made_when_needed(program: Program) -> None:
+    assert program("list") == (0, "", "dblock: no leases are held\n")
+    file = program.state / "dblock" / "locks.db"
+    assert file.is_file()
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert program("run", "a", "--", "true") == (0, "", "")
+    assert program("show", "a")[1] == "name    a\nstate   free\nfence   1\n"
+
+
+@pytest.mark.parametrize("state", [None, "", "relative/is/ignored"])
+def test_the_default_file_without_the_variable(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if state is None:
+        monkeypatch.delenv("XDG_STATE_HOME")
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+    assert here("list")[0] == 0
+    assert (tmp_path / ".local" / "state" / "dblock" / "locks.db").is_file()
+
+
+def test_many_make_the_default_file_at_once(program: Program) -> None:
+    runs = [program.start("run", "a", "--", "echo", "ran") for _ in range(8)]
+    assert [run.finish() for run in runs] == [(0, "ran\n", "")] * 8
+    assert program("show", "a")[1].endswith("fence   8\n")
+
+
+def test_the_default_file_cannot_be_made(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+    code, out, err = here("run", "a", "--", "echo", "ran")
+    assert (code, out) == (69, "")
+    assert "DBLOCK_URL" in err
+    assert err.count("\n") == 1
+
+
+def test_a_newer_default_file_is_left_alone(here: Here, tmp_path: Path) -> None:
+    assert here("list")[0] == 0
+    file = tmp_path / "state" / "dblock" / "locks.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE dblock_schema SET version = 99")
+        connection.execute("UPDATE dblock_version SET version_num = 'dblock_9999'")
+    code, out, err = here("list")
+    assert (code, out) == (78, "")
+    assert "version 99" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["release", "a", "--force"]])
+def test_a_given_file_is_not_migrated(here: Here, tmp_path: Path, command: list[str]) -> None:
+    code, out, err = here(*command, "--url", f"sqlite:///{tmp_path}/new.db")
+    assert (code, out) == (78, "")
+    assert "dblock upgrade --url" in err
+    assert err.count("\n") == 1
+
+
+# --- help ----------------------------------------------------------------------------------------
+
+
+def test_help(here: Here) -> None:
+    texts = {}
+    for command in ("", "run", "list", "show", "release", "upgrade", "downgrade"):
+        code, texts[command], err = here(*([command] if command else []), "--help")
+        assert (code, err) == (0, "")
+    for command, text in texts.items():
+        assert f"  dblock {command}" in text  # an example
+        assert len(text.splitlines()) < 50
+    for number in (64, 69, 70, 75, 78, 79, 126, 127):
+        assert f"  {number}  " in texts[""]
+    assert "host only" in " ".join(texts[""].split())
+
+
+def test_version(program: Program) -> None:
+    assert program("--version") == (0, f"dblock {__version__}\n", "")

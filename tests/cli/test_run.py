@@ -1,0 +1,370 @@
+"""`dblock run`: holding a lock while a command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shlex
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import dblock.holds
+from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
+from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
+from tests.conftest import Database, NewDatabase
+from tests.support import eventually
+
+SHOW = (
+    "import os; print(*(os.environ.get('DBLOCK_' + k) for k in ('NAME', 'FENCE', 'TOKEN', 'URL')))"
+)
+
+
+def held(database: Database, name: str) -> bool:
+    with Locks(database.url) as locks:
+        return locks.show(name).held
+
+
+# --- on every database ---------------------------------------------------------------------------
+
+
+def test_the_command_has_the_lock_and_knows_it(dblock: Program, db: Database) -> None:
+    code, out, err = dblock("run", "nightly ☾", "--", *PYTHON, SHOW)
+    assert (code, err) == (0, "")
+    name, moon, fence, token, url = out.split()
+    assert (name, moon, fence) == ("nightly", "☾", "1")
+    assert re.fullmatch("[0-9a-f]{32}", token)
+    assert url == db.url  # because it was in the environment
+    assert not held(db, "nightly ☾")
+
+
+def test_one_runs_the_other_is_busy(dblock: Program, db: Database) -> None:
+    holder = dblock.holder("nightly", "--label", "first one")
+    mine = rf"{re.escape(socket.gethostname())} pid {holder.pid} first one"
+    for option in (["--nonblock"], ["--wait", "0.3"]):
+        code, out, err = dblock("run", "nightly", *option, "--", "echo", "ran")
+        assert (code, out) == (75, "")
+        within = r"0\.3" if "--wait" in option else "0"
+        assert re.fullmatch(
+            rf"dblock: 'nightly' was not acquired within {within} s: held by {mine} since .* UTC, "
+            r"expires in \d+\.\d s\n",
+            err,
+        )
+    assert holder.finish() == (0, "", "")
+    assert dblock("run", "nightly", "-n", "--", "echo", "ran") == (0, "ran\n", "")
+
+
+def test_waits_for_its_turn(dblock: Program, db: Database, tmp_path: Path) -> None:
+    """Two that add to a file, reading it first, do not overwrite each other's line."""
+    file = tmp_path / "file"
+    file.touch()
+    add = f"x=$(cat {shlex.quote(str(file))}); (echo $x +) > {shlex.quote(str(file))}"
+    first = dblock.holder("nightly")
+    others = [dblock.start("run", "nightly", "--", "sh", "-c", add) for _ in range(2)]
+    others[0].until_waiting()
+    assert file.read_text() == ""
+    first.finish()
+    assert [other.finish() for other in others] == [(0, "", "")] * 2
+    assert file.read_text() == "+ +\n"
+
+
+def test_the_lease_is_renewed(dblock: Program, db: Database) -> None:
+    holder = dblock.holder("nightly", "--ttl", "1")
+    with Locks(db.url) as locks:
+        for _ in range(3):  # each is a renewal later than the one before
+            before = locks.show("nightly").expires_at
+            eventually(functools.partial(moved, locks, before))
+            assert locks.lease("nightly", wait=0).acquire() is False
+    assert holder.finish() == (0, "", "")
+    assert not held(db, "nightly")
+
+
+def moved(locks: Locks, before: datetime | None) -> bool:
+    return locks.show("nightly").expires_at != before
+
+
+@pytest.mark.parametrize("how", ["forced", "taken over"])
+def test_loss_ends_the_command(dblock: Program, db: Database, how: str) -> None:
+    holder = dblock.start("run", "nightly", "--ttl", "1", "--", *PYTHON, ON_TERM)
+    assert holder.line() == "started"
+    assert dblock("release", "nightly", "--force")[0] == 0
+    if how == "taken over":
+        with Locks(db.url) as locks, locks.lease("nightly"):
+            assert holder.line() == "terminated"
+    code, out, err = holder.finish()
+    assert (code, out) == (79, "" if how == "taken over" else "terminated\n")
+    lines = err.splitlines()
+    assert [line.partition(" (pid")[0] for line in lines] == [
+        "dblock: lost the lock, ending the command",
+        lines[1].partition(" (pid")[0],
+    ]
+    assert lines[1].endswith("the command ended with 4")
+
+
+ON_TERM = """
+import os, signal
+def end(*_):
+    os.write(1, b"terminated\\n")
+    raise SystemExit(4)
+signal.signal(signal.SIGTERM, end)
+os.write(1, b"started\\n")
+while True:
+    signal.pause()
+"""
+
+
+def test_loss_found_at_the_end(dblock: Program, db: Database) -> None:
+    holder = dblock.holder("nightly", "--ttl", "600")
+    with Locks(db.url) as locks:
+        locks.release("nightly", force=True)
+    code, _, err = holder.finish()
+    assert code == 79
+    assert err == "dblock: 'nightly' was released by force; the command ended with 0\n"
+
+
+def test_without_tables(program: Program, database: Database) -> None:
+    code, out, err = program.on(database)("run", "nightly", "--", "echo", "ran")
+    assert (code, out) == (78, "")
+    assert err.startswith("dblock: ")
+    assert "dblock upgrade" in err
+    assert err.count("\n") == 1
+
+
+# --- on one ----------------------------------------------------------------------------------
+
+
+def test_the_commands_own_code(sqlite: Program) -> None:
+    assert sqlite("run", "a", "--", "sh", "-c", "exit 3") == (3, "", "")
+    assert sqlite("run", "a", "--", "sh", "-c", "kill -KILL $$") == (137, "", "")
+
+
+def test_commands_that_cannot_run(sqlite: Program, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch(mode=0o600)
+    for command, code, why in (
+        (str(tmp_path / "missing"), 127, "No such file or directory"),
+        (str(file), 126, "Permission denied"),
+    ):
+        assert sqlite("run", "a", "--", command) == (
+            code,
+            "",
+            f"dblock: cannot run {command!r}: {why}\n",
+        )
+    assert sqlite("show", "a")[0] == 1
+
+
+def test_another_code_for_busy(sqlite: Program) -> None:
+    holder = sqlite.holder("a")
+    code, out, err = sqlite("run", "a", "-n", "-E", "3", "--", "echo", "ran")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    # Then busy is as it should be, and cron has nothing to mail.
+    assert sqlite("run", "a", "-n", "-E", "0", "--", "echo", "ran") == (0, "", "")
+    holder.finish()
+
+
+def test_no_server_there(program: Program) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        for kind in ("postgresql", "mysql"):
+            program.environment["DBLOCK_URL"] = f"{kind}://me:secret@127.0.0.1:{port}/db"
+            code, out, err = program("run", "a", "-n", "--", "echo", "ran")
+            assert (code, out) == (69, "")
+            assert err.startswith("dblock: the database was not reached: ")
+            assert err.count("\n") == 1
+            assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing argument 'NAME'"),
+        (["a"], "the command comes after --"),
+        (["a", "--"], "the command comes after --"),
+        (["a", "ls", "-l"], "the command comes after --"),
+        (["", "--", "ls"], "a lock name cannot be empty"),
+        (["x" * 256, "--", "ls"], "at most 255 characters"),
+        (["\udcff", "--", "ls"], "UTF-8"),
+        (["a", "--ttl", "soon", "--", "ls"], "'soon' is not a valid float"),
+        (["a", "--ttl", "0", "--", "ls"], "a TTL is at least 0.1 seconds"),
+        (["a", "--ttl", "nan", "--", "ls"], "a TTL cannot be NaN"),
+        (["a", "--ttl", "1e9", "--", "ls"], "a TTL is at most 366 days"),
+        (["a", "--wait", "-1", "--", "ls"], "a wait cannot be negative"),
+        (["a", "--wait", "inf", "--", "ls"], "a wait is finite"),
+        (["a", "--wait", "1", "-n", "--", "ls"], "--wait and --nonblock exclude each other"),
+        (["a", "-E", "256", "--", "ls"], "256 is not in the range"),
+        (["a", "--label", "\udcff", "--", "ls"], "UTF-8"),
+        (["a", "--frobnicate", "--", "ls"], "No such option"),
+        (["a", "--url", "db", "--", "ls"], "this is not a database URL"),
+        (["a", "--url", "postgresql://db:port/", "--", "ls"], "this is not a database URL"),
+        (["a", "--prefix", "a-b", "--", "ls"], "prefix has letters, digits"),
+        (["a", "--schema", "", "--", "ls"], "schema has letters, digits"),
+    ],
+)
+def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
+    code, out, err = here("run", *arguments)
+    assert (code, out) == (64, "")
+    assert err.startswith("dblock: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("oracle://db", "it works on postgresql"),
+        ("sqlite://", "give a file"),
+        ("mysql://127.0.0.1/db?frobnicate=1", "frobnicate"),
+    ],
+)
+def test_unsupported_databases(here: Here, url: str, says: str) -> None:
+    code, out, err = here("run", "a", "--url", url, "--", "echo", "ran")
+    assert (code, out) == (69, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_an_option_after_the_dashes_is_the_commands(sqlite: Program) -> None:
+    assert sqlite("run", "a", "--", "echo", "-n", "--", "--ttl") == (0, "-- --ttl", "")
+
+
+def test_the_command_gets_the_streams_and_the_open_files(sqlite: Program, tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        copy = sqlite.start(
+            "run", "a", "--", "sh", "-c", f"cat; echo e >&2; echo f >/dev/fd/{file.fileno()}",
+            pass_fds=[file.fileno()],
+        )  # fmt: skip
+        out, err = copy.process.communicate("through\n")
+    assert (copy.process.returncode, out, err) == (0, "through\n", "e\n")
+    assert (tmp_path / "file").read_text() == "f\n"
+
+
+def test_signals_are_as_the_command_expects_them(sqlite: Program) -> None:
+    """None blocked; those that Python ignores, not ignored."""
+    code, out, _ = sqlite("run", "a", "--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+    masks = dict(line.split() for line in out.splitlines())
+    assert code == 0
+    assert int(masks["SigBlk:"], 16) == 0
+    ignored = int(masks["SigIgn:"], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+
+
+def test_locks_within_locks(sqlite: Program) -> None:
+    inner = [sys.executable, "-m", "dblock", "run", "b", "--", *PYTHON, SHOW]
+    code, out, err = sqlite("run", "a", "--", *inner)
+    assert (code, err) == (0, "")
+    assert out.startswith("b 1 ")
+
+
+def test_other_tables(program: Program, new_database: NewDatabase) -> None:
+    there = program.on(new_database("postgresql"))
+    there.environment |= {"DBLOCK_PREFIX": "their_", "DBLOCK_SCHEMA": "public"}
+    assert there("upgrade") == (0, "", "")
+    holder = there.holder("a")
+    assert there("run", "a", "-n", "--", "true")[0] == 75
+    assert there("run", "a", "-n", "--prefix", "other_", "--", "true")[0] == 78
+    assert holder.finish() == (0, "", "")
+
+
+def test_a_database_that_comes_back(sqlite: Program) -> None:
+    """A transient error does not end the command: here, tables that are away for a while."""
+    holder = sqlite.holder("a", "--ttl", "3")
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+        before = locks.show("a")
+        rename(sqlite, "dblock_lock", "away")
+        due = time.monotonic() + 1.2  # a third of the TTL, and more: a renewal has failed
+        eventually(lambda: time.monotonic() > due)
+        rename(sqlite, "away", "dblock_lock")
+        eventually(lambda: locks.show("a").expires_at != before.expires_at)
+    assert holder.finish() == (0, "", "")
+
+
+def rename(program: Program, table: str, to: str) -> None:
+    file = program.environment["DBLOCK_URL"].removeprefix("sqlite:///")
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {to}")
+
+
+def test_a_database_that_is_gone_at_the_end(sqlite: Program) -> None:
+    """The command's own code counts; the lease runs out by itself."""
+    holder = sqlite.start(
+        "run", "a", "--ttl", "600", "--", "sh", "-c", "echo started; read x; exit 5"
+    )
+    assert holder.line() == "started"
+    rename(sqlite, "dblock_lock", "away")
+    code, _, err = holder.finish()
+    assert code == 5
+    assert err.startswith("dblock: 'a' was not released, it runs out within 600 s: ")
+    assert err.count("\n") == 1
+
+
+def test_an_interrupted_acquire_holds_nothing(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the signal: here, when the grant has been heard of."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Locks(new_database("sqlite", migrated=True).url) as locks:
+        lease = locks.lease("a", wait=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(dblock.holds.HandleHolds, "add", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                lease.acquire()
+        with monkeypatch.context() as patch:
+            patch.setattr(type(locks.database.thread_holds), "add", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                lease.acquire()
+        assert not lease.held
+        state = locks.show("a")
+        assert (state.fence, state.token) == (2, None)
+        assert lease.acquire()
+        lease.release()
+
+
+def test_waits_for_ever_unless_told(sqlite: Program) -> None:
+    holder = sqlite.holder("a")
+    waiter = sqlite.start("run", "a", "--", *UNTIL_TOLD)
+    waiter.until_waiting()
+    holder.finish()
+    assert waiter.line() == "started"
+    assert waiter.finish() == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OutcomeUnknown("the reply never came"), 70),
+        (LockLost("taken over"), 79),
+        (DeadlockDetected("waits for itself"), 70),
+    ],
+)
+def test_errors_that_are_hard_to_come_by(
+    here: Here, monkeypatch: pytest.MonkeyPatch, error: DBLockError, code: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Locks, "lease", fail)
+    assert here("run", "a", "--", "echo", "ran") == (code, "", f"dblock: {error}\n")
+
+
+def test_a_defect_is_told_in_full(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(Locks, "lease", fail)
+    code, out, err = here("run", "a", "--", "echo", "ran")
+    assert (code, out) == (70, "")
+    assert err.startswith("Traceback")
+    assert err.endswith("KeyError: 'a defect'\n")

@@ -1,0 +1,211 @@
+"""A stale holder cannot commit: the lease is proved in the user's transaction until its end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Engine
+
+from dblock import Lease, Locks, LockLost, NotHeld, RowLock
+from tests.conftest import Database
+from tests.support import (
+    BORROWED,
+    LONG,
+    MOMENT,
+    SHORT,
+    Facts,
+    Threads,
+    borrowed,
+    eventually,
+    expire,
+    settings,
+)
+
+how_borrowed = pytest.mark.parametrize("how", BORROWED)
+ENOUGH = 2.0  # a TTL that lasts until the guard is there, and ends while the test waits for it
+
+
+@how_borrowed
+def test_a_holder_commits(locks: Locks, engine: Engine, facts: Facts, db: Database, how: str) -> None:
+    with locks.lease("report", ttl=LONG) as lease, borrowed(engine, how) as on:
+        before = settings(on, db.kind)
+        on.rollback()
+        with lease.guard(on) as fence:
+            assert fence == lease.fence
+            facts.add(on, 1)
+            on.commit()  # inside
+        with lease.guard(on):
+            facts.add(on, 2)
+            assert settings(on, db.kind) == before
+        on.commit()  # or after
+        assert settings(on, db.kind) == before
+        on.rollback()
+        with pytest.raises(KeyError), lease.guard(on):
+            facts.add(on, 3)
+            raise KeyError("of the body")
+        on.rollback()
+    assert facts.ids() == {0, 1, 2}
+
+
+@how_borrowed
+@pytest.mark.parametrize("ended", ["expired", "taken over", "forced"])
+def test_a_stale_holder_does_not(
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, how: str, ended: str
+) -> None:
+    told: list[LockLost] = []
+    lease, later = locks.lease("report", ttl=LONG, on_lost=told.append), others.lease("report")
+    assert lease.acquire()
+    if ended == "forced":
+        others.release("report", force=True)
+    else:
+        expire(engine, locks, "report")
+    if ended == "taken over":
+        assert later.acquire(blocking=False)
+    with borrowed(engine, how) as on:
+        facts.add(on, 1)
+        with pytest.raises(LockLost) as caught, lease.guard(on):
+            raise AssertionError("not reached")
+        assert (caught.value.name, caught.value.reason) == ("report", ended)
+        assert told == [caught.value]
+        assert not lease.held
+        facts.add(on, 2)  # the transaction is the user's, to end as they like
+        on.rollback()
+        with pytest.raises(LockLost), lease.guard(on):  # and again
+            raise AssertionError("not reached")
+    assert facts.ids() == {0}
+
+
+def test_past_the_holders_own_deadline(locks: Locks, engine: Engine) -> None:
+    lease = locks.lease("report", ttl=SHORT)
+    assert lease.acquire()
+    eventually(lambda: not lease.held)
+    with borrowed(engine, "session") as on, pytest.raises(LockLost) as caught, lease.guard(on):
+        raise AssertionError("not reached")
+    assert caught.value.reason == "expired"
+
+
+def test_without_a_hold(locks: Locks, engine: Engine) -> None:
+    with borrowed(engine, "session") as on, pytest.raises(NotHeld):
+        with locks.lease("report").guard(on):
+            raise AssertionError("not reached")
+
+
+@pytest.mark.parametrize("kind", ["lease", "row", "borrowed row"])
+def test_a_takeover_waits_for_the_guarded_transaction(
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads, kind: str
+) -> None:
+    lease = locks.lease("report", ttl=ENOUGH)
+    assert lease.acquire()
+    begun = threading.Event()
+
+    def take() -> int:
+        begun.set()
+        if kind == "borrowed row":
+            with borrowed(engine, "connection") as on:
+                assert others.row("report", on=on).acquire()
+                return facts.read(on)
+        later: Lease | RowLock = others.lease("report", ttl=LONG)
+        if kind == "row":
+            later = others.row("report")
+        with later:
+            return facts.n
+
+    with borrowed(engine, "session") as on, lease.guard(on):
+        facts.write(on, 7)
+        eventually(lambda: not lease.locked())  # by the database's clock
+        assert not threads.run(others.lease("report").acquire, blocking=False)
+        assert not threads.run(others.row("report").acquire, blocking=False)
+        taking = threads.start(take)
+        assert begun.wait(LONG)
+        threading.Event().wait(MOMENT)
+        assert not taking.done()
+        on.commit()
+    assert taking.result(LONG) == 7
+    with pytest.raises(LockLost):
+        lease.release()
+
+
+@how_borrowed
+def test_the_holders_renewal_does_not_wait(
+    locks: Locks, engine: Engine, facts: Facts, threads: Threads, how: str
+) -> None:
+    """Except where one transaction writes at a time."""
+    with locks.lease("report", ttl=LONG) as lease:
+        with borrowed(engine, how) as on, lease.guard(on):
+            facts.add(on, 1)
+            renewing = threads.start(lease.renew)
+            if locks.dialect.one_writer:
+                threading.Event().wait(MOMENT)
+                assert not renewing.done()
+            else:
+                renewing.result(LONG)
+            with lease.guard(on):  # after it, and in the same transaction again
+                facts.add(on, 2)
+            on.commit()
+        renewing.result(LONG)
+    assert facts.ids() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_release_during_the_guard(
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads, force: bool
+) -> None:
+    """The name is free, and yet the next grant waits for the guarded transaction."""
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    later = others.lease("report", ttl=LONG)
+    with borrowed(engine, "session") as on:
+        with lease.guard(on):
+            facts.write(on, 7)
+            if force:
+                releasing = threads.start(lambda: others.release("report", force=True) or None)
+            else:
+                releasing = threads.start(lease.release)
+            if not locks.dialect.one_writer:
+                releasing.result(LONG)
+                assert not lease.locked()
+            assert not threads.run(later.acquire, blocking=False)
+            taking = threads.start(later.acquire)
+            threading.Event().wait(MOMENT)
+            assert not taking.done()
+        on.commit()
+    assert taking.result(LONG)
+    assert facts.n == 7
+    later.release()
+
+
+def test_guards_do_not_exclude_each_other(locks: Locks, engine: Engine, facts: Facts) -> None:
+    """Several transactions of one holder; on a database with one writer, one after the other."""
+    with locks.lease("report", ttl=LONG) as lease, borrowed(engine, "session") as one:
+        with lease.guard(one):
+            pass
+        if locks.dialect.one_writer:
+            one.commit()
+        with borrowed(engine, "session") as two, lease.guard(two):
+            facts.add(two, 2)
+            two.commit()
+        one.commit()
+    assert facts.ids() == {0, 2}
+
+
+def test_stale_after_a_takeover_since_the_snapshot(
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, db: Database
+) -> None:
+    level = "SERIALIZABLE" if db.kind == "sqlite" else "REPEATABLE READ"
+    strict = create_engine(db.url, isolation_level=level)
+    lease, later = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
+    assert lease.acquire()
+    with borrowed(strict, "session") as on:
+        if locks.dialect.one_writer:
+            on.execute(text("BEGIN"))  # which the driver itself leaves to the first write
+        facts.read(on)
+        expire(engine, locks, "report")
+        assert later.acquire(blocking=False)
+        with pytest.raises(LockLost) as caught, lease.guard(on):
+            raise AssertionError("not reached")
+        assert caught.value.reason == "taken over"
+        on.rollback()
+    strict.dispose()
+    later.release()

@@ -1,0 +1,146 @@
+"""A thread that would wait for itself is told at once; threads share what they may share."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from sqlalchemy.engine import Engine
+
+from dblock import Attempt, DeadlockDetected, Lease, Locks, RetryPolicy, RowLock
+from tests.support import EAGER, LONG, SHORT, Threads, borrowed, eventually
+
+
+def make(locks: Locks, kind: str, retry: RetryPolicy | None = None) -> Lease | RowLock:
+    if kind == "lease":
+        return locks.lease("report", ttl=LONG, retry=retry)
+    return locks.row("report", retry=retry)
+
+
+kinds = pytest.mark.parametrize("second", ["lease", "row"])
+
+
+@pytest.mark.parametrize("first", ["lease", "row"])
+@kinds
+def test_told_at_once(locks: Locks, first: str, second: str) -> None:
+    naps: list[Attempt] = []
+    again = make(locks, second, RetryPolicy(before_sleep=naps.append))
+    with make(locks, first):
+        start = time.monotonic()
+        with pytest.raises(DeadlockDetected, match="would wait for itself") as caught:
+            again.acquire()
+        with pytest.raises(DeadlockDetected):
+            again.acquire(timeout=LONG)
+        with pytest.raises(DeadlockDetected), again:
+            raise AssertionError("not reached")
+        assert again.acquire(blocking=False) is False
+        assert again.acquire(timeout=0) is False
+        assert time.monotonic() - start < LONG / 2
+    assert caught.value.name == "report"
+    assert naps == []
+    assert again.acquire()  # now that it is free
+    again.release()
+
+
+@kinds
+def test_by_a_lock_in_the_users_transaction(locks: Locks, engine: Engine, second: str) -> None:
+    again = make(locks, second)
+    with borrowed(engine, "session") as on:
+        assert locks.row("report", on=on).acquire()
+        with pytest.raises(DeadlockDetected):
+            again.acquire()
+        assert again.acquire(blocking=False) is False
+        with borrowed(engine, "connection") as another:
+            with pytest.raises(DeadlockDetected):
+                locks.row("report", on=another).acquire()
+            assert locks.row("report", wait=0, on=another).acquire() is False
+        on.commit()
+        with again:
+            pass
+        assert locks.row("report", on=on).acquire()
+        on.rollback()
+        with again:
+            pass
+
+
+def test_a_row_lock_where_there_is_one_writer(locks: Locks, threads: Threads) -> None:
+    """There a row lock is the lock of everything, so any other would be waited for in vain."""
+    with locks.row("a"):
+        if locks.dialect.one_writer:
+            for lock in (locks.lease("b"), locks.row("b")):
+                with pytest.raises(DeadlockDetected, match="take leases before row locks"):
+                    lock.acquire()
+                assert lock.acquire(blocking=False) is False
+        else:
+            with locks.lease("b", wait=0), locks.row("c", wait=0):
+                pass
+    with locks.lease("b", ttl=LONG), locks.row("a", wait=LONG):
+        pass
+
+
+def test_what_has_lapsed_is_waited_for(locks: Locks) -> None:
+    lapsed = locks.lease("report", ttl=SHORT)
+    assert lapsed.acquire()
+    eventually(lambda: not lapsed.held)
+    again = locks.lease("report", ttl=LONG)
+    assert again.acquire(timeout=LONG)
+    again.release()
+
+
+@kinds
+def test_what_another_thread_holds_is_waited_for(
+    locks: Locks, threads: Threads, second: str
+) -> None:
+    first = locks.lease("report", ttl=LONG)
+    assert threads.run(first.acquire)
+    again = make(locks, second)
+    assert again.acquire(timeout=0.1) is False
+    threads.run(first.release)
+    assert again.acquire(timeout=LONG)
+    again.release()
+
+
+@kinds
+def test_one_thread_releases_what_another_acquired(
+    locks: Locks, threads: Threads, second: str
+) -> None:
+    """As with threading.Lock; and then the first one has nothing to wait for."""
+    lock = make(locks, second)
+    assert lock.acquire()
+    threads.run(lock.release)
+    assert not lock.held
+    assert lock.acquire(timeout=LONG)
+    lock.release()
+
+
+@kinds
+def test_one_object_shared_by_threads(locks: Locks, second: str) -> None:
+    workers, rounds = 8, 10
+    lock, together = make(locks, second, EAGER), threading.Barrier(workers)
+    count, inside, most = 0, 0, 0
+    pool = Threads()
+
+    @lock
+    def work() -> None:
+        nonlocal count, inside, most
+        inside += 1
+        most = max(most, inside)
+        seen = count
+        time.sleep(0.001)
+        count = seen + 1
+        inside -= 1
+
+    def worker() -> None:
+        together.wait(LONG)
+        for _ in range(rounds):
+            work()
+
+    try:
+        for _ in range(workers):
+            pool.start(worker)
+        pool.join()
+    finally:
+        pool.close()
+    assert (count, most) == (workers * rounds, 1)
+    assert not lock.held

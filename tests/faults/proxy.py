@@ -1,0 +1,199 @@
+"""A TCP proxy between dblock and its server, which loses what a network can lose.
+
+Two threads pump each connection. A rule waits for the next request with certain bytes in it and
+does something to it, once; the rest passes. Requests are recorded, one entry a flight: all that
+the client sends before the server answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Self
+
+from sqlalchemy import make_url
+
+SECONDS = 30  # far more than any server here takes to answer
+
+
+class Lose(Enum):
+    """What happens to the request that a rule was waiting for."""
+
+    NOTHING = auto()  # it is passed on, after the rule's hook has run
+    REQUEST = auto()  # the connection is cut, the server never sees it
+    REPLY = auto()  # the server answers; the answer is dropped and the connection is cut
+    REPLY_SILENTLY = auto()  # the same, but the client hears nothing, not even a cut
+    TIMELINESS = auto()  # cut for the client; the server sees it when `Rule.deliver` is called
+
+
+@dataclass
+class Rule:
+    """``hook`` runs in the proxy's thread, at the moment of the loss and before any cut."""
+
+    marker: bytes
+    lose: Lose
+    hook: Callable[[], None] = lambda: None
+    done: threading.Event = field(default_factory=threading.Event)
+    send_late: Callable[[], None] | None = None
+    answered: threading.Event = field(default_factory=threading.Event)
+
+    def deliver(self) -> None:
+        """Let the server run the delayed request, and wait until it has."""
+        assert self.send_late is not None, "the request has not been sent yet"
+        self.send_late()
+        assert self.answered.wait(SECONDS)
+
+
+class Proxy:
+    """Listens on a port of its own; `url` is its upstream's with that port in it."""
+
+    def __init__(self, upstream: str) -> None:
+        url = make_url(upstream)
+        self._upstream = (url.host or "127.0.0.1", url.port or 0)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        url = url.set(host="127.0.0.1", port=self._listener.getsockname()[1])
+        if url.get_backend_name() == "postgresql":  # neither hidden from the rules nor tried twice
+            url = url.update_query_dict({"sslmode": "disable", "gssencmode": "disable"})
+        self.url = url.render_as_string(hide_password=False)
+        self.accepted, self.requests = 0, list[bytes]()
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self._rules: list[Rule] = []
+        self.deaf = self._refusing = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose(self, what: Lose, marker: bytes, hook: Callable[[], None] = lambda: None) -> Rule:
+        """Do it to the next request that contains ``marker``."""
+        self._rules.append(rule := Rule(marker, what, hook))
+        return rule
+
+    def rule_for(self, request: bytes) -> Rule | None:
+        with self._lock:
+            rule = next((rule for rule in self._rules if rule.marker in request), None)
+            if rule is not None:
+                self._rules.remove(rule)
+            return rule
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for link in list(self._links):
+            link.cut()
+
+    def refuse(self) -> None:
+        """Reset every connection, and each new one at once."""
+        self._refusing = True
+        self.cut()
+
+    def restore(self) -> None:
+        self._refusing = self.deaf = False
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            self.accepted += 1
+            try:
+                if self._refusing:
+                    raise ConnectionRefusedError
+                server = socket.create_connection(self._upstream)
+            except OSError:
+                reset(client)
+                continue
+            self._links.append(link := Link(self, client, server))
+            for pump in (link.pump_requests, link.pump_replies):
+                threading.Thread(target=pump, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
+        self._listener.close()
+        self.cut()
+
+
+class Link:
+    """One client's connection and the server's other half of it."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._rule: Rule | None = None  # what the reply on its way has to meet
+        self._mute = self._late = False
+        self._answered = True
+
+    def cut(self) -> None:
+        reset(self._client)
+        reset(self._server)
+
+    def pump_requests(self) -> None:
+        for request in received(self._client):
+            if self._answered:
+                self._proxy.requests.append(request)
+            else:
+                self._proxy.requests[-1] += request
+            self._answered = False
+            if self._proxy.deaf:
+                continue
+            rule = self._proxy.rule_for(request)
+            self._meet(rule, request) if rule else send(self._server, request)
+        if not self._late:
+            self.cut()
+
+    def _meet(self, rule: Rule, request: bytes) -> None:
+        if rule.lose in (Lose.REPLY, Lose.REPLY_SILENTLY):
+            self._rule = rule  # the hook runs when the reply has come
+            send(self._server, request)
+            return
+        if rule.lose is Lose.TIMELINESS:
+            self._late, self._rule = True, rule
+            rule.send_late = lambda: send(self._server, request)
+            rule.hook()
+            reset(self._client)
+        else:
+            rule.hook()
+            self.cut() if rule.lose is Lose.REQUEST else send(self._server, request)
+        rule.done.set()
+
+    def pump_replies(self) -> None:
+        for reply in received(self._server):
+            self._answered = True
+            rule, self._rule = self._rule, None
+            if rule is not None:
+                self._mute = True
+                rule.answered.set()
+                if not self._late:
+                    rule.hook()
+                if rule.lose is not Lose.REPLY_SILENTLY:
+                    self.cut()
+                rule.done.set()
+            if not (self._mute or self._proxy.deaf):
+                send(self._client, reply)
+        self.cut()
+
+
+def received(side: socket.socket) -> Iterator[bytes]:
+    """What arrives on a socket, until it ends or is reset from either thread."""
+    with contextlib.suppress(OSError):
+        while data := side.recv(65536):
+            yield data
+
+
+def send(side: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        side.sendall(data)
+
+
+def reset(side: socket.socket) -> None:
+    """Close with RST, as a crashed peer does; wakes the thread that is reading from it."""
+    with contextlib.suppress(OSError):
+        side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        side.shutdown(socket.SHUT_RD)
+    side.close()

@@ -1,0 +1,270 @@
+"""What a planted mutant would break and nothing else in the suite shows as directly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
+from sqlalchemy.engine import Engine
+from tenacity import wait_fixed
+
+from dblock import Attempt, DeadlockDetected, LockLost, Locks, NotEnough, RetryPolicy
+from tests.conftest import Database, NewDatabase
+from tests.faults.conftest import GRANT, RENEW, Net
+from tests.faults.proxy import SECONDS, Lose
+
+LONG = 600.0
+PAUSE = 0.6
+ROWS = ["postgresql", "mariadb"]  # whose locks are rows, so that two of them can be held
+
+
+@pytest.fixture
+def locks(db: Database) -> Iterator[Locks]:
+    with Locks(db.url) as locks:
+        yield locks
+
+
+@pytest.fixture
+def others(db: Database) -> Iterator[Locks]:
+    with Locks(db.url) as locks:
+        yield locks
+
+
+@pytest.fixture
+def engine(db: Database) -> Iterator[Engine]:
+    engine = create_engine(db.url)
+    yield engine
+    engine.dispose()
+
+
+def expire(engine: Engine) -> None:
+    """Let every lease be over by the database's clock, its holder knowing nothing of it."""
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE dblock_lock SET expires_at = '2000-01-01 00:00:00.000'"))
+
+
+# --- ownership ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["release", "renew"])
+def test_a_holder_that_was_taken_over(
+    locks: Locks, others: Locks, engine: Engine, action: str
+) -> None:
+    stale, later = locks.lease("report", LONG), others.lease("report", LONG)
+    assert stale.acquire()
+    expire(engine)
+    assert later.acquire()
+    before = others.show("report")
+    with pytest.raises(LockLost, match="taken over"):
+        getattr(stale, action)()
+    after = others.show("report")
+    assert (after.token, after.expires_at) == (before.token, before.expires_at)
+    later.release()
+
+
+def test_a_holder_that_was_released_by_force(locks: Locks, others: Locks) -> None:
+    for action in ("renew", "release"):
+        lease = locks.lease("report", LONG)
+        assert lease.acquire()
+        assert others.release("report", force=True)
+        with pytest.raises(LockLost) as caught:
+            getattr(lease, action)()
+        assert caught.value.reason == "forced"
+
+
+def test_names_are_exact(locks: Locks) -> None:
+    for name in ("a", "A", "á", "a "):
+        assert locks.lease(name, LONG).acquire(blocking=False), name
+    assert sorted(state.name for state in locks.list()) == sorted(["a", "A", "á", "a "])
+
+
+# --- fences ------------------------------------------------------------------------------------
+
+
+def test_a_try_that_began_before_another_hold_has_the_later_fence(
+    locks: Locks, others: Locks
+) -> None:
+    """Trap 4: a number that is drawn when a try begins is older than the hold it is for."""
+    first, between = others.lease("report", LONG), others.lease("report", LONG)
+    fences: list[int] = []
+
+    def meanwhile(attempt: Attempt) -> None:
+        if not fences:
+            fences.append(first.fence)
+            first.release()
+            with between:
+                fences.append(between.fence)
+
+    late = locks.lease("report", LONG, retry=RetryPolicy(before_sleep=meanwhile))
+    assert first.acquire()
+    with late:
+        assert fences == [1, 2]
+        assert late.fence == 3
+
+
+# --- clocks ------------------------------------------------------------------------------------
+
+
+def test_a_wrong_clock_here_takes_no_lease_from_others(
+    locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() - 100_000)
+    with locks.lease("report", LONG, wait=0) as lease:
+        assert not others.lease("report").acquire(blocking=False)
+        lease.renew()
+        assert not others.lease("report").acquire(blocking=False)
+
+
+def test_a_transaction_that_began_before_the_expiry_sees_it(
+    new_database: NewDatabase,
+) -> None:
+    db = new_database("postgresql", migrated=True)
+    engine = create_engine(db.url)
+    with Locks(db.url) as locks, engine.connect() as connection:
+        assert locks.lease("report", ttl=0.1).acquire()
+        connection.execute(text("SELECT now()"))
+        deadline = time.monotonic() + SECONDS
+        with Locks(db.url) as others:
+            while others.lease("report").locked():
+                assert time.monotonic() < deadline
+            assert others.row("report", wait=0, on=connection).acquire()
+    engine.dispose()
+
+
+def test_a_renewal_that_had_to_wait_past_the_expiry_renews_nothing(
+    new_database: NewDatabase,
+) -> None:
+    db = new_database("postgresql", migrated=True)
+    engine = create_engine(db.url)
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    with Locks(db.url) as locks, ThreadPoolExecutor(1) as pool, engine.connect() as blocker:
+        lease = locks.lease("report", ttl=1)
+        assert lease.acquire()
+        blocker.execute(text("SELECT FROM dblock_lock FOR UPDATE"))
+        renewing = pool.submit(lease.renew)
+        deadline = time.monotonic() + SECONDS
+        with engine.connect() as onlooker:
+            while not onlooker.scalar(waiting):
+                assert time.monotonic() < deadline
+                onlooker.rollback()
+        before = locks.show("report")
+        while locks.lease("report").locked():
+            assert time.monotonic() < deadline
+        blocker.rollback()
+        with pytest.raises(LockLost):
+            renewing.result(SECONDS)
+        assert locks.show("report").expires_at == before.expires_at
+    engine.dispose()
+
+
+def test_the_term_starts_before_the_request(net: Net) -> None:
+    net.proxy.lose(Lose.NOTHING, GRANT, hook=lambda: time.sleep(PAUSE))
+    lease = net.locks.lease("report", ttl=2)
+    assert lease.acquire()
+    assert lease.remaining <= 1.8 - PAUSE
+    net.proxy.lose(Lose.NOTHING, RENEW, hook=lambda: time.sleep(PAUSE))
+    lease.renew()
+    assert lease.remaining <= 1.8 - PAUSE
+
+
+def test_a_sleep_ends_at_the_deadline() -> None:
+    policy = RetryPolicy(wait=wait_fixed(100))
+    assert policy.sleep_after("report", 1, 0.0, left=5.0) == 5.0
+    assert policy.sleep_after("report", 1, 0.0, left=None) == 100.0
+    assert policy.sleep_after("report", 1, 5.0, left=0.0) is None
+
+
+# --- exclusion ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_lease_does_not_wait_for_a_row_lock(kind: str, new_database: NewDatabase) -> None:
+    db = new_database(kind, migrated=True)
+    with (
+        Locks(db.url) as locks,
+        Locks(db.url) as others,
+        ThreadPoolExecutor(1) as pool,
+        locks.row("order"),
+    ):
+        trying = pool.submit(others.lease("order").acquire, blocking=False)
+        assert trying.result(5) is False
+
+
+def test_a_row_lock_does_not_come_over_a_lease(locks: Locks, others: Locks) -> None:
+    with locks.lease("order", LONG):
+        assert not others.row("order").acquire(blocking=False)
+    with others.row("order", wait=0):
+        pass
+
+
+def test_a_thread_does_not_wait_for_itself(locks: Locks) -> None:
+    lease = locks.lease("report", LONG)
+    with lease, pytest.raises(DeadlockDetected):
+        lease.acquire(timeout=0.2)
+
+
+def test_several_locks_are_taken_in_the_order_of_their_names(locks: Locks) -> None:
+    with locks.all(*(locks.lease(name, LONG) for name in ("c", "a", "b"))):
+        taken = sorted(locks.list(), key=lambda state: (str(state.acquired_at), state.name))
+        assert [state.name for state in taken] == ["a", "b", "c"]
+
+
+# --- the guard ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_takeover_waits_for_a_guarded_transaction(kind: str, new_database: NewDatabase) -> None:
+    db = new_database(kind, migrated=True)
+    engine = create_engine(db.url)
+    with Locks(db.url) as locks, Locks(db.url) as others, engine.connect() as connection:
+        lease, rival = locks.lease("report", LONG), others.lease("report", LONG)
+        assert lease.acquire()
+        with lease.guard(connection):
+            lease.renew()
+            expire(engine)
+            assert not rival.acquire(blocking=False)
+        connection.commit()
+        assert rival.acquire(blocking=False)
+    engine.dispose()
+
+
+def test_a_lease_that_is_over_guards_nothing(locks: Locks, engine: Engine) -> None:
+    lease = locks.lease("report", LONG)
+    assert lease.acquire()
+    expire(engine)
+    with (
+        engine.connect() as connection,
+        pytest.raises(LockLost),
+        lease.guard(connection),
+    ):
+        pytest.fail("the guard let it in")
+
+
+# --- counters ----------------------------------------------------------------------------------
+
+metadata = MetaData()
+stock = Table(
+    "stock", metadata, Column("id", Integer, primary_key=True), Column("left_over", Integer)
+)
+
+
+def test_a_counter_stays_above_its_floor_and_counts_a_key_once(
+    locks: Locks, engine: Engine
+) -> None:
+    metadata.create_all(engine)
+    counter = locks.counter(stock.c.left_over, key=stock.c.id)
+    with engine.begin() as connection:
+        connection.execute(stock.insert().values(id=1, left_over=5))
+        assert counter.take(connection, 1, 3, idempotency_key="order 1")
+        with pytest.raises(NotEnough):
+            counter.take(connection, 1, 3)
+    with engine.begin() as connection:
+        assert not counter.take(connection, 1, 2, idempotency_key="order 1")
+        assert counter.value(connection, 1) == 2

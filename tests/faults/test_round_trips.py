@@ -1,0 +1,232 @@
+"""What a lock costs: statements, round trips, writes and syncs, counted where they happen."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, make_url
+
+from dblock import Locks
+from tests.conftest import Database, NewDatabase, OwnServers
+from tests.faults.proxy import SECONDS, Proxy
+from tests.servers import PostgreSQL, execute
+
+REFUSED = 50
+PAIRS = 100
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+class CountingCursor(psycopg.Cursor[Any]):
+    statements: ClassVar[list[str]] = []
+
+    def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        self.statements.append(str(query))
+        return super().execute(query, *args, **kwargs)
+
+
+class Counter:
+    """Counts what one Locks sends: statements at the driver, flights on the wire."""
+
+    def __init__(self, locks: Locks, *counts: Callable[[], int]) -> None:
+        self.locks = locks
+        self._counts = counts
+
+    def of(self, call: Callable[[], object]) -> list[int]:
+        before = [count() for count in self._counts]
+        call()
+        return [count() - start for count, start in zip(self._counts, before, strict=True)]
+
+
+@contextmanager
+def counting(db: Database) -> Iterator[Counter]:
+    if db.kind == "sqlite":
+        traced: list[str] = []
+
+        def connect() -> sqlite3.Connection:
+            connection = sqlite3.connect(str(make_url(db.url).database), check_same_thread=False)
+            connection.set_trace_callback(traced.append)
+            return connection
+
+        with Locks(create_engine(db.url, creator=connect)) as locks:
+            yield Counter(locks, lambda: len(traced))
+        return
+    with Proxy(db.url) as proxy:
+        engine = create_engine(proxy.url)
+        seen = [lambda: len(proxy.requests)]
+        if db.kind == "postgresql":
+            engine = create_engine(
+                proxy.url, connect_args={"cursor_factory": CountingCursor, "autocommit": True}
+            )
+            seen.append(lambda: len(CountingCursor.statements))
+        with Locks(engine) as locks:
+            yield Counter(locks, *seen)
+
+
+def test_an_uncontended_lease_is_one_statement_to_take_and_one_to_give_back(db: Database) -> None:
+    with counting(db) as counter:
+        with counter.locks.lease("first"):  # makes the connection and looks at the schema
+            pass
+        for name in ("new", "first", "another new", "new"):
+            lease = counter.locks.lease(name)
+            assert set(counter.of(lease.acquire)) == {1}, name
+            assert set(counter.of(lease.check)) == {0}
+            assert set(counter.of(lease.renew)) == {1}
+            assert set(counter.of(lease.release)) == {1}, name
+
+
+def test_a_takeover_is_one_statement(db: Database) -> None:
+    with counting(db) as counter:
+        assert counter.locks.lease("report", ttl=0.1).acquire()
+        with Locks(db.url) as other:
+            deadline = time.monotonic() + SECONDS
+            while other.lease("report").locked():
+                assert time.monotonic() < deadline
+        # Another Locks is another process to dblock: this thread waits for nobody it knows.
+        lease = counter.locks.lease("report")
+        assert set(counter.of(lease.acquire)) == {1}
+        assert lease.fence == 2
+
+
+# --- a refused try writes nothing --------------------------------------------------------------
+
+
+def refuse(db: Database, times: int = REFUSED) -> None:
+    """Try a name in vain."""
+    with Locks(db.url) as locks:
+        for _ in range(times):
+            assert not locks.lease("busy").acquire(blocking=False)
+
+
+@pytest.fixture
+def quiet(own_server: OwnServers) -> PostgreSQL:
+    """A durable server which writes no WAL, and syncs none, of its own accord."""
+    server = own_server(lambda: PostgreSQL(durable=True))
+    execute(
+        server.url,
+        *(
+            f"ALTER SYSTEM SET {setting}"
+            for setting in (
+                "autovacuum = off",
+                "checkpoint_timeout = '1d'",
+                "wal_writer_delay = '10s'",
+                "wal_level = minimal",  # else the background writer logs running transactions
+                "max_wal_senders = 0",
+            )
+        ),
+    )
+    server.restart()
+    return server
+
+
+STATE = {
+    "postgresql": "SELECT pg_current_wal_insert_lsn(), pg_snapshot_xmax(pg_current_snapshot()), "
+    "ctid, xmin, xmax, l.* FROM dblock_lock AS l",
+    "mariadb": "SELECT (SELECT variable_value FROM information_schema.global_status "
+    "WHERE variable_name = 'Innodb_rows_updated'), (SELECT variable_value FROM "
+    "information_schema.global_status WHERE variable_name = 'Innodb_rows_inserted'), "
+    "l.* FROM dblock_lock AS l",
+}
+
+
+@pytest.mark.parametrize("strategy", ["lease", "row"])
+def test_a_refused_try_writes_nothing_on_postgresql(
+    quiet: PostgreSQL, new_database: NewDatabase, strategy: str
+) -> None:
+    db = new_database("postgresql", migrated=True, server=quiet)
+    with Locks(db.url) as locks:
+        locks.lease("busy").acquire()
+        if strategy == "row":
+            locks.release("busy", force=True)
+        holder = locks.row("busy") if strategy == "row" else None
+        refuse(db, 0)
+        if holder is not None:
+            assert holder.acquire()
+        before = execute(db.url, "CHECKPOINT", STATE[db.kind])
+        refuse(db)
+        assert execute(db.url, STATE[db.kind]) == before
+        if holder is not None:
+            holder.release()
+
+
+def test_a_refused_try_writes_nothing_on_mariadb(new_database: NewDatabase) -> None:
+    db = new_database("mariadb", migrated=True)
+    with Locks(db.url) as locks:
+        assert locks.lease("busy").acquire()
+        before = execute(db.url, STATE[db.kind])
+        refuse(db)
+        assert execute(db.url, STATE[db.kind]) == before
+
+
+def test_a_refused_try_writes_nothing_on_sqlite(new_database: NewDatabase) -> None:
+    db = new_database("sqlite", migrated=True)
+    file = str(make_url(db.url).database)
+    connections: list[sqlite3.Connection] = []
+
+    def connect() -> sqlite3.Connection:
+        connections.append(sqlite3.connect(file, check_same_thread=False))
+        return connections[-1]
+
+    with Locks(db.url) as locks, Locks(create_engine(db.url, creator=connect)) as other:
+        assert locks.lease("busy").acquire()
+        onlooker = sqlite3.connect(file)
+
+        def state() -> tuple[object, ...]:
+            (version,) = onlooker.execute("PRAGMA data_version").fetchone()
+            return version, Path(f"{file}-wal").stat().st_size, Path(file).read_bytes()
+
+        assert not other.lease("busy").acquire(blocking=False)
+        before = state()
+        for _ in range(REFUSED):
+            assert not other.lease("busy").acquire(blocking=False)
+        assert state() == before
+        assert [connection.total_changes for connection in connections] == [0]
+        onlooker.close()
+
+
+# --- syncs -------------------------------------------------------------------------------------
+
+
+def syncs(server: PostgreSQL) -> int:
+    """How often the server has synced its WAL; right when no session has unreported work."""
+    ((version,),) = execute(server.url, "SELECT current_setting('server_version_num')::int")
+    query = "SELECT wal_sync FROM pg_stat_wal"
+    if version >= 180000:
+        query = "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'"
+    ((count,),) = execute(server.url, query)
+    return int(count)
+
+
+def sessions_gone(url: str) -> None:
+    """Wait for the end of the other sessions: they report their numbers when they go."""
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+        "AND pid <> pg_backend_pid()"
+    )
+    deadline = time.monotonic() + SECONDS
+    while execute(url, others) != [(0,)]:
+        assert time.monotonic() < deadline
+
+
+def test_a_pair_of_acquire_and_release_is_one_sync(
+    quiet: PostgreSQL, new_database: NewDatabase
+) -> None:
+    db = new_database("postgresql", migrated=True, server=quiet)
+    sessions_gone(quiet.url)
+    before = syncs(quiet)
+    with Locks(db.url) as locks:
+        lease = locks.lease("report")
+        for _ in range(PAIRS):
+            assert lease.acquire()
+            lease.release()
+    sessions_gone(quiet.url)
+    # At least one each, or the grants were not on disk when they were told.
+    assert PAIRS <= syncs(quiet) - before <= 1.2 * PAIRS

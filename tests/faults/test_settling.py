@@ -1,0 +1,354 @@
+"""What becomes of a statement whose request, reply or connection is lost (promise 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
+
+from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
+from tests.conftest import Database, NewDatabase, OwnServers
+from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
+from tests.faults.proxy import SECONDS, Lose, Proxy
+from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
+
+QUICK = Timeouts(connect=1, query=0.5, socket=1)
+SESSIONS = {
+    "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+    "AND pid <> pg_backend_pid()",
+    "mariadb": "SELECT id FROM information_schema.processlist WHERE db = database() "
+    "AND id <> connection_id()",
+}
+END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+
+
+def locked(locks: Locks, name: str) -> bool:
+    with locks.row(name, wait=0) as row:
+        return row.held
+
+
+def end_sessions(db: Database) -> int:
+    """End all sessions of the database but this one; return how many there were."""
+    sessions = execute(db.url, SESSIONS[db.kind])
+    for (session,) in sessions:
+        execute(db.url, END[db.kind].format(session))
+    deadline = time.monotonic() + SECONDS
+    while execute(db.url, SESSIONS[db.kind]):
+        assert time.monotonic() < deadline, "the sessions did not end"
+        time.sleep(0.01)
+    return len(sessions)
+
+
+# --- the lease ---------------------------------------------------------------------------------
+
+
+def test_a_grant_whose_reply_is_lost_is_held(net: Net) -> None:
+    lost = net.proxy.lose(Lose.REPLY, GRANT)
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    assert lost.done.is_set()
+    assert lease.held
+    assert lease.fence == 1
+    (state,) = net.direct.list()
+    assert (state.fence, state.token) == (1, lease.token)
+    lease.release()
+    assert net.direct.list() == []
+
+
+def test_the_term_of_a_settled_grant_starts_with_the_request(net: Net) -> None:
+    pause = 0.6
+    net.proxy.lose(Lose.REPLY, GRANT, hook=lambda: time.sleep(pause))
+    lease = net.locks.lease("report", ttl=2)
+    start = time.monotonic()
+    assert lease.acquire()
+    assert lease.remaining <= 1.8 - pause
+    assert time.monotonic() - start >= pause
+
+
+def test_a_request_that_is_lost_is_repeated(net: Net) -> None:
+    lost = net.proxy.lose(Lose.REQUEST, GRANT)
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    assert lost.done.is_set()
+    assert lease.fence == 1
+    assert [state.token for state in net.direct.list()] == [lease.token]
+
+
+def test_a_request_that_arrives_after_it_was_looked_for_is_the_same_hold(net: Net) -> None:
+    late = net.proxy.lose(Lose.TIMELINESS, GRANT)
+    # The repetition waits in the proxy until the server has run the first one.
+    net.proxy.lose(Lose.NOTHING, GRANT, hook=late.deliver)
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire(blocking=False)
+    assert lease.fence == 1
+    assert [state.token for state in net.direct.list()] == [lease.token]
+    lease.release()
+    assert net.direct.list() == []
+
+
+def test_a_refused_try_whose_reply_is_lost_is_refused(net: Net) -> None:
+    other = net.direct.lease("report", ttl=60)
+    assert other.acquire()
+    net.proxy.lose(Lose.REPLY, GRANT)
+    assert not net.locks.lease("report", ttl=60).acquire(blocking=False)
+    other.check()
+    other.release()
+
+
+def test_an_outcome_that_cannot_be_found_out_is_unknown(net: Net) -> None:
+    net.proxy.lose(Lose.REPLY, GRANT, hook=net.proxy.refuse)
+    ran = False
+    with Locks(net.proxy.url, timeouts=QUICK) as locks:
+        lease = locks.lease("report", ttl=60)
+        with pytest.raises(OutcomeUnknown, match="nothing was started") as caught, lease:
+            ran = True
+        assert not ran
+        assert not lease.held
+    assert caught.value.name == "report"
+    # It was granted, as it happens: the word is "unknown", neither yes nor no.
+    assert net.direct.show("report").held
+
+
+def test_a_release_whose_reply_is_lost_touches_no_later_hold(net: Net) -> None:
+    later = net.direct.lease("report", ttl=60)
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    lost = net.proxy.lose(
+        Lose.REPLY, RELEASE, hook=lambda: eventually(lambda: later.acquire(blocking=False))
+    )
+    lease.release()
+    assert lost.done.is_set()
+    assert not lease.held
+    state = net.direct.show("report")
+    assert (state.fence, state.token) == (2, later.token)
+    later.check()
+    later.release()
+
+
+def test_a_release_that_never_arrived_is_repeated(net: Net) -> None:
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    net.proxy.lose(Lose.REQUEST, RELEASE)
+    lease.release()
+    assert not net.direct.show("report").held
+
+
+def test_a_release_that_cannot_be_found_out_is_unknown(net: Net) -> None:
+    with Locks(net.proxy.url, timeouts=QUICK) as locks:
+        lease = locks.lease("report", ttl=60)
+        assert lease.acquire()
+        net.proxy.lose(Lose.REPLY, RELEASE, hook=net.proxy.refuse)
+        with pytest.raises((OutcomeUnknown, Unavailable)):
+            lease.release()
+
+
+def test_a_renewal_whose_reply_is_lost_is_renewed(net: Net) -> None:
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    lost = net.proxy.lose(Lose.REPLY, RENEW)
+    lease.renew(ttl=600)
+    assert lost.done.is_set()
+    assert lease.held
+    assert lease.remaining > 500
+    state = net.direct.show("report")
+    assert state.remaining is not None
+    assert state.remaining > 500
+    lease.release()
+
+
+def test_a_silent_server_is_given_up_and_the_outcome_settled(new_database: NewDatabase) -> None:
+    # PyMySQL has a read timeout of its own; libpq leaves a deaf peer to the kernel.
+    db = new_database("mariadb", migrated=True)
+    with Proxy(db.url) as proxy, Locks(proxy.url, timeouts=QUICK) as locks:
+        lost = proxy.lose(Lose.REPLY_SILENTLY, GRANT)
+        lease = locks.lease("report", ttl=60)
+        assert lease.acquire()
+        assert lost.done.is_set()
+        assert lease.fence == 1
+        lease.release()
+
+
+# --- connections that die while nobody looks ---------------------------------------------------
+
+
+def test_connections_that_were_ended_while_idle(net: Net) -> None:
+    locks, held = net.locks, net.locks.lease("held", ttl=600)
+    assert held.acquire()
+    with locks.row("row"):
+        pass
+    calls: list[Callable[[], object]] = [
+        lambda: locks.lease("a").acquire(blocking=False),
+        lambda: locked(locks, "row"),
+        lambda: locked(locks, "new row"),
+        held.locked,
+        lambda: locks.show("held").held,
+        lambda: len(locks.list()) == 2,
+        held.renew,
+        held.release,
+    ]
+    for call in calls:
+        with locks.row("row"):
+            pass
+        assert end_sessions(net.db) > 0
+        assert call() in (True, None)
+
+
+@pytest.mark.parametrize("make", [PostgreSQL, MariaDB])
+def test_a_restart_of_the_server(
+    make: Callable[[], OwnServer], own_server: OwnServers, new_database: NewDatabase
+) -> None:
+    server = own_server(make)
+    db = new_database(server.kind, migrated=True, server=server)
+    with Locks(db.url) as locks:
+        kept = locks.lease("kept", ttl=600)
+        assert kept.acquire()
+        row = locks.row("row")
+        assert row.acquire()
+        server.restart()
+        assert locks.lease("report").acquire(blocking=False)
+        assert locks.show("kept").token == kept.token
+        kept.renew()
+        kept.release()
+        with pytest.raises(LockLost):
+            row.release()
+        assert locked(locks, "row")
+
+
+@pytest.mark.parametrize("checks", [0, 1, 2])
+def test_a_row_lock_ends_with_its_connection(net: Net, checks: int) -> None:
+    row = net.locks.row("order")
+    assert row.acquire()
+    row.check()
+    end_sessions(net.db)
+    for action in checks * [row.check] + [row.release]:
+        with pytest.raises(LockLost) as caught:
+            action()
+        assert caught.value.reason == "connection lost"
+        assert not row.held
+    with net.direct.row("order", wait=0):
+        pass
+
+
+# --- a database that is not there --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["lease", "row"])
+def test_an_unreachable_database_is_tried_once_when_there_is_no_wait(
+    net: Net, strategy: str
+) -> None:
+    net.proxy.refuse()
+    lock = getattr(net.locks, strategy)("report", wait=0)
+    with pytest.raises(Unavailable, match="not reached"):
+        lock.acquire()
+    assert net.proxy.accepted == 1
+
+
+def test_a_deaf_database_is_not_waited_for_for_ever(new_database: NewDatabase) -> None:
+    db = new_database("mariadb", migrated=True)  # libpq leaves a deaf peer to the kernel
+    with Proxy(db.url) as proxy, Locks(proxy.url, timeouts=QUICK) as locks:
+        proxy.deaf = True
+        with pytest.raises(Unavailable, match="not reached"):
+            locks.lease("report", wait=0).acquire()
+        proxy.restore()
+        assert locks.lease("report", wait=0).acquire()
+
+
+@pytest.mark.parametrize("strategy", ["lease", "row"])
+def test_an_unreachable_database_is_given_up_within_the_patience(net: Net, strategy: str) -> None:
+    net.proxy.refuse()
+    with Locks(net.proxy.url, timeouts=QUICK) as locks:
+        start = time.monotonic()
+        with pytest.raises(Unavailable):
+            getattr(locks, strategy)("report").acquire()
+        took = time.monotonic() - start
+    assert net.proxy.accepted > 1
+    assert QUICK.socket / 2 < took < QUICK.socket + 4
+
+
+def test_a_database_that_comes_back_in_time(net: Net) -> None:
+    net.proxy.refuse()
+    restored = False
+
+    class Restorer:
+        """Restores the proxy when dblock pauses between two tries to connect."""
+
+        def __call__(self, seconds: float) -> None:
+            nonlocal restored
+            restored = True
+            net.proxy.restore()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dblock.driver.time.sleep", Restorer())
+        assert net.locks.lease("report", wait=SECONDS).acquire()
+    assert restored
+
+
+# --- inside a transaction of the user's --------------------------------------------------------
+
+metadata = MetaData()
+stock = Table(
+    "stock", metadata, Column("id", Integer, primary_key=True), Column("left_over", Integer)
+)
+
+
+@pytest.fixture
+def engine(net: Net) -> Iterator[Engine]:
+    engine = create_engine(net.proxy.url)
+    metadata.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+def usable(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return bool(connection.scalar(text("SELECT 1")) == 1)
+
+
+def test_a_row_lock_in_a_transaction_that_breaks(net: Net, engine: Engine) -> None:
+    with Session(engine) as session:
+        session.execute(text("SELECT 1"))
+        net.proxy.cut()
+        with pytest.raises(Unavailable, match="broke"):
+            net.locks.row("order", on=session).acquire()
+    assert usable(engine)
+    with Session(engine) as session, net.locks.row("order", wait=0, on=session):
+        pass
+
+
+def test_a_guard_in_a_transaction_that_breaks(net: Net, engine: Engine) -> None:
+    with net.locks.lease("report") as lease:
+        with Session(engine) as session:
+            session.execute(text("SELECT 1"))
+            net.proxy.cut()
+            with pytest.raises(Unavailable, match="broke"), lease.guard(session):
+                pytest.fail("the guard's body was run")
+        assert usable(engine)
+        with Session(engine) as session, lease.guard(session):
+            pass
+
+
+def test_a_counter_in_a_transaction_that_breaks(net: Net, engine: Engine) -> None:
+    counter = net.locks.counter(stock.c.left_over, key=stock.c.id)
+    with engine.begin() as connection:
+        connection.execute(stock.insert().values(id=1, left_over=5))
+    with Session(engine) as session:
+        session.execute(text("SELECT 1"))
+        net.proxy.cut()
+        with pytest.raises(Unavailable, match="broke"):
+            counter.take(session, 1)
+    assert usable(engine)
+    with Session(engine) as session:
+        assert counter.take(session, 1)
+        session.commit()
+        assert counter.value(session, 1) == 4
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

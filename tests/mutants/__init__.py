@@ -1,0 +1,4 @@
+"""Faults planted in dblock, one at a time, each of which a named test has to notice.
+
+``python -m tests.mutants`` plants and tests them all; ``-k NAME`` some of them.
+"""

@@ -1,0 +1,378 @@
+"""The mutants: what each breaks, and the test that has to fail for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE = "dblock/dialects"
+PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
+LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
+DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/together.py"
+
+PLANTED = "tests/faults/test_planted.py"
+SETTLING = "tests/faults/test_settling.py"
+COSTS = "tests/faults/test_round_trips.py"
+FORK = "tests/processes/test_fork_gc.py"
+TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
+WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
+TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
+CLOCK = f"{PLANTED}::test_a_wrong_clock_here_takes_no_lease_from_others"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``old`` occurs ``count`` times in ``file``; all of them become ``new``."""
+
+    name: str
+    promise: str
+    file: str
+    old: str
+    new: str
+    test: str
+    count: int = 1
+
+    def apply(self, source: str) -> str:
+        found = source.count(self.old)
+        if found != self.count:
+            raise ValueError(
+                f"{self.name}: {self.file} has {found} times, not {self.count}: {self.old!r}"
+            )
+        return source.replace(self.old, self.new)
+
+
+CATALOGUE = (
+    # --- 1: mutual exclusion
+    Mutant(
+        "row-lock-over-a-lease",
+        "a row lock is refused while a lease is on the name",
+        PG,
+        'WHERE lock_name = %(name)s AND {_FREE}"\n',
+        'WHERE lock_name = %(name)s"\n',
+        f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
+    ),
+    Mutant(
+        "lease-ignores-row-locks",
+        "a lease is refused, not queued, while the row is locked",
+        PG,
+        "AND {_FREE} FOR UPDATE SKIP LOCKED\n            ), taken",
+        "AND {_FREE}\n            ), taken",
+        f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
+    ),
+    Mutant(
+        "names-without-case",
+        "names are exact",
+        MARIADB,
+        "return name.encode()",
+        "return name.lower().encode()",
+        f"{PLANTED}::test_names_are_exact[mariadb]",
+    ),
+    # --- 2: fences
+    Mutant(
+        "fence-drawn-early-postgresql",
+        "fences grow in the order of the holds, not of the tries",
+        PG,
+        "SET fence = l.fence + 1",
+        "SET fence = {__import__('time').time_ns()}",
+        f"{TRAP_4}[postgresql]",
+    ),
+    Mutant(
+        "fence-drawn-early-mariadb",
+        "fences grow in the order of the holds, not of the tries",
+        MARIADB,
+        "fence = fence + {_FREE}",
+        "fence = IF({_FREE}, {__import__('time').time_ns()}, fence)",
+        f"{TRAP_4}[mariadb]",
+    ),
+    Mutant(
+        "fence-starts-again",
+        "a fence outlives the holds of its name",
+        PG,
+        'f"""UPDATE {self.lock_table} SET token = NULL\n'
+        "            WHERE lock_name = %(name)s AND token = %(token)s\n",
+        'f"""DELETE FROM {self.lock_table}\n'
+        "            WHERE lock_name = %(name)s AND token = %(token)s\n",
+        f"{TRAP_4}[postgresql]",
+    ),
+    # --- 3: no waiting for ever
+    Mutant(
+        "self-wait",
+        "a thread that would wait for itself is told at once",
+        HOLDS,
+        "if self.find(name) is not None or self._has_row(",
+        "if False and self._has_row(",
+        f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
+    ),
+    Mutant(
+        "together-unsorted",
+        "several locks are taken in one order by all",
+        TOGETHER,
+        "sorted(locks, key=lambda lock: lock.name)",
+        "locks",
+        f"{PLANTED}::test_several_locks_are_taken_in_the_order_of_their_names[postgresql]",
+    ),
+    Mutant(
+        "oversleep",
+        "no sleep goes past the deadline",
+        POLICY,
+        "sleep = min(sleep, left)",
+        "pass",
+        f"{PLANTED}::test_a_sleep_ends_at_the_deadline",
+    ),
+    # --- 4: only the holder releases or renews
+    Mutant(
+        "release-without-token-postgresql",
+        "only the holder releases",
+        PG,
+        "WHERE lock_name = %(name)s AND token = %(token)s\n            RETURNING set_config",
+        "WHERE lock_name = %(name)s\n            RETURNING set_config",
+        f"{TAKEN_OVER}[postgresql-release]",
+    ),
+    Mutant(
+        "release-without-token-mariadb",
+        "only the holder releases",
+        MARIADB,
+        "SET token = NULL\n            WHERE lock_name = %(name)s AND token = %(token)s",
+        "SET token = NULL\n            WHERE lock_name = %(name)s",
+        f"{TAKEN_OVER}[mariadb-release]",
+    ),
+    Mutant(
+        "release-without-token-sqlite",
+        "only the holder releases",
+        SQLITE,
+        "SET token = NULL WHERE lock_name = :name AND token = :token",
+        "SET token = NULL WHERE lock_name = :name",
+        f"{TAKEN_OVER}[sqlite-release]",
+    ),
+    Mutant(
+        "renew-without-token-postgresql",
+        "only the holder renews",
+        PG,
+        "token = %(token)s FOR NO KEY UPDATE\n            )\n"
+        "            UPDATE {self.lock_table} AS l\n"
+        "            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)\n"
+        "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
+        "true FOR NO KEY UPDATE\n            )\n"
+        "            UPDATE {self.lock_table} AS l\n"
+        "            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)\n"
+        "            FROM mine WHERE l.lock_name = mine.lock_name\n",
+        f"{TAKEN_OVER}[postgresql-renew]",
+    ),
+    Mutant(
+        "renew-without-token-mariadb",
+        "only the holder renews",
+        MARIADB,
+        "AND token = %(token)s AND expires_at > SYSDATE(6)",
+        "AND expires_at > SYSDATE(6)",
+        f"{TAKEN_OVER}[mariadb-renew]",
+    ),
+    Mutant(
+        "renew-without-token-sqlite",
+        "only the holder renews",
+        SQLITE,
+        "AND token = :token AND expires_at > {_NOW}",
+        "AND expires_at > {_NOW}",
+        f"{TAKEN_OVER}[sqlite-renew]",
+    ),
+    Mutant(
+        "release-counts-no-rows",
+        "a release that freed nothing says so",
+        LEASING,
+        "if reply.matched == 1 or in_doubt:",
+        "if True:",
+        f"{PLANTED}::test_a_holder_that_was_released_by_force[postgresql]",
+    ),
+    Mutant(
+        "renew-counts-no-rows",
+        "a renewal that renewed nothing says so",
+        LEASING,
+        "if reply.matched != 1:",
+        "if False:",
+        f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
+    ),
+    Mutant(
+        "repeated-release-is-a-loss",
+        "a release whose reply was lost succeeds when it is repeated",
+        LEASING,
+        "if reply.matched == 1 or in_doubt:",
+        "if reply.matched == 1:",
+        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql]",
+    ),
+    # --- 5: the database's clock
+    Mutant(
+        "free-by-the-transactions-start",
+        "expiry is judged by the time it is, not that of the transaction's start",
+        PG,
+        "expires_at <= clock_timestamp())",
+        "expires_at <= now())",
+        f"{PLANTED}::test_a_transaction_that_began_before_the_expiry_sees_it",
+    ),
+    Mutant(
+        "renewed-by-the-statements-start",
+        "an expired lease is not renewed, even if the renewal had to wait",
+        PG,
+        "AND mine.expires_at > clock_timestamp()",
+        "AND mine.expires_at > now()",
+        f"{PLANTED}::test_a_renewal_that_had_to_wait_past_the_expiry_renews_nothing",
+    ),
+    Mutant(
+        "renewed-by-a-clock-read-before-the-wait",
+        "an expired lease is not renewed, even if the renewal had to wait",
+        PG,
+        "AND mine.expires_at > clock_timestamp()",
+        "AND l.expires_at > clock_timestamp()",
+        f"{PLANTED}::test_a_renewal_that_had_to_wait_past_the_expiry_renews_nothing",
+    ),
+    Mutant(
+        "expiry-by-the-clients-clock-postgresql",
+        "expiry is the database's clock alone",
+        PG,
+        "clock_timestamp() + make_interval(",
+        "to_timestamp({__import__('time').time()}) + make_interval(",
+        f"{CLOCK}[postgresql]",
+        count=3,
+    ),
+    Mutant(
+        "expiry-by-the-clients-clock-sqlite",
+        "expiry is the database's clock alone",
+        SQLITE,
+        'return f"+{ttl:.3f} seconds"',
+        "import time\n\n    from datetime import datetime, UTC\n\n"
+        "    off = time.time() - datetime.now(UTC).timestamp()\n"
+        '    return f"{off + ttl:+.3f} seconds"',
+        f"{CLOCK}[sqlite]",
+    ),
+    Mutant(
+        "term-from-the-grants-reply",
+        "the holder's own deadline is counted from before its request",
+        LEASING,
+        "Term(reply.sent, claim.ttl)",
+        "Term(reply.now, claim.ttl)",
+        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
+    ),
+    Mutant(
+        "term-from-the-renewals-reply",
+        "the holder's own deadline is counted from before its request",
+        LEASING,
+        "return Term(reply.sent, ttl)",
+        "return Term(reply.now, ttl)",
+        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
+    ),
+    Mutant(
+        "term-from-the-settling",
+        "a settled hold's deadline is counted from before its request",
+        LEASING,
+        "Term(in_doubt, claim.ttl)",
+        "Term(now, claim.ttl)",
+        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
+    ),
+    # --- 6: the guard
+    Mutant(
+        "guard-without-a-lock-postgresql",
+        "a takeover waits for the guarded transaction",
+        PG,
+        "\n            FOR KEY SHARE SKIP LOCKED",
+        "",
+        f"{WAITS}[postgresql]",
+    ),
+    Mutant(
+        "guard-without-a-lock-mariadb",
+        "a takeover waits for the guarded transaction",
+        MARIADB,
+        "\n            LOCK IN SHARE MODE NOWAIT",
+        "",
+        f"{WAITS}[mariadb]",
+    ),
+    Mutant(
+        "guard-without-a-look",
+        "a stale holder cannot commit",
+        LEASING,
+        "    state, now = yield from look(dialect, name, patience, reply.now)\n    if ",
+        "    return\n    state, now = yield from look(dialect, name, patience, reply.now)\n    if ",
+        f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
+    ),
+    # --- 7: the outcome is told truthfully
+    Mutant(
+        "settle-trusts-nothing",
+        "a grant whose reply was lost is found by its token",
+        LEASING,
+        "if in_doubt is not None and state is not None and state.token == claim.token:",
+        "if False:",
+        f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_is_the_same_hold[postgresql]",
+    ),
+    Mutant(
+        "settle-skipped",
+        "no lock is reported that was not granted",
+        LEASING,
+        "in_doubt = now if in_doubt is None else in_doubt",
+        "return Held(1, Term(now, claim.ttl))",
+        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+    ),
+    Mutant(
+        "unknown-told-as-unavailable",
+        "what is not known is said to be unknown",
+        LEASING,
+        "        if in_doubt is None:\n            raise\n",
+        "        raise\n",
+        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
+    ),
+    # --- 9: nothing leaks
+    Mutant(
+        "fork-inherits",
+        "a forked child does not own its parent's holds",
+        HOLDS,
+        "return self.pid != os.getpid()",
+        "return False",
+        f"{FORK}::test_a_forked_child_does_not_hold_its_parents_lease[sqlite]",
+    ),
+    Mutant(
+        "interrupted-connection-kept",
+        "a connection whose state is not known is thrown away",
+        DRIVER,
+        "            self.connections.drop(connection)\n            raise\n",
+        "            self.connections.give(connection)\n            raise\n",
+        f"{FORK}::test_an_interrupted_acquire_holds_nothing[sqlite]",
+    ),
+    Mutant(
+        "interrupted-grant-kept",
+        "an interrupted acquire leaves no lock behind",
+        "dblock/lease.py",
+        "                self._abandon(claim)\n",
+        "                pass\n",
+        f"{FORK}::test_an_interrupted_acquire_holds_nothing[postgresql]",
+    ),
+    # --- costs
+    Mutant(
+        "refused-try-writes",
+        "a refused try writes nothing",
+        PG,
+        "WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
+        "                ON CONFLICT (lock_name) DO NOTHING RETURNING",
+        "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false RETURNING",
+        f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
+    ),
+    Mutant(
+        "release-waits-for-the-disk",
+        "a pair of acquire and release is one sync",
+        PG,
+        "\n            RETURNING set_config('synchronous_commit', 'off', true)",
+        "",
+        f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
+    ),
+    # --- counters
+    Mutant(
+        "counter-without-floor",
+        "take never goes below the floor",
+        COUNTER,
+        "where.append(new >= self._floor)",
+        "pass",
+        f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[sqlite]",
+    ),
+    Mutant(
+        "counter-forgets-keys",
+        "a change with an idempotency key is made once",
+        COUNTER,
+        "dialect.apply(idempotency_key)).matched == 0:",
+        "dialect.apply(idempotency_key)).matched < 0:",
+        f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
+    ),
+)

@@ -1,0 +1,280 @@
+"""A lock cannot leak through a fork, a garbage collection, a pool or an interrupt (promise 9)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import QueuePool
+
+import dblock.driver
+from dblock import Locks, NotAcquired, NotHeld
+from dblock.protocol.steps import Query, Reply
+from tests.conftest import Database
+
+ROOT = Path(__file__).parents[2]
+LONG = 600.0
+T = TypeVar("T")
+
+
+@pytest.fixture
+def locks(db: Database) -> Iterator[Locks]:
+    with Locks(db.url) as locks:
+        yield locks
+
+
+@pytest.fixture
+def others(db: Database) -> Iterator[Locks]:
+    """What another process would see and get."""
+    with Locks(db.url) as locks:
+        yield locks
+
+
+# --- fork --------------------------------------------------------------------------------------
+
+
+def in_child(function: Callable[[], T]) -> T:
+    """What the function returns in a forked child; what fails there fails here."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            said: tuple[bool, Any] = True, function()
+        except BaseException:
+            said = False, traceback.format_exc()
+        gc.collect()
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(said, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        fine, outcome = pickle.load(pipe)
+    os.waitpid(child, 0)
+    assert fine, outcome
+    value: T = outcome
+    return value
+
+
+def test_a_forked_child_does_not_hold_its_parents_lease(locks: Locks, others: Locks) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+
+    def child() -> list[object]:
+        said: list[object] = [lease.held, lease.remaining]
+        for call in (lease.release, lease.check, lease.renew, lambda: lease.fence):
+            with pytest.raises(NotHeld, match="parent"):
+                call()
+        # It is in the way like anybody's, and no wait of this process for itself.
+        said.append(lease.acquire(blocking=False))
+        return said
+
+    assert in_child(child) == [False, 0.0, False]
+    assert lease.held
+    lease.renew()
+    assert others.show("report").token == lease.token
+    lease.release()
+    assert not others.show("report").held
+
+
+def test_a_forked_child_takes_locks_of_its_own(locks: Locks, others: Locks) -> None:
+    with locks.lease("parent", ttl=LONG) as mine:
+
+        def child() -> bool:
+            with locks.lease("child", ttl=LONG) as lease, locks.row("child's row"):
+                return lease.held and not mine.held
+
+        assert in_child(child)
+        mine.renew()  # on the connection that the child had a copy of
+        with locks.row("parent's row"):
+            pass
+        assert not others.show("child").held
+
+
+def test_a_forked_child_does_not_free_its_parents_row(locks: Locks, others: Locks) -> None:
+    row: Any = locks.row("order")
+    assert row.acquire()
+
+    def child() -> bool:
+        nonlocal row
+        held: bool = row.held
+        with pytest.raises(NotHeld, match="parent"):
+            row.release()
+        row = None
+        gc.collect()
+        return held
+
+    assert in_child(child) is False
+    row.check()
+    assert not others.row("order").acquire(blocking=False)
+    row.release()
+    with others.row("order", wait=0):
+        pass
+
+
+# A child that ends as an interpreter does, which closes all it can reach.
+FORK_AND_END = """
+    import os, sys
+    from dblock import Locks
+
+    locks = Locks(sys.argv[1])
+    lease, row = locks.lease("lease", ttl=600), locks.row("row")
+    assert lease.acquire() and row.acquire()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    row.check()
+    with Locks(sys.argv[1]) as others:
+        assert not others.row("row").acquire(blocking=False)
+    row.release()
+    lease.release()
+"""
+
+
+def test_a_forked_childs_end_closes_nothing_of_its_parents(db: Database) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK_AND_END), db.url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+# --- garbage -----------------------------------------------------------------------------------
+
+
+def test_a_row_lock_that_is_dropped_is_free(locks: Locks, others: Locks) -> None:
+    row = locks.row("order")
+    assert row.acquire()
+    gone = weakref.ref(row)
+    held = [row]
+    del row
+    with pytest.warns(ResourceWarning, match="garbage-collected"):
+        held.clear()  # and with it the last reference
+    assert gone() is None
+    assert not locks.database.holders._idle, "its connection is used again"
+    with others.row("order", wait=30):
+        pass
+    with locks.row("order", wait=30):
+        pass
+
+
+# --- pool --------------------------------------------------------------------------------------
+
+
+def test_the_pool_of_a_lent_engine_is_left_alone(db: Database, others: Locks) -> None:
+    engine = create_engine(db.url, poolclass=QueuePool, pool_size=1, max_overflow=0)
+    with engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+    pool = engine.pool
+    assert isinstance(pool, QueuePool)
+    before = pool.status()
+    with Locks(engine) as locks:
+        with engine.connect():  # the only one there is, and in use
+            with locks.lease("report"):
+                pass
+            with locks.row("order"):
+                pass
+        with locks.lease("report"), others_refused(others, "report"):
+            assert pool.checkedout() == 0
+        with locks.row("order"), others_refused(others, "order"):
+            assert pool.checkedout() == 0
+        with others.lease("busy"):
+            for strategy in (locks.lease, locks.row):
+                with pytest.raises(NotAcquired):
+                    strategy("busy", wait=0).__enter__()
+                assert pool.checkedout() == 0
+    assert engine.pool is pool
+    assert pool.status() == before
+    engine.dispose()
+
+
+class others_refused:  # noqa: N801 - reads as the function it is
+    """The name is taken while this lasts, and free again when it has ended in vain."""
+
+    def __init__(self, others: Locks, name: str) -> None:
+        self._others, self._name = others, name
+
+    def __enter__(self) -> None:
+        assert not self._others.lease(self._name).acquire(blocking=False)
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def test_no_lock_is_left_after_not_acquired(locks: Locks, others: Locks) -> None:
+    holder = others.lease("busy", ttl=LONG)
+    assert holder.acquire()
+    for lock in (locks.lease("busy", wait=0.05), locks.row("busy", wait=0.05)):
+        with pytest.raises(NotAcquired), lock:
+            pytest.fail("the body was run")
+        assert not lock.held
+    holder.release()
+    for _ in range(2):
+        with others.row("busy", wait=0):
+            pass
+        with others.lease("busy", wait=0):
+            pass
+
+
+# --- interrupts --------------------------------------------------------------------------------
+
+
+class Interrupt:
+    """Presses Ctrl-C once, when a statement has run but its reply was not yet seen."""
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
+        self._run = dblock.driver.execute
+        self.connection: object = None
+
+    def __call__(self, dialect: Any, connection: Any, query: Query) -> Reply:
+        reply = self._run(dialect, connection, query)
+        if self.connection is None and self._marker in query.sql:
+            self.connection = connection
+            raise KeyboardInterrupt
+        return reply
+
+
+def test_an_interrupted_acquire_holds_nothing(
+    locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt = Interrupt("acquired_at = ")
+    monkeypatch.setattr(dblock.driver, "execute", interrupt)
+    lease = locks.lease("report", ttl=LONG)
+    with pytest.raises(KeyboardInterrupt):
+        lease.acquire()
+    assert not lease.held
+    assert not others.show("report").held
+    assert others.show("report").fence == 1  # it had been granted
+    assert interrupt.connection is not None
+    assert all(kept is not interrupt.connection for kept in locks.database.connections._idle)
+    assert lease.acquire(blocking=False)
+    assert lease.fence == 2
+
+
+def test_an_interrupted_row_lock_is_free(
+    locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with locks.row("order"):  # the row is there
+        pass
+    interrupt = Interrupt("FOR UPDATE" if not locks.dialect.one_writer else "SELECT fence")
+    monkeypatch.setattr(dblock.driver, "execute", interrupt)
+    row = locks.row("order", wait=30)
+    with pytest.raises(KeyboardInterrupt):
+        row.acquire()
+    assert not row.held
+    assert all(kept is not interrupt.connection for kept in locks.database.holders._idle)
+    with others.row("order", wait=30):
+        pass
+    with row:
+        assert row.held

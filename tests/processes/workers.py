@@ -1,0 +1,216 @@
+"""What the other processes of these tests do; imported by them, so only what they need."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import random
+import signal
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Connection, Engine
+
+from dblock import Locks, NotAcquired
+
+SECONDS = 90.0  # far more than anything here takes
+
+
+def context() -> ForkServerContext:
+    """Processes that are forked from one that has this module imported and no thread."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+class Process:
+    """A function in a process of its own, and messages from it."""
+
+    def __init__(self, function: Callable[..., None], *args: object) -> None:
+        self._reader, writer = context().Pipe(duplex=False)
+        self._go_on = context().Event()
+        self._process: ForkServerProcess = context().Process(
+            target=_run, args=(function, writer, self._go_on, *args), daemon=True
+        )
+        self._process.start()
+        writer.close()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def message(self) -> Any:
+        """The next message. What the function raises is raised here."""
+        ready = multiprocessing.connection.wait(
+            [self._reader, self._process.sentinel], timeout=SECONDS
+        )
+        assert ready, "the process has nothing to say"
+        assert self._reader in ready, f"the process ended with {self._process.exitcode}"
+        message = self._reader.recv()
+        if isinstance(message, Failed):
+            raise message
+        return message
+
+    def go_on(self) -> None:
+        """Let the function return from its `wait`."""
+        self._go_on.set()
+
+    def kill(self) -> None:
+        if self._process.is_alive():
+            assert self._process.pid is not None
+            os.kill(self._process.pid, signal.SIGKILL)
+        self._process.join(SECONDS)
+        self._reader.close()
+
+
+class Failed(Exception):
+    """What went wrong in the process, as text: not every error can be pickled."""
+
+
+def _run(function: Callable[..., None], messages: Any, go_on: Any, *args: object) -> None:
+    def wait() -> None:
+        if not go_on.wait(SECONDS):
+            raise TimeoutError
+
+    try:
+        function(messages.send, wait, *args)
+    except BaseException:
+        messages.send(Failed(traceback.format_exc()))
+
+
+Say = Callable[[Any], None]
+Wait = Callable[[], None]
+
+
+# --- holding -----------------------------------------------------------------------------------
+
+
+def hold(say: Say, wait: Wait, url: str, leases: dict[str, float], rows: list[str]) -> None:
+    """Hold locks until told to go on; then say what became of them."""
+    with Locks(url) as locks, ExitStack() as stack:
+        held: list[Any] = [locks.lease(name, ttl) for name, ttl in leases.items()]
+        held += [locks.row(name) for name in rows]
+        for lock in held:
+            stack.enter_context(lock)
+        say("held")
+        wait()
+        say([lock.check() is None and lock.held for lock in held])
+
+
+def want(say: Say, wait: Wait, url: str, name: str) -> None:
+    """Wait for a row lock, and say so when it is there."""
+    with Locks(url) as locks:
+        say("waiting")
+        with locks.row(name, wait=SECONDS):
+            say("locked")
+
+
+# --- contending --------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+
+
+class Tally:
+    """Counters changed in a way that loses updates, unless a lock protects them.
+
+    A journal notes each section's place in its name's history, its strategy and its fence.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def create(self) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(
+                text("CREATE TABLE tally (name VARCHAR(9) PRIMARY KEY, n INTEGER NOT NULL)")
+            )
+            connection.execute(
+                text(
+                    "CREATE TABLE journal (name VARCHAR(9), n INTEGER, strategy VARCHAR(9), "
+                    "fence INTEGER)"
+                )
+            )
+            for name in NAMES:
+                connection.execute(text("INSERT INTO tally VALUES (:name, 0)"), {"name": name})
+
+    def change(
+        self, name: str, strategy: str, fence: int | None, on: Connection | None = None
+    ) -> None:
+        """Read, think, write: each in a transaction of its own, or all in that of `on`."""
+        n = self._run("SELECT n FROM tally WHERE name = :name", {"name": name}, on)
+        os.sched_yield()
+        values = {"name": name, "n": n + 1, "strategy": strategy, "fence": fence}
+        self._run("UPDATE tally SET n = :n WHERE name = :name", values, on)
+        self._run("INSERT INTO journal VALUES (:name, :n, :strategy, :fence)", values, on)
+
+    def _run(self, statement: str, values: dict[str, Any], on: Connection | None) -> Any:
+        if on is None:
+            with self._engine.begin() as connection:
+                return self._run(statement, values, connection)
+        result = on.execute(text(statement), values)
+        return result.scalar_one() if result.returns_rows else None
+
+    def history(self) -> dict[str, list[tuple[int, str, int | None]]]:
+        with self._engine.connect() as connection:
+            return {
+                name: [
+                    (n, strategy, fence)
+                    for n, strategy, fence in connection.execute(
+                        text(
+                            "SELECT n, strategy, fence FROM journal WHERE name = :name ORDER BY n"
+                        ),
+                        {"name": name},
+                    )
+                ]
+                for name in NAMES
+            }
+
+
+def make_engine(url: str) -> Engine:
+    arguments = {"timeout": SECONDS} if url.startswith("sqlite") else {}
+    return create_engine(url, connect_args=arguments)
+
+
+def change_borrowed(locks: Locks, engine: Engine, tally: Tally, name: str) -> bool:
+    """Change a tally in a transaction with the row lock; False if it has to be run again."""
+    try:
+        with engine.begin() as connection, locks.row(name, wait=SECONDS, on=connection):
+            tally.change(name, "borrowed", None, connection)
+    except NotAcquired:
+        # A lease came first, and where a refused row lock stays in its way until the transaction
+        # ends, dblock does not wait for it there.
+        if not locks.dialect.refusal_holds:
+            raise
+        return False
+    return True
+
+
+def contend(say: Say, wait: Wait, url: str, seed: int, sections: int) -> None:
+    """Change the tallies under locks of all strategies, in an order of one's own."""
+    chance, engine = random.Random(seed), make_engine(url)
+    tally = Tally(engine)
+    with Locks(url) as locks:
+        # Under a row lock of dblock's own nothing else can write where there is one writer.
+        strategies = ["lease", "borrowed"] + ["row"] * (not locks.dialect.one_writer)
+        say("ready")
+        wait()
+        for _ in range(sections):
+            name, strategy = chance.choice(NAMES), chance.choice(strategies)
+            if strategy == "lease":
+                with locks.lease(name, ttl=SECONDS, wait=SECONDS) as lease:
+                    tally.change(name, strategy, lease.fence)
+            elif strategy == "row":
+                with locks.row(name, wait=SECONDS):
+                    tally.change(name, strategy, None)
+            else:
+                while not change_borrowed(locks, engine, tally, name):
+                    pass
+        say("done")
+    engine.dispose()
