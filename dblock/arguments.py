@@ -41,6 +41,19 @@ def check_name(name: object, what: str = "a lock name") -> str:
     return name
 
 
+def check_label(label: object) -> str:
+    """Return a label if it is text that every database can store; long ones are cut when used."""
+    if not isinstance(label, str):
+        raise TypeError(f"a label is a str, not {type(label).__name__}: {label!r}")
+    try:
+        label.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"a label must be encodable as UTF-8, {label!r} is not") from None
+    if "\0" in label:
+        raise ValueError(f"a label cannot contain the NUL character: {label!r}")
+    return label
+
+
 def seconds(what: str, value: object) -> float:
     """Return a duration in seconds, finite and not negative, from a number or a timedelta."""
     if isinstance(value, timedelta):

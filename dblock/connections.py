@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import DBLockError, Unsupported
+from .errors import Unsupported
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -108,27 +108,27 @@ class Connections:
         self.clear()
 
     def _connect(self) -> Any:
+        connection = None
         try:
             connection = detached(self._pool)
             self._dialect.prepare_connection(connection)
-        except (DBLockError, Trouble):
-            raise
-        except TypeError as error:  # an option of the URL that the driver does not have
-            raise Unsupported(f"the driver refuses to connect: {error}") from error
-        except Exception as error:
-            fault = self._dialect.classify(error)
-            if fault in (None, Fault.DISCONNECTED, Fault.BUSY) and is_driver_error(error):
-                fault = Fault.UNREACHABLE
-            if fault is None:
-                raise
-            raise Trouble(fault, first_line(error)) from error
-        if self._verify is not None:
-            try:
+            if self._verify is not None:
                 self._verify(connection)
-            except BaseException:
-                _close(connection)
+                self._verify = None
+        except TypeError as error:
+            if connection is not None:
                 raise
-            self._verify = None
+            # An option of the URL that the driver does not have.
+            raise Unsupported(f"the driver refuses to connect: {error}") from error
+        except BaseException as error:
+            if connection is not None:
+                _close(connection)
+            if not is_driver_error(error):
+                raise
+            fault = self._dialect.classify(error)
+            if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
+                fault = Fault.UNREACHABLE
+            raise Trouble(fault, first_line(error)) from error
         return connection
 
     def _forget_parent(self) -> None:

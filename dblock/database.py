@@ -6,6 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .arguments import check_label
 from .connections import Connections
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
@@ -37,7 +38,7 @@ class Database:
         self.engine = engine
         self.dialect = dialect
         self.timeouts = timeouts
-        self.label = label
+        self.label = check_label(label or "")
         self.connections = Connections(engine, dialect, limit=CONNECTIONS, verify=self._verify)
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(engine, dialect, verify=self._verify)
@@ -48,9 +49,9 @@ class Database:
         """Drive a protocol to its outcome."""
         return self._driver.run(protocol, transaction)
 
-    def owner(self, label: str | None) -> str:
-        """Return the owner label: for people, no proof of anything."""
-        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label or ""]
+    def owner(self, label: str) -> str:
+        """Return the owner label of this process now: for people, no proof of anything."""
+        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label]
         return " ".join(part for part in parts if part)[:255]
 
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:

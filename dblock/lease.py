@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .arguments import Seconds, check_name, check_ttl
+from .arguments import Seconds, check_label, check_name, check_ttl
 from .errors import DBLockError, LockLost, NotAcquired, NotHeld
 from .handle import Handle
 from .holds import HandleHolds, Hold
@@ -51,7 +51,7 @@ class Lease(Handle):
         self.reentrant = reentrant
         self._database = database
         self._retry = retry
-        self._owner = database.owner(label)
+        self._label = check_label(label or "")
         self._on_lost = on_lost
         self._holds = HandleHolds("lease", self.name)
 
@@ -77,7 +77,7 @@ class Lease(Handle):
         )
         if refusal is not None:
             return refusal
-        claim = Claim(self.name, secrets.token_hex(16), self._owner, self.ttl)
+        claim = Claim(self.name, secrets.token_hex(16), self._database.owner(self._label), self.ttl)
         start = time.monotonic()
         hold: Hold | None = None
         try:

@@ -98,6 +98,10 @@ def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
             connection.rollback()
 
 
+def told_to_retry(error: Exception) -> None:
+    assert "Retry the whole transaction" in str(error)
+
+
 Borrowed = Connection | Session | scoped_session[Any]
 BORROWED = ("connection", "session", "scoped_session")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 
 from dblock import Lease, Locks, RowLock
@@ -24,7 +24,8 @@ def pooled(new_database: NewDatabase) -> Database:
 
 @pytest.fixture
 def engine(pooled: Database) -> Iterator[Engine]:
-    made = create_engine(pooled.url)
+    """The user's own, made for a pooler: what it prepares would be on another's backend."""
+    made = create_engine(pooled.url, connect_args={"prepare_threshold": None})
     yield made
     made.dispose()
 
@@ -43,19 +44,13 @@ def threads() -> Iterator[Threads]:
     made.join()
 
 
-def test_sessions_are_shared(pooled: Database) -> None:
-    """The test-bed is what it should be: consecutive statements, different backends at times."""
-    pids = set()
-    connections = [create_engine(pooled.url).connect() for _ in range(2)]
-    try:
-        for _ in range(2):
-            for connection in connections:
-                pids.add(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
-                connection.rollback()
-    finally:
-        for connection in connections:
-            connection.close()
-            connection.engine.dispose()
+def test_sessions_are_shared(engine: Engine) -> None:
+    """The test-bed is what it should be: two clients, one after the other on one backend."""
+    with engine.connect() as one, engine.connect() as two:
+        pids = set()
+        for connection in (one, two, one, two):
+            pids.add(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+            connection.rollback()
     assert len(pids) == 1
 
 
@@ -77,9 +72,7 @@ def test_pairs_of_leases(pooled: Database, threads: Threads) -> None:
     assert [done.result(100) for done in working] == [pairs] * CLIENTS
 
 
-def test_one_name_under_contention(
-    pooled: Database, engine: Engine, threads: Threads
-) -> None:
+def test_one_name_under_contention(pooled: Database, engine: Engine, threads: Threads) -> None:
     rounds, facts = 10, Facts(engine)
 
     def work(number: int) -> None:

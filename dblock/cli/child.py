@@ -1,8 +1,8 @@
 """The command as a child process, and the signals on their way to it.
 
-While the lock is waited for, a signal ends dblock. Once it is held, signals are blocked and taken
-one by one, synchronously: none is lost between the two, none interrupts anything, and one that
-comes before the child is there reaches it all the same.
+While the lock is waited for, a signal ends dblock, which gives back what it may have been granted.
+Once it is held, signals are blocked and taken one by one, synchronously: none is lost between the
+two, none interrupts anything, and one that comes before the child is there reaches it all the same.
 
 The child stays in dblock's process group, as the terminal expects. So it alone can be signalled,
 not what it starts; and a ^C reaches it without dblock.
@@ -48,6 +48,7 @@ class Signals:
     def __init__(self) -> None:
         # Ignored means ignored, for the child as well: nohup, and `&` in a script.
         self.forwarded = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]
+        self._end_at_once()
         self.mask: set[int] = set()
         self._main = threading.get_ident()
 
@@ -77,9 +78,13 @@ class Signals:
         signal.pthread_kill(self._main, LOOK)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        for each in self.forwarded:
-            signal.signal(each, signal.SIG_DFL)
+        self._end_at_once()
         raise Interrupted(number)
+
+    def _end_at_once(self) -> None:
+        """Leave signals to the system: there is nothing to give back, or it is too much to ask."""
+        for number in self.forwarded:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

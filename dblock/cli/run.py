@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import check_ttl, check_wait
+from ..arguments import check_label, check_ttl, check_wait
 from ..errors import DBLockError, LockLost, NotAcquired
 from . import exits
 from .child import Child, Interrupted, Signals, supervise
@@ -37,14 +37,6 @@ class RunCommand(click.Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
-
-
-def _check_label(label: str) -> str:
-    try:
-        label.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"a label is UTF-8, {label!r} is not") from None
-    return label
 
 
 @click.command(
@@ -83,7 +75,7 @@ def _check_label(label: str) -> str:
 )
 @click.option(
     "--label",
-    callback=checked(_check_label),
+    callback=checked(check_label),
     help="What dblock list shows beside host and pid.",
 )
 @database_options
@@ -113,7 +105,6 @@ def run(
         raise click.UsageError("--wait and --nonblock exclude each other")
     signals = Signals()
     try:
-        signals.interrupt()
         with place.locks() as locks:
             lease = locks.lease(name, ttl, 0.0 if nonblock else wait, label=label)
             _acquire(lease, signals)
@@ -129,6 +120,7 @@ def run(
 def _acquire(lease: Lease, signals: Signals) -> None:
     """Get the lease; a signal until then ends it, and nothing is held."""
     try:
+        signals.interrupt()
         refusal = lease.try_within(lease.wait)
         if refusal is not None:
             raise refusal

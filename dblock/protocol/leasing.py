@@ -73,7 +73,12 @@ def acquire(
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
     reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
     """
-    reach = patience if wait is None else min(patience, wait)
+
+    def reach() -> float:
+        if wait is None or in_doubt is not None:  # the truth comes before the deadline
+            return patience
+        return max(0.0, min(patience, start + wait - now))
+
     query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
     number, now = 0, start
     in_doubt: float | None = None  # when the first try whose reply was lost was sent, at the latest
@@ -81,7 +86,7 @@ def acquire(
         number += 1
         held, cut_off = None, False
         try:
-            reply = yield from persist(query, reach, now, {Fault.UNREACHABLE})
+            reply = yield from persist(query, reach(), now, {Fault.UNREACHABLE})
             now = reply.now
             grant = dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
@@ -93,7 +98,7 @@ def acquire(
             elif trouble.fault not in PASSING:
                 raise explain(dialect, trouble, claim.name) from trouble.__cause__
         if held is None:
-            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
             if in_doubt is not None and state is not None and state.token == claim.token:
                 # A grant runs after it was sent, so its expiry is no earlier than this term's.
                 held = Held(state.fence, Term(in_doubt, claim.ttl)) if state.held else None
@@ -104,7 +109,7 @@ def acquire(
                 return held
             # The reply took longer than the lease is good for.
             yield from _give_back(dialect, claim)
-            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
@@ -116,7 +121,7 @@ def acquire(
                 sleep = min(sleep, state.remaining)
             now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
-            state, now = yield from _settle(dialect, claim, patience, now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
             if state is None or not state.held or state.token == claim.token:
                 break
             number += 1
@@ -208,26 +213,27 @@ def guard(
     )
     if held.term.over(start):
         raise lost
+    cause: BaseException | None = None
     try:
         reply = yield RunHeld(dialect.guard(name, token, held.fence))
+        proved, now, said = bool(reply.rows), reply.now, "it is in use, or newer than the snapshot"
     except Trouble as trouble:
-        if trouble.fault is Fault.SERIALIZATION:  # granted to another since the snapshot
-            raise (yield from _lost(dialect, name, held.fence, start)) from trouble.__cause__
-        if trouble.fault is Fault.BUSY:  # being taken at this moment, or merely in use
-            state, now = yield from look(dialect, name, patience, start)
-            if state is None or state.token != token or not state.held:
-                raise (yield from _lost(dialect, name, held.fence, now)) from trouble.__cause__
-            raise Conflict(
-                f"the lease on {name!r} is held, but another transaction is at its row just now: "
-                f"{trouble}. Retry the whole transaction",
-                name=name,
-            ) from trouble.__cause__
         if trouble.fault is Fault.DISCONNECTED:
             raise transaction_broken(trouble, name) from trouble.__cause__
-        raise explain(dialect, trouble, name) from trouble.__cause__
-    if not reply.rows:
-        raise (yield from _lost(dialect, name, held.fence, reply.now))
-    state, now = yield from look(dialect, name, patience, reply.now)
+        if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
+            raise explain(dialect, trouble, name) from trouble.__cause__
+        proved, now, said, cause = False, start, str(trouble), trouble.__cause__
+    if not proved:
+        # Granted to another, being taken at this moment, or merely out of reach.
+        state, now = yield from look(dialect, name, patience, now)
+        if state is None or state.token != token or state.fence != held.fence or not state.held:
+            raise (yield from _lost(dialect, name, held.fence, now)) from cause
+        raise Conflict(
+            f"the lease on {name!r} is held, but this transaction cannot lock its row: {said}. "
+            "Retry the whole transaction",
+            name=name,
+        ) from cause
+    state, now = yield from look(dialect, name, patience, now)
     if state is None or state.token != token or state.fence != held.fence:
         raise (yield from _lost(dialect, name, held.fence, now))
     if not state.held or held.term.over(now):
@@ -264,6 +270,7 @@ def persist(
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue
+            now = (yield Sleep(0)).now  # the try itself took its time
             if now >= until:
                 raise
         now = (yield Sleep(min(PAUSE, until - now))).now

@@ -33,6 +33,7 @@ class _Attempts:
     name: str
     policy: RetryPolicy
     wait: float | None
+    patience: float
     start: float
     now: float
     number: int = 0
@@ -40,6 +41,11 @@ class _Attempts:
     @property
     def left(self) -> float | None:
         return None if self.wait is None else max(0.0, self.start + self.wait - self.now)
+
+    @property
+    def reach(self) -> float:
+        """How long to try to get an answer at all."""
+        return self.patience if self.left is None else min(self.patience, self.left)
 
     def pause(self, state: LockState | None) -> Protocol[bool]:
         """Sleep before the next try, no longer than the lease in the way; False to give up."""
@@ -67,13 +73,12 @@ def lock_own_row(
 
     ``patience`` bounds how long an unreachable database is tried.
     """
-    tries = _Attempts(name, policy, wait, start, start)
-    patience = patience if wait is None else min(patience, wait)
+    tries = _Attempts(name, policy, wait, patience, start, start)
     away_since: float | None = None
     while True:
         state: LockState | None = None
         if tries.number or not dialect.looks_itself:  # waiters look: cheaper than a transaction
-            state = yield from _look_first(dialect, tries, patience)
+            state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
             try:
                 reply = yield RunHeld(
@@ -92,14 +97,14 @@ def lock_own_row(
                         if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
                             tries.now = (yield Forget()).now
                             continue
-                    if tries.now >= away_since + patience:
+                    if tries.now >= away_since + patience or tries.left == 0:
                         fault = Trouble(Fault.UNREACHABLE, str(trouble))
                         raise explain(dialect, fault, name) from trouble.__cause__
                 elif trouble.fault not in PASSING:
                     raise explain(dialect, trouble, name) from trouble.__cause__
             tries.now = (yield Forget()).now
-            state, tries.now = yield from look(dialect, name, patience, tries.now)
-            if state is None and (yield from _create(dialect, tries, patience)):
+            state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
+            if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
             return Refused(state)
@@ -119,15 +124,14 @@ def lock_borrowed_row(
     Raises Conflict where the transaction's snapshot is too old to ever see the row, and
     DeadlockDetected where the database undid the transaction: both want it run again.
     """
-    tries = _Attempts(name, policy, wait, start, start)
-    patience = patience if wait is None else min(patience, wait)
+    tries = _Attempts(name, policy, wait, patience, start, start)
     while True:
-        state = yield from _look_first(dialect, tries, patience)
+        state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
             locked, stale = yield from _try_borrowed(dialect, tries)
             if locked:
                 return Locked()
-            state, tries.now = yield from look(dialect, name, patience, tries.now)
+            state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
             if state is not None and state.held and (stale or dialect.refusal_holds):
                 # This transaction can't see the lease end, or stands in others' way until then.
                 return Refused(state)
@@ -137,7 +141,7 @@ def lock_borrowed_row(
                     "whole transaction, and take the lock first in it",
                     name=name,
                 )
-            if state is None and (yield from _create(dialect, tries, patience)):
+            if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
             return Refused(state)
@@ -172,20 +176,20 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
     return locked, stale
 
 
-def _look_first(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[LockState | None]:
+def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockState | None]:
     """Look at the name before locking it, where even a refused lock would be in others' way.
 
     InnoDB also locks the gap where a missing row would be, so the row is created before.
     """
     state: LockState | None = None
     if dialect.refusal_holds:
-        state, tries.now = yield from look(dialect, tries.name, patience, tries.now)
+        state, tries.now = yield from look(dialect, tries.name, tries.reach, tries.now)
         if state is None and not dialect.one_writer:
-            yield from _create(dialect, tries, patience)
+            yield from _create(dialect, tries)
     return state
 
 
-def _create(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[bool]:
+def _create(dialect: Dialect, tries: _Attempts) -> Protocol[bool]:
     """Create the name's row outside the locking transaction, where everybody can see it.
 
     Return whether it is there now; False where others are at it just now, or where the one
@@ -195,7 +199,7 @@ def _create(dialect: Dialect, tries: _Attempts, patience: float) -> Protocol[boo
         return False
     query = dialect.create(tries.name)
     try:
-        reply = yield from persist(query, patience, tries.now, AWAY | PASSING)
+        reply = yield from persist(query, tries.reach, tries.now, AWAY | PASSING)
     except Trouble as trouble:
         if trouble.fault in PASSING:
             return False

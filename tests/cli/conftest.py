@@ -131,8 +131,13 @@ def program(tmp_path: Path) -> Iterator[Program]:
 class Here:
     """Runs dblock in this process: much faster, for what never starts a command."""
 
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
         self._capture = capture
+        self._patch = patch
+
+    def on(self, database: Database) -> Here:
+        self._patch.setenv("DBLOCK_URL", database.url)
+        return self
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         handlers = {number: signal.getsignal(number) for number in FORWARDED}
@@ -153,7 +158,7 @@ def here(
     for variable in ("DBLOCK_URL", "DBLOCK_SCHEMA", "DBLOCK_PREFIX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Here(capfd)
+    return Here(capfd, monkeypatch)
 
 
 @pytest.fixture

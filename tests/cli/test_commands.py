@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import sqlite3
 import stat
 from datetime import UTC, datetime
@@ -84,7 +85,8 @@ def test_list_on_a_terminal(sqlite: Program) -> None:
 # --- show ----------------------------------------------------------------------------------------
 
 
-def test_show(dblock: Program, db: Database) -> None:
+def test_show(here: Here, db: Database) -> None:
+    dblock = here.on(db)
     with Locks(db.url, label="me") as locks, locks.lease("a", ttl=600) as lease:
         code, out, err = dblock("show", "a")
         as_json = dblock("show", "a", "--json")
@@ -94,7 +96,7 @@ def test_show(dblock: Program, db: Database) -> None:
     assert list(said) == ["name", "state", "holder", "since", "expires", "fence"]
     assert (said["name"], said["state"], said["fence"]) == ("a", "held", "1")
     assert said["holder"].endswith(" me")
-    assert said["expires"].startswith("in 59")
+    assert re.fullmatch(r"in (600\.0|5\d\d\.\d) s", said["expires"])
     assert as_json[0] == 0
     assert json.loads(as_json[1])["state"] == "held"
     assert token not in out + as_json[1]
@@ -129,7 +131,8 @@ def test_show_an_expired_one(sqlite: Program) -> None:
 # --- release -------------------------------------------------------------------------------------
 
 
-def test_release(dblock: Program, db: Database) -> None:
+def test_release(here: Here, db: Database) -> None:
+    dblock = here.on(db)
     with Locks(db.url, label="me") as locks:
         lease = locks.lease("a")
         lease.acquire()
@@ -157,11 +160,11 @@ def tables(database: Database) -> set[str]:
         engine.dispose()
 
 
-def test_upgrade_and_downgrade(program: Program, database: Database) -> None:
-    there = program.on(database)
+def test_upgrade_and_downgrade(here: Here, database: Database) -> None:
+    there = here.on(database)
     for _ in range(2):
         assert there("upgrade") == (0, "", "")
-    assert there("run", "a", "--", "echo", "ran") == (0, "ran\n", "")
+    assert there("show", "a")[0] == 1
     assert "dblock_lock" in tables(database)
     assert there("downgrade", "--revision", "base", "--yes") == (0, "", "")
     assert "dblock_lock" not in tables(database)
@@ -206,10 +209,9 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
     assert err.count("\n") == 1
 
 
-def test_no_server_there(program: Program) -> None:
-    program.environment["DBLOCK_URL"] = "postgresql://127.0.0.1:1/db"
+def test_no_server_there(here: Here) -> None:
     for command in (["list"], ["upgrade"]):
-        code, out, err = program(*command)
+        code, out, err = here(*command, "--url", "postgresql://127.0.0.1:1/db")
         assert (code, out, err.count("\n")) == (69, "", 1)
 
 

@@ -130,8 +130,8 @@ def test_loss_found_at_the_end(dblock: Program, db: Database) -> None:
     assert err == "dblock: 'nightly' was released by force; the command ended with 0\n"
 
 
-def test_without_tables(program: Program, database: Database) -> None:
-    code, out, err = program.on(database)("run", "nightly", "--", "echo", "ran")
+def test_without_tables(here: Here, database: Database) -> None:
+    code, out, err = here.on(database)("run", "nightly", "--", "echo", "ran")
     assert (code, out) == (78, "")
     assert err.startswith("dblock: ")
     assert "dblock upgrade" in err
@@ -170,13 +170,13 @@ def test_another_code_for_busy(sqlite: Program) -> None:
     holder.finish()
 
 
-def test_no_server_there(program: Program) -> None:
+def test_no_server_there(here: Here) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         for kind in ("postgresql", "mysql"):
-            program.environment["DBLOCK_URL"] = f"{kind}://me:secret@127.0.0.1:{port}/db"
-            code, out, err = program("run", "a", "-n", "--", "echo", "ran")
+            url = f"{kind}://me:secret@127.0.0.1:{port}/db"
+            code, out, err = here("run", "a", "-n", "--url", url, "--", "echo", "ran")
             assert (code, out) == (69, "")
             assert err.startswith("dblock: the database was not reached: ")
             assert err.count("\n") == 1

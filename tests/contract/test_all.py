@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, Locks, LockLost, NotAcquired, NotHeld
+from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld
 from tests.contract.conftest import NewLocks
 from tests.support import EAGER, LONG, MOMENT, Threads, borrowed
 
@@ -164,9 +164,14 @@ def test_one_is_lost(locks: Locks, others: Locks) -> None:
         others.release("b", force=True)
     assert caught.value.name == "b"
     assert leases(others, "abc") == []
-    with pytest.raises(KeyError) as failed, together:
+
+    @together
+    def work() -> None:
         others.release("b", force=True)
         raise KeyError("of the body")
+
+    with pytest.raises(KeyError) as failed:
+        work()
     assert any("LockLost" in note for note in failed.value.__notes__)
     assert leases(others, "abc") == []
 

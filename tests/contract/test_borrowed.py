@@ -21,7 +21,6 @@ from tests.support import (
     Threads,
     blocked,
     borrowed,
-    expire,
     settings,
 )
 
@@ -99,7 +98,7 @@ def test_the_transaction_lives_on_after_a_refusal(
         row = locks.row("order", wait=wait, on=on)
         assert row.acquire() is False
         assert not row.held
-        with pytest.raises(NotAcquired, match="held by .* others"), row:
+        with pytest.raises(NotAcquired, match=r"held by .* others"), row:
             raise AssertionError("not reached")
         facts.add(on, 2)
         on.commit()

@@ -23,9 +23,7 @@ from tests.support import (
 )
 
 
-def test_a_row_lock_keeps_leases_out(
-    locks: Locks, others: Locks, threads: Threads
-) -> None:
+def test_a_row_lock_keeps_leases_out(locks: Locks, others: Locks, threads: Threads) -> None:
     waiting = threading.Event()
     lease = others.lease("order", ttl=LONG)
     with locks.row("order"):
@@ -77,9 +75,7 @@ def test_a_row_lock_waits_for_the_expiry(locks: Locks, others: Locks) -> None:
         assert not lease.held
 
 
-def test_a_lapsed_lease_is_in_no_row_locks_way(
-    locks: Locks, others: Locks, engine: Engine
-) -> None:
+def test_a_lapsed_lease_is_in_no_row_locks_way(locks: Locks, others: Locks, engine: Engine) -> None:
     assert locks.lease("order", ttl=LONG).acquire()
     expire(engine, locks, "order")
     with others.row("order", wait=0):

@@ -59,9 +59,7 @@ def test_what_the_database_says_has_expired_is_free(
         assert lease.remaining == 0  # its holder is told by renew, guard and release
 
 
-def test_acquired_after_the_row_was_locked(
-    locks: Locks, engine: Engine, threads: Threads
-) -> None:
+def test_acquired_after_the_row_was_locked(locks: Locks, engine: Engine, threads: Threads) -> None:
     lease = locks.lease("report", ttl=LONG)
     with lease:
         pass
@@ -82,9 +80,7 @@ def test_acquired_after_the_row_was_locked(
     lease.release()
 
 
-def test_renewed_after_the_row_was_locked(
-    locks: Locks, engine: Engine, threads: Threads
-) -> None:
+def test_renewed_after_the_row_was_locked(locks: Locks, engine: Engine, threads: Threads) -> None:
     lease = locks.lease("report", ttl=LONG)
     assert lease.acquire()
     with blocked(engine, locks, "report"):

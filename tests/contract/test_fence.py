@@ -61,9 +61,7 @@ def test_a_refused_try_takes_none(new_locks: NewLocks) -> None:
         assert later.fence == fence + 1
 
 
-def test_in_the_order_of_the_grants(
-    new_locks: NewLocks, engine: Engine, threads: Threads
-) -> None:
+def test_in_the_order_of_the_grants(new_locks: NewLocks, engine: Engine, threads: Threads) -> None:
     """Tries begin early and are granted late, behind one another and behind a locked row.
 
     A number drawn when a try begins would be out of order: trap 4 of the field notes.

@@ -14,8 +14,16 @@ from sqlalchemy.engine import Engine
 
 from dblock import Conflict, Locks
 from tests.conftest import Database
-from tests.support import BORROWED, LONG, MOMENT, Borrowed, Facts, borrowed, settings
-
+from tests.support import (
+    BORROWED,
+    LONG,
+    MOMENT,
+    Borrowed,
+    Facts,
+    borrowed,
+    settings,
+    told_to_retry,
+)
 
 
 @pytest.fixture(params=["REPEATABLE READ", "SERIALIZABLE"])
@@ -73,9 +81,7 @@ def test_a_snapshot_older_than_the_row(
     assert facts.ids() == {0, 1}
 
 
-def test_a_lease_is_in_the_way(
-    locks: Locks, others: Locks, strict: Engine, facts: Facts
-) -> None:
+def test_a_lease_is_in_the_way(locks: Locks, others: Locks, strict: Engine, facts: Facts) -> None:
     held = others.lease("order", ttl=LONG)
     assert held.acquire()
     with borrowed(strict, "session") as on:
@@ -95,7 +101,7 @@ def test_a_new_name(locks: Locks, strict: Engine, facts: Facts) -> None:
             assert locks.row("new", wait=LONG, on=on).acquire()
         except Conflict as conflict:
             assert locks.dialect.failure_aborts
-            assert "Retry the whole transaction" in str(conflict)
+            told_to_retry(conflict)
             on.rollback()
             assert locks.row("new", wait=LONG, on=on).acquire()
         facts.add(on, 1)
@@ -103,9 +109,7 @@ def test_a_new_name(locks: Locks, strict: Engine, facts: Facts) -> None:
     assert facts.ids() == {0, 1}
 
 
-def test_the_level_stays(
-    locks: Locks, strict: Engine, facts: Facts, db: Database
-) -> None:
+def test_the_level_stays(locks: Locks, strict: Engine, facts: Facts, db: Database) -> None:
     with locks.row("order"):
         pass
     with borrowed(strict, "session") as on:
@@ -117,9 +121,7 @@ def test_the_level_stays(
         assert settings(on, db.kind) == before
 
 
-def test_the_guard_after_renewals(
-    locks: Locks, strict: Engine, facts: Facts
-) -> None:
+def test_the_guard_after_renewals(locks: Locks, strict: Engine, facts: Facts) -> None:
     """Renewals since the snapshot do not disturb it, where rows are locked and not the file."""
     with locks.lease("order", ttl=LONG) as lease:
         lease.renew()
@@ -132,7 +134,31 @@ def test_the_guard_after_renewals(
                     facts.add(on, 1)
             except Conflict as conflict:
                 assert locks.dialect.one_writer
-                assert "Retry the whole transaction" in str(conflict)
+                told_to_retry(conflict)
+                on.rollback()
+                with lease.guard(on):
+                    facts.add(on, 1)
+            on.commit()
+    assert facts.ids() == {0, 1}
+
+
+def test_the_guard_of_a_lease_newer_than_the_snapshot(
+    locks: Locks, strict: Engine, facts: Facts
+) -> None:
+    """It is held, so that it would be wrong to call it lost."""
+    lease = locks.lease("order", ttl=LONG)
+    with lease:
+        pass
+    with borrowed(strict, "session") as on:
+        begin(on, locks, facts)
+        with lease:
+            try:
+                with lease.guard(on):
+                    facts.add(on, 1)
+            except Conflict as conflict:
+                assert sees_only_its_snapshot(locks)
+                told_to_retry(conflict)
+                lease.check()
                 on.rollback()
                 with lease.guard(on):
                     facts.add(on, 1)

@@ -11,7 +11,22 @@ from sqlalchemy.engine import Engine
 from dblock import Locks
 from tests.support import LONG, borrowed
 
-ALIKE = ["a", "A", "á", "a ", " a", "a  ", "a\u0301", "a\t", "a\n", "ａ", "ª", "à", "aa", "a\u200b"]
+ALIKE = [
+    "a",
+    "A",
+    "á",
+    "a ",
+    " a",
+    "a  ",
+    "a\u0301",
+    "a\t",
+    "a\n",
+    "\uff41",
+    "ª",
+    "à",
+    "aa",
+    "a\u200b",
+]
 AWKWARD = [
     "'",
     '"',

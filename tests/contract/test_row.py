@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import Attempt, Locks, LockLost, NotAcquired, NotHeld, RetryPolicy
+from dblock import Attempt, LockLost, Locks, NotAcquired, NotHeld, RetryPolicy
 from tests.conftest import Database
 from tests.contract.conftest import NewLocks
 from tests.servers import execute
@@ -60,9 +60,7 @@ def test_the_row_is_made_once(locks: Locks, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("wait", [0, 0.05, MOMENT, 1.3])
-def test_the_deadline_is_kept(
-    locks: Locks, others: Locks, threads: Threads, wait: float
-) -> None:
+def test_the_deadline_is_kept(locks: Locks, others: Locks, threads: Threads, wait: float) -> None:
     naps: list[Attempt] = []
     row = others.row("order", wait=wait, retry=RetryPolicy(before_sleep=naps.append))
     with locks.row("order"):
@@ -180,9 +178,15 @@ def test_lost_with_its_connection(locks: Locks, others: Locks, db: Database) -> 
 
 
 def test_lost_at_the_end_of_with(locks: Locks, db: Database) -> None:
-    with pytest.raises(KeyError) as caught, locks.row("order"):
-        ended = end_sessions(db)
+    ended = []
+
+    @locks.row("order")
+    def work() -> None:
+        ended.append(end_sessions(db))
         raise KeyError("of the body")
+
+    with pytest.raises(KeyError) as caught:
+        work()
     notes = getattr(caught.value, "__notes__", [])
-    assert len(notes) == ended
+    assert [len(notes)] == ended
     assert all(note.startswith("LockLost at the end of ") for note in notes)

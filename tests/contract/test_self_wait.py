@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -121,7 +122,6 @@ def test_one_object_shared_by_threads(locks: Locks, second: str) -> None:
     count, inside, most = 0, 0, 0
     pool = Threads()
 
-    @lock
     def work() -> None:
         nonlocal count, inside, most
         inside += 1
@@ -132,9 +132,10 @@ def test_one_object_shared_by_threads(locks: Locks, second: str) -> None:
         inside -= 1
 
     def worker() -> None:
+        locked: Callable[[], None] = lock(work)
         together.wait(LONG)
         for _ in range(rounds):
-            work()
+            locked()
 
     try:
         for _ in range(workers):

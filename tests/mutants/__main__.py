@@ -60,7 +60,7 @@ def judge(mutants: list[Mutant], jobs: int, environment: dict[str, str]) -> int:
     print(f"{len(tests)} tests pass unmutated.", flush=True)
 
     def plant(mutant: Mutant) -> tuple[Mutant, Verdict]:
-        return mutant, run(mutant, [mutant.test], environment, "-p", "no:xdist")
+        return mutant, run(mutant, [mutant.test], environment, "-n", "0")
 
     survivors = 0
     with ThreadPoolExecutor(jobs) as pool:
@@ -69,11 +69,20 @@ def judge(mutants: list[Mutant], jobs: int, environment: dict[str, str]) -> int:
             survivors += not killed
             word = "killed" if killed else "SURVIVED" if verdict.word == "passed" else "NOT RUN"
             print(f"{word:9} {mutant.name}: {mutant.promise}", flush=True)
-            if not killed:
-                print(f"          {mutant.test}\n{verdict.output}")
+            print(f"          {mutant.test}")
+            if killed:  # a mutant that does not even run would be killed by anything: look here
+                print(f"          {reason(verdict.output)}", flush=True)
+            else:
+                print(verdict.output, flush=True)
     took = time.monotonic() - start
     print(f"{len(mutants) - survivors} of {len(mutants)} mutants were killed in {took:.0f} s.")
     return 1 if survivors else 0
+
+
+def reason(output: str) -> str:
+    """The first line of what went wrong, of pytest's report."""
+    lines = (line[1:].strip() for line in output.splitlines() if line.startswith("E  "))
+    return next(lines, "no reason given")
 
 
 def run(

@@ -286,9 +286,17 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, now = yield from look(dialect, name, patience, reply.now)\n    if ",
-        "    return\n    state, now = yield from look(dialect, name, patience, reply.now)\n    if ",
+        "        ) from cause\n    state, now = yield from look(",
+        "        ) from cause\n    return\n    state, now = yield from look(",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
+    ),
+    Mutant(
+        "guard-by-the-holders-clock",
+        "a stale holder cannot commit, whatever it believes",
+        LEASING,
+        "if not state.held or held.term.over(now):",
+        "if held.term.over(now):",
+        f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
     # --- 7: the outcome is told truthfully
     Mutant(

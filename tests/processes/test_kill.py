@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,13 +19,13 @@ SLACK = 30.0  # for a busy machine; what is asserted with it is "some time", not
 def test_a_killed_holder_frees_its_row_at_once(db: Database) -> None:
     with Locks(db.url) as locks:
         others_rows = [] if locks.dialect.one_writer else ["other row"]
-        with (
-            Process(hold, db.url, {"other lease": LONG}, others_rows) as other,
-            Process(hold, db.url, {"lease": LONG}, ["row"]) as victim,
-            Process(want, db.url, "row") as waiter,
-        ):
+        # One after the other: on a database with one writer a row lock keeps all others out.
+        with ExitStack() as stack:
+            other = stack.enter_context(Process(hold, db.url, {"other lease": LONG}, others_rows))
             assert other.message() == "held"
+            victim = stack.enter_context(Process(hold, db.url, {"lease": LONG}, ["row"]))
             assert victim.message() == "held"
+            waiter = stack.enter_context(Process(want, db.url, "row"))
             assert waiter.message() == "waiting"
             if not locks.dialect.one_writer:
                 assert not locks.row("row").acquire(blocking=False)

@@ -1,0 +1,281 @@
+"""When to try, wait and give up: the protocols driven by hand, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tenacity import (
+    stop_after_attempt,
+    stop_after_delay,
+    stop_never,
+    wait_exponential,
+    wait_fixed,
+    wait_none,
+)
+
+from dblock import Attempt, DBLockError, RetryPolicy, Timeouts
+from dblock.dialects import DIALECTS, Dialect
+from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Claim, Held, Refused, acquire
+from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
+from dblock.protocol.steps import Reply, Run, RunHeld, Sleep, Step
+from dblock.protocol.term import Term
+
+START = 1000.0
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CLAIM = Claim("report", "f" * 32, "somebody", 30.0)
+HELD = ("report", 7, "e" * 32, "another", NOW, NOW, 25.0)
+# A statement's latency and what came of it; None is the refusal itself.
+FAULTS = [None, None, Fault.BUSY, Fault.CANCELED, Fault.DEADLOCK, Fault.UNREACHABLE]
+MOMENTS = st.floats(0.0, 0.5)
+
+kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
+
+
+def dialect_of(kind: str) -> Dialect:
+    return DIALECTS[kind](None, "dblock_", Timeouts())
+
+
+class Clock:
+    """Performs a protocol's steps on a database that has the name held by another."""
+
+    def __init__(self, dialect: Dialect, steps: Iterator[tuple[float, Fault | None]]) -> None:
+        self.now = START
+        self.sleeps: list[tuple[float, float]] = []  # (from, how long)
+        self._dialect = dialect
+        self._steps = steps
+
+    def drive(self, protocol: Generator[Step, Reply, Any]) -> Any:
+        reply: Any = None
+        trouble: Trouble | None = None
+        while True:
+            try:
+                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+            except StopIteration as stop:
+                return stop.value
+            trouble = None
+            try:
+                reply = self.perform(step)
+            except Trouble as caught:
+                trouble = caught
+
+    def perform(self, step: Step) -> Reply:
+        sent = self.now
+        if isinstance(step, Sleep):
+            assert step.seconds >= 0
+            self.sleeps.append((self.now, step.seconds))
+            self.now += step.seconds
+            return Reply((), 0, sent, self.now)
+        latency, fault = next(self._steps, (0.001, None))
+        self.now += latency
+        if isinstance(step, Run | RunHeld):
+            if fault is not None:
+                raise Trouble(fault, "as the test wants it")
+            return Reply(self.rows(step.query.sql), 0, sent, self.now)
+        return Reply((), 0, sent, self.now)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        if sql == self._dialect.look("report").sql:
+            return [HELD]
+        if sql == self._dialect.grant("report", "", "", 1.0).sql:
+            return [(7, 25.0, "e" * 32)] if self._dialect.name == "mariadb" else []
+        if self._dialect.name == "postgresql":
+            return [("read committed", None, None)]
+        return []
+
+
+def lease(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
+    return acquire(dialect, CLAIM, policy, wait=wait, patience=10.0, start=START)
+
+
+def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
+    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+
+
+def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
+    return lock_borrowed_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+
+
+ways = pytest.mark.parametrize("way", [lease, own_row, users_row])
+Way = Callable[[Dialect, RetryPolicy, float | None], Any]
+
+
+@kinds
+@ways
+@given(
+    wait=st.floats(0.0, 20.0),
+    nap=st.floats(0.0, 30.0),
+    exponential=st.booleans(),
+    steps=st.lists(st.tuples(MOMENTS, st.sampled_from(FAULTS)), max_size=60),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_sleep_goes_past_the_deadline(
+    kind: str,
+    way: Way,
+    wait: float,
+    nap: float,
+    exponential: bool,
+    steps: list[tuple[float, Fault | None]],
+) -> None:
+    dialect = dialect_of(kind)
+    napping = wait_exponential(multiplier=nap) if exponential else wait_fixed(max(nap, 0.01))
+    clock = Clock(dialect, iter(steps))
+    policy = RetryPolicy(wait=napping, stop=stop_after_attempt(200))
+    try:
+        outcome = clock.drive(way(dialect, policy, wait))
+    except DBLockError:
+        pass  # unreachable, or busy, until the deadline
+    else:
+        assert isinstance(outcome, Refused)
+    for began, seconds in clock.sleeps:
+        assert began + seconds <= max(START + wait, began) + 1e-6, (began - START, seconds, wait)
+
+
+@kinds
+def test_the_last_try_is_at_the_deadline(kind: str) -> None:
+    dialect = dialect_of(kind)
+    naps: list[Attempt] = []
+    policy = RetryPolicy(wait=wait_fixed(1), before_sleep=naps.append)
+    clock = Clock(dialect, iter([(0.0, None)] * 100))
+    outcome = clock.drive(lease(dialect, policy, 2.5))
+    assert isinstance(outcome, Refused)
+    assert outcome.state is not None
+    assert outcome.state.owner == "another"
+    assert [nap.sleep for nap in naps] == [1.0, 1.0, 0.5]
+    assert [nap.elapsed for nap in naps] == [0.0, 1.0, 2.0]
+    assert clock.now == START + 2.5
+
+
+@kinds
+@ways
+def test_the_textbook_policy(kind: str, way: Way) -> None:
+    """Four tries, one second apart."""
+    dialect = dialect_of(kind)
+    clock = Clock(dialect, iter([(0.0, None)] * 100))
+    assert isinstance(clock.drive(way(dialect, RetryPolicy.textbook(), None)), Refused)
+    if way is not users_row or not dialect.refusal_holds:
+        assert [seconds for _, seconds in clock.sleeps if seconds] == [1.0, 1.0, 1.0]
+
+
+@kinds
+def test_a_sleep_ends_with_the_lease_in_the_way(kind: str) -> None:
+    dialect = dialect_of(kind)
+    clock = Clock(dialect, iter([(0.0, None)] * 100))
+    policy = RetryPolicy(wait=wait_fixed(100), stop=stop_after_attempt(2))
+    clock.drive(lease(dialect, policy, None))
+    assert clock.sleeps == [(START, 25.0)]
+
+
+@kinds
+def test_without_waiting_there_is_one_try_and_no_sleep(kind: str) -> None:
+    for way in (lease, own_row, users_row):
+        dialect = dialect_of(kind)
+        naps: list[Attempt] = []
+        clock = Clock(dialect, iter([(0.0, None)] * 100))
+        policy = RetryPolicy(before_sleep=naps.append)
+        assert isinstance(clock.drive(way(dialect, policy, 0.0)), Refused)
+        assert naps == []
+        assert sum(seconds for _, seconds in clock.sleeps) == 0
+
+
+def test_a_free_name_is_one_step() -> None:
+    dialect = dialect_of("postgresql")
+    protocol = lease(dialect, RetryPolicy(), None)
+    assert isinstance(next(protocol), Run)
+    with pytest.raises(StopIteration) as stop:
+        protocol.send(Reply([(8, 30.0, None)], 1, START, START + 0.01))
+    assert stop.value.value == Held(8, Term(START, 30.0))
+
+
+def test_a_grant_that_came_too_late_is_given_back() -> None:
+    """Nobody starts on a lease whose time was spent waiting for the reply."""
+    dialect = dialect_of("postgresql")
+    protocol = lease(dialect, RetryPolicy(), 0.0)
+    next(protocol)
+    step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
+    assert isinstance(step, Run)
+    assert step.query == dialect.release("report", CLAIM.token)
+
+
+def test_a_free_row_is_locked() -> None:
+    dialect = dialect_of("postgresql")
+    protocol = own_row(dialect, RetryPolicy(), 1.0)
+    assert isinstance(next(protocol), RunHeld)
+    with pytest.raises(StopIteration) as stop:
+        protocol.send(Reply([("read committed", 8)], 1, START, START + 0.01))
+    assert isinstance(stop.value.value, Locked)
+
+
+# The policy by itself
+
+
+def test_strategies_are_tenacitys() -> None:
+    policy = RetryPolicy(wait=wait_fixed(2), stop=stop_after_attempt(3) | stop_after_delay(10))
+    assert policy.sleep_after("x", 1, 0.0, None) == 2.0
+    assert policy.sleep_after("x", 3, 0.0, None) is None
+    assert policy.sleep_after("x", 1, 10.0, None) is None
+    growing = RetryPolicy(wait=wait_exponential(multiplier=1, max=5))
+    assert [growing.sleep_after("x", n, 0.0, None) for n in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
+    own = RetryPolicy(wait=lambda state: state.attempt_number * 0.5)
+    assert own.sleep_after("x", 3, 0.0, None) == 1.5
+
+
+def test_the_deadline_cuts_a_sleep() -> None:
+    policy = RetryPolicy(wait=wait_fixed(2))
+    assert policy.sleep_after("x", 1, 0.0, 1.5) == 1.5
+    assert policy.sleep_after("x", 1, 0.0, 0.0) is None
+    assert policy.sleep_after("x", 1, 5.0, -1.0) is None
+
+
+def test_the_hook() -> None:
+    told: list[Attempt] = []
+    policy = RetryPolicy(wait=wait_fixed(2), before_sleep=told.append)
+    policy.sleep_after("report", 4, 7.0, 1.0)
+    assert told == [Attempt("report", 4, 7.0, 1.0)]
+    policy.sleep_after("report", 5, 8.0, 0.0)
+    assert len(told) == 1  # no sleep, no hook
+
+
+@given(number=st.integers(1, 10_000), elapsed=st.floats(0, 1e6), left=st.floats(0.001, 1e6))
+def test_full_jitter_by_default(number: int, elapsed: float, left: float) -> None:
+    sleep = RetryPolicy().sleep_after("x", number, elapsed, left)
+    assert sleep is not None
+    assert 0 <= sleep <= min(1.0, left)
+
+
+def test_it_differs_from_waiter_to_waiter() -> None:
+    sleeps = {RetryPolicy().sleep_after("x", 20, 0.0, None) for _ in range(50)}
+    assert len(sleeps) > 40
+    ordered = sorted(sleep for sleep in sleeps if sleep is not None)
+    assert ordered[0] < 0.25
+    assert ordered[-1] > 0.75
+
+
+def test_impatient_policies_are_allowed() -> None:
+    policy = RetryPolicy(wait=wait_none(), stop=stop_never)
+    assert policy.sleep_after("x", 1_000_000, 1e9, None) == 0.0
+
+
+# The term
+
+
+@given(start=st.floats(0, 1e6), ttl=st.floats(0.1, 1e6), now=st.floats(0, 3e6))
+def test_the_holders_deadline_is_the_earlier_one(start: float, ttl: float, now: float) -> None:
+    term = Term(start, ttl)
+    assert start < term.deadline < start + ttl
+    assert 0 < term.margin <= min(5.0, ttl / 10) + 1e-9
+    assert term.over(now) == (term.remaining(now) == 0)
+    assert term.remaining(now) <= max(0.0, start + ttl - now)
+
+
+def test_a_term() -> None:
+    assert (Term(100.0, 30.0).margin, Term(100.0, 30.0).deadline) == (3.0, 127.0)
+    assert Term(100.0, 3600.0).margin == 5.0
+    assert not Term(100.0, 30.0).over(126.9)
+    assert Term(100.0, 30.0).over(127.0)
+    assert Term(100.0, 30.0).remaining(120.0) == 7.0
