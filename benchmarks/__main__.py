@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results"
     show_default=True,
     help="Which to measure, with commas.",
 )
-@click.option("--rounds", type=click.IntRange(1), help="Turns of each contender.  [default: 15]")
+@click.option("--rounds", type=click.IntRange(1), help="How often to repeat it all.  [default: 15]")
 @click.option(
     "--json",
     "json_path",

@@ -11,11 +11,13 @@ from time import perf_counter_ns
 Cycle = Mapping[str, Callable[[], object]]
 #: The sum of a cycle's steps.
 TOTAL = "total"
+#: How often a contender repeats its cycle before it is the next one's turn.
+TURN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: ``rounds`` turns of about ``seconds`` for each contender."""
+    """How long to measure: ``rounds`` times about ``seconds`` for each contender."""
 
     rounds: int
     seconds: float
@@ -31,20 +33,12 @@ class Ratio:
 
 
 def interleave(contenders: Sequence[Cycle], effort: Effort) -> list[list[dict[str, float]]]:
-    """Time the contenders in turn; return, for each, its rounds' medians by step, in us.
-
-    Every other round goes backwards, so that none of them always follows the same one.
-    """
+    """Time the contenders in turn; return, for each, its rounds' medians by step, in us."""
     fastest = min(_warm_up(cycle, effort.seconds) for cycle in contenders)
     # All do equally many repetitions, so a slow one lasts longer than the effort says.
-    repetitions = max(10, round(effort.seconds / fastest))
-    rounds: list[list[dict[str, float]]] = [[] for _ in contenders]
-    order = list(range(len(contenders)))
-    for _ in range(effort.rounds):
-        for index in order:
-            rounds[index].append(_medians(contenders[index], repetitions))
-        order.reverse()
-    return rounds
+    turns = max(2, round(effort.seconds / fastest / TURN))
+    rounds = [_round(contenders, turns) for _ in range(effort.rounds)]
+    return [list(of_one) for of_one in zip(*rounds, strict=True)]
 
 
 def ratio(ours: Sequence[dict[str, float]], raw: Sequence[dict[str, float]], step: str) -> Ratio:
@@ -55,21 +49,33 @@ def ratio(ours: Sequence[dict[str, float]], raw: Sequence[dict[str, float]], ste
 def _warm_up(cycle: Cycle, seconds: float) -> float:
     """Run a cycle for a while; return the seconds that one repetition took."""
     start, count = perf_counter_ns(), 0
-    while (passed := perf_counter_ns() - start) < seconds * 1e9 or count < 10:
+    while (passed := perf_counter_ns() - start) < seconds * 1e9 or count < TURN:
         for step in cycle.values():
             step()
         count += 1
     return passed / 1e9 / count
 
 
-def _medians(cycle: Cycle, repetitions: int) -> dict[str, float]:
-    steps = list(cycle.values())
-    times: list[list[int]] = [[] for _ in steps]
-    for _ in range(repetitions):
-        for step, taken in zip(steps, times, strict=True):
-            start = perf_counter_ns()
-            step()
-            taken.append(perf_counter_ns() - start)
-    medians = {name: median(taken) / 1000 for name, taken in zip(cycle, times, strict=True)}
-    medians[TOTAL] = median(map(sum, zip(*times, strict=True))) / 1000
+def _round(contenders: Sequence[Cycle], turns: int) -> list[dict[str, float]]:
+    """Let all take short turns, so that a disk's slow second is everybody's."""
+    times: list[list[list[int]]] = [[[] for _ in cycle] for cycle in contenders]
+    order = list(zip(contenders, times, strict=True))
+    for _ in range(turns):
+        for cycle, taken in order:
+            for _ in range(TURN):
+                _time(cycle, taken)
+        order.reverse()  # so that none of them always follows the same one
+    return [_medians(cycle, taken) for cycle, taken in zip(contenders, times, strict=True)]
+
+
+def _time(cycle: Cycle, taken: list[list[int]]) -> None:
+    for step, durations in zip(cycle.values(), taken, strict=True):
+        start = perf_counter_ns()
+        step()
+        durations.append(perf_counter_ns() - start)
+
+
+def _medians(cycle: Cycle, taken: list[list[int]]) -> dict[str, float]:
+    medians = {name: median(durations) / 1000 for name, durations in zip(cycle, taken, strict=True)}
+    medians[TOTAL] = median(map(sum, zip(*taken, strict=True))) / 1000
     return medians

@@ -33,10 +33,7 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
     from sqlalchemy.orm import Session, scoped_session
 
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
-        raise TypeError(
-            f"on= is a sync Connection or Session here, not {type(on).__name__}; inside "
-            "`run_sync(...)` of an async one there is a sync one to give"
-        )
+        raise TypeError(f"on= is a sync Connection or Session here, not {type(on).__name__}")
     if isinstance(on, scoped_session):
         on = on()
     if isinstance(on, Session):
@@ -59,6 +56,11 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
         raise ValueError(
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
+        )
+    if connection.dialect.driver not in dialect.drivers or connection.dialect.is_async:
+        raise ValueError(
+            f"dblock speaks to {dialect.name} through {' or '.join(dialect.drivers)}, this "
+            f"connection is {connection.dialect.driver}'s"
         )
     root = connection.get_transaction()
     if root is not None and not root.is_active:

@@ -147,11 +147,12 @@ class Counter:
         if reply.matched == 0:
             if idempotency_key is not None:
                 self._held(transaction, dialect.unapply(idempotency_key))
-            value, _ = self._read(transaction, key, lock=False)
+            value, _ = self._read(transaction, key, lock=dialect.stale_reads)
+            known = value is not None and self._floor is not None
             raise NotEnough(
                 f"{self._column} of {self._key.name} {key!r} is {value}: changing it by {n} would "
                 f"leave less than {self._floor}",
-                available=value - self._floor,
+                available=value - self._floor if known else None,
             )
         self._expire(session, key)
         return True

@@ -151,8 +151,12 @@ class OwnTransaction:
         self._connections.give(connection)
 
     def check(self) -> None:
-        """Raises Trouble when the transaction has ended."""
-        execute(self._dialect, self._connection, Query("SELECT 1", {}))
+        """Raises Trouble when the transaction has ended; then, or in doubt, its connection goes."""
+        try:
+            execute(self._dialect, self._connection, Query("SELECT 1", {}))
+        except BaseException:
+            self.drop()
+            raise
 
     def drop(self) -> None:
         """End the transaction by closing its connection, without waiting for the server."""

@@ -55,7 +55,8 @@ class NotHeld(DBLockError):
 class LockLost(DBLockError):
     """The lock was held and is no longer, and not by the holder's choice.
 
-    ``reason`` is one of ``"expired"``, ``"taken over"``, ``"forced"``, ``"connection lost"``.
+    ``reason`` is one of ``"expired"``, ``"taken over"``, ``"forced"``, ``"connection lost"``,
+    ``"unknown"`` (it could not be looked up).
     """
 
     def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -61,7 +62,22 @@ class Handle(ABC):
             error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function to run while holding the lock; NotAcquired when it cannot."""
+        """Decorate a function to run while holding the lock; NotAcquired when it cannot.
+
+        TypeError for coroutine and generator functions: they return before their body runs.
+        """
+        if any(
+            is_lazy(function)
+            for is_lazy in (
+                inspect.iscoroutinefunction,
+                inspect.isgeneratorfunction,
+                inspect.isasyncgenfunction,
+            )
+        ):
+            raise TypeError(
+                f"{function!r} would return before its body runs, and the body run unlocked; use "
+                "`with` inside it"
+            )
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> T:

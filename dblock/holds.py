@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -32,6 +33,7 @@ class Hold:
     lost: threading.Event = field(default_factory=threading.Event)
     loss: LockLost | None = None
     ended: bool = False
+    renewing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def inherited(self) -> bool:
@@ -53,26 +55,34 @@ class HandleHolds:
         self._what = f"the {what} on {name!r}"
         self._name = name
         self._holds: list[Hold] = []
+        self._takers: set[int] = set()
+        self.last: Hold | None = None
 
     def add(self, hold: Hold) -> None:
+        self._takers.add(hold.thread)
         self._holds.append(hold)
+        self.last = hold
 
     def find(self) -> Hold | None:
-        """Return the calling thread's hold, else the newest.
+        """Return the calling thread's hold; for a thread that never had one, the newest.
 
-        As with threading.Lock, one thread may release what another acquired.
+        So that one thread may release what another acquired, as with threading.Lock, and yet a
+        thread that releases twice does not release another's.
         """
         thread = threading.get_ident()
         holds = list(self._holds)
         for hold in reversed(holds):
             if hold.thread == thread:
                 return hold
-        return holds[-1] if holds else None
+        return holds[-1] if holds and thread not in self._takers else None
 
-    def get(self) -> Hold:
-        """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's."""
+    def get(self, *, ending: bool = False) -> Hold:
+        """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
+
+        ``ending`` admits a hold whose release was tried and failed, for another try.
+        """
         hold = self.find()
-        if hold is None:
+        if hold is None or (hold.ended and not ending):
             raise NotHeld(f"{self._what} is not held", name=self._name)
         if hold.inherited:
             raise NotHeld(
@@ -82,12 +92,10 @@ class HandleHolds:
         return hold
 
     def remove(self, hold: Hold) -> None:
-        """Take the hold off. Raises NotHeld when another thread was faster."""
-        try:
-            self._holds.remove(hold)
-        except ValueError:
-            raise NotHeld(f"{self._what} is not held", name=self._name) from None
+        """Take the hold off, if another thread has not done so."""
         hold.ended = True
+        with contextlib.suppress(ValueError):
+            self._holds.remove(hold)
 
 
 class ThreadHolds(threading.local):
@@ -133,6 +141,15 @@ class ThreadHolds(threading.local):
             )
             raise DeadlockDetected(what, name=name)
         return None
+
+    def refuse_as_writer(self, name: str, doing: str) -> None:
+        """Raise DeadlockDetected if the thread itself keeps every writer out of the database."""
+        if self._has_row(None, None):
+            raise DeadlockDetected(
+                f"{name!r} cannot be {doing} while a transaction of this thread, with a row lock "
+                "or a guard in it, is the one writer of this database; end that first",
+                name=name,
+            )
 
     def _has_row(self, within: object, name: str | None) -> bool:
         """Whether the thread has the row of ``name`` locked, or any row if that is None."""

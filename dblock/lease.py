@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .arguments import Seconds, check_label, check_name, check_ttl
-from .errors import DBLockError, LockLost, NotAcquired, NotHeld
+from .errors import DBLockError, LockLost, NotAcquired
 from .handle import Handle
 from .holds import HandleHolds, Hold
 from .protocol import leasing
 from .protocol.leasing import Claim, Held
+from .protocol.term import Term
 
 if TYPE_CHECKING:
     from .borrowed import Borrowable
@@ -99,8 +100,7 @@ class Lease(Handle):
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
-                    with contextlib.suppress(NotHeld):
-                        self._holds.remove(hold)
+                    self._holds.remove(hold)
                 self._abandon(claim)
             raise
         return self._database.not_acquired(self.name, outcome, wait)
@@ -111,12 +111,14 @@ class Lease(Handle):
         Raises NotHeld when this handle does not hold it, LockLost when it was lost before, by
         expiry, takeover or force: the work done meanwhile may have overlapped another's.
         """
-        hold = self._holds.get()
+        hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1
             return
-        self._holds.remove(hold)
+        if self._database.dialect.one_writer:
+            self._database.thread_holds.refuse_as_writer(self.name, "released")
         assert hold.lease is not None
+        hold.ended = True
         now = time.monotonic()
         try:
             self._database.run(
@@ -130,11 +132,19 @@ class Lease(Handle):
                 )
             )
         except LockLost as loss:
+            self._holds.remove(hold)
             raise self._lose(hold, loss) from loss.__cause__
+        except DBLockError as trouble:
+            # The hold stays, for another try with its token; but a loss is told before all else.
+            if hold.loss is not None or hold.lease.term.over(now):
+                self._holds.remove(hold)
+                raise self._lose(hold, leasing.expired(self.name)) from trouble
+            raise
+        self._holds.remove(hold)
         if hold.loss is not None:
             raise hold.loss
         if hold.lease.term.over(now):
-            raise self._lose(hold, self._expired())
+            raise self._lose(hold, leasing.expired(self.name))
 
     # --- while holding it --------------------------------------------------------------------
 
@@ -146,23 +156,23 @@ class Lease(Handle):
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
-        assert hold.lease is not None
-        if hold.loss is not None:
-            raise hold.loss
-        try:
-            term = self._database.run(
-                leasing.renew(
-                    self._database.dialect,
-                    self.name,
-                    hold.token,
-                    hold.lease,
-                    length,
-                    time.monotonic(),
+        if self._database.dialect.one_writer:
+            self._database.thread_holds.refuse_as_writer(self.name, "renewed")
+        with hold.renewing:
+            assert hold.lease is not None
+            if hold.loss is not None:
+                raise hold.loss
+            held, now = hold.lease, time.monotonic()
+            if Term(now, length).deadline < held.term.deadline:
+                # From when it is sent the expiry may be the earlier one, whatever comes back.
+                hold.lease = Held(held.fence, Term(now, length))
+            try:
+                term = self._database.run(
+                    leasing.renew(self._database.dialect, self.name, hold.token, held, length, now)
                 )
-            )
-        except LockLost as loss:
-            raise self._lose(hold, loss) from loss.__cause__
-        hold.lease = Held(hold.lease.fence, term)
+            except LockLost as loss:
+                raise self._lose(hold, loss) from loss.__cause__
+            hold.lease = Held(held.fence, term)
 
     def check(self) -> None:
         """Return if the lease is still held by the holder's own clock; raise LockLost if not.
@@ -172,7 +182,7 @@ class Lease(Handle):
         hold = self._holds.get()
         assert hold.lease is not None
         if hold.loss is None and hold.lease.term.over(time.monotonic()):
-            self._lose(hold, self._expired())
+            self._lose(hold, leasing.expired(self.name))
         if hold.loss is not None:
             raise hold.loss
 
@@ -182,9 +192,11 @@ class Lease(Handle):
 
         While it is open a takeover waits; this lease's own renewal does not. A holder whose lease
         has lapsed gets LockLost and must not commit. Yields the fence. Commit inside or after the
-        block, as you like: the proof lasts as long as the transaction.
+        block, as you like: the proof lasts as long as the transaction, or the savepoint that was
+        open when it was given.
 
-        On SQLite the transaction becomes the file's one writer, so renewal waits for it too.
+        On SQLite the transaction becomes the file's one writer: end it before the lease is
+        renewed or released, which the thread that tries otherwise is told at once.
         """
         from .borrowed import borrow
 
@@ -207,6 +219,9 @@ class Lease(Handle):
             )
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
+        root = transaction.connection.get_transaction()
+        if self._database.dialect.one_writer and root is not None:
+            self._database.thread_holds.add_borrowed(root, self.name)
         yield hold.lease.fence
 
     @property
@@ -247,18 +262,11 @@ class Lease(Handle):
 
     @property
     def lost(self) -> threading.Event:
-        """An event that is set when this hold is found to be lost."""
-        hold = self._holds.find()
+        """An event that is set when this hold, or else the last one, is found to be lost."""
+        hold = self._holds.find() or self._holds.last
         return threading.Event() if hold is None else hold.lost
 
     # --- inside ------------------------------------------------------------------------------
-
-    def _expired(self) -> LockLost:
-        return LockLost(
-            f"the lease on {self.name!r} ran out after {self.ttl:g} s without being renewed",
-            name=self.name,
-            reason="expired",
-        )
 
     def _lose(self, hold: Hold, loss: LockLost) -> LockLost:
         if hold.loss is None:

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Seconds, check_name
 from .counter import Counter
 from .database import Database
-from .errors import DBLockError, LockLost
+from .errors import LockLost
 from .lease import Lease
 from .policy import RetryPolicy
-from .protocol.faults import Fault, Trouble
-from .protocol.leasing import AWAY, PASSING, look, persist
+from .protocol import leasing
 from .protocol.state import LockState
-from .protocol.steps import Protocol
-from .protocol.troubles import explain
 from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts
@@ -137,21 +134,12 @@ class Locks:
 
     def list(self) -> list[LockState]:
         """Return the names with a lease, expired and not yet taken over included, by name."""
-
-        def protocol() -> Protocol[list[LockState]]:
-            query = self.dialect.held()
-            try:
-                reply = yield from persist(query, 0.0, 0.0, AWAY | PASSING)
-            except Trouble as trouble:
-                raise _nothing_changed(self.dialect, trouble) from trouble.__cause__
-            return self.dialect.states(reply)
-
-        return self.database.run(protocol())
+        return self.database.run(leasing.look_at_all(self.dialect, time.monotonic()))
 
     def show(self, name: str) -> LockState:
         """Return what the lock table says of a name. A row lock is not seen there."""
         check_name(name)
-        state, _ = self.database.run(look(self.dialect, name, 0.0, 0.0))
+        state, _ = self.database.run(leasing.look(self.dialect, name, 0.0, 0.0))
         return state if state is not None else LockState(name, 0)
 
     def release(self, name: str, *, force: bool) -> bool:
@@ -167,15 +155,9 @@ class Locks:
                 "Your own lease is released with lease.release()"
             )
 
-        def protocol() -> Protocol[bool]:
-            query = self.dialect.force(name)
-            try:
-                reply = yield from persist(query, self.timeouts.query, time.monotonic(), PASSING)
-            except Trouble as trouble:
-                raise explain(self.dialect, trouble, name) from trouble.__cause__
-            return reply.matched == 1
-
-        return self.database.run(protocol())
+        return self.database.run(
+            leasing.force(self.dialect, name, self.timeouts.query, time.monotonic())
+        )
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -193,9 +175,3 @@ class Locks:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _nothing_changed(dialect: Any, trouble: Trouble) -> DBLockError:
-    if trouble.fault is Fault.DISCONNECTED:
-        trouble = Trouble(Fault.UNREACHABLE, str(trouble))
-    return explain(dialect, trouble)

@@ -32,7 +32,8 @@ class RetryPolicy:
     ``wait`` and ``stop`` are tenacity strategies (``wait_fixed(1)``,
     ``stop_after_attempt(4) | stop_after_delay(30)``, or a callable of your own). ``stop`` comes on
     top of the deadline that ``wait=`` or ``timeout=`` set: a sleep is cut so that the last try is
-    made at the deadline, not after it.
+    made at the deadline, not after it. A row lock that waits in the server's queue is one try,
+    however long: bound that by the deadline.
 
     The default is full jitter (a random time from 0 to a growing bound, here 1 s at most), so
     that waiters do not move in step: see Brooker, "Exponential Backoff And Jitter" (AWS, 2015).

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class RowLock(Handle):
     """A named row lock, made by :meth:`Locks.row`.
 
-    With ``on=`` it is taken in the user's transaction and ends with it, however that ends; so
+    With ``on=`` it is taken in the user's transaction and ends with it, however that ends, or with
+    a savepoint around it that is rolled back (which :attr:`held` does not see); so
     :meth:`release` is not for it, and taking it again in the same transaction is harmless.
     Without, it has a connection and transaction of its own until released.
 
@@ -58,6 +59,11 @@ class RowLock(Handle):
     def borrowed(self) -> bool:
         """Whether the lock is in a transaction of the user's, and ends with it."""
         return self._on is not None
+
+    @property
+    def excludes_all(self) -> bool:
+        """Whether it keeps every other lock statement of this process out, as on SQLite."""
+        return self._database.dialect.one_writer and not self.borrowed
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Lock the row, waiting up to ``wait`` seconds, which the server keeps.
@@ -140,7 +146,6 @@ class RowLock(Handle):
         try:
             hold.transaction.check()
         except Trouble as trouble:
-            hold.transaction.drop()
             raise self._lost(hold, trouble) from trouble.__cause__
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:

@@ -86,7 +86,9 @@ def _dialect_class(url: URL, backend: str, driver: str) -> type[Dialect]:
 
 
 def _refuse_memory(kind: type[Dialect], url: URL) -> None:
-    if kind is DIALECTS["sqlite"] and (url.database or ":memory:") == ":memory:":
+    database = url.database or ":memory:"
+    in_memory = database in (":memory:", "file:") or database.startswith("file::memory:")
+    if kind is DIALECTS["sqlite"] and (in_memory or url.query.get("mode") == "memory"):
         raise Unsupported(
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .arguments import Seconds
-from .errors import NotAcquired
+from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .handle import Handle
 from .lease import Lease
 from .row import RowLock
@@ -35,6 +35,12 @@ class Together(Handle):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name!r} is given twice: it would wait for itself")
+        rows = [lock for lock in locks if isinstance(lock, RowLock)]
+        if len(names) > 1 and any(row.excludes_all for row in rows):
+            raise Unsupported(
+                "on this database a row lock is the lock of everything, so it cannot be taken "
+                "together with others; take one row lock, or leases"
+            )
         self.locks = tuple(sorted(locks, key=lambda lock: lock.name))
 
     def __repr__(self) -> str:
@@ -46,15 +52,34 @@ class Together(Handle):
         The single locks' own ``wait`` does not count here.
         """
         deadline = None if wait is None else time.monotonic() + wait
+        while True:
+            refusal = self._take_all(deadline)
+            if refusal is not None or self._last():
+                return refusal
+            # A lease ran out while the others were waited for: all or nothing, so once more.
+            with contextlib.suppress(DBLockError):
+                self.release()
+
+    def _take_all(self, deadline: float | None) -> NotAcquired | None:
         with contextlib.ExitStack() as undo:
             for lock in self.locks:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 refusal = lock.try_within(left)
                 if refusal is not None:
                     return refusal
-                undo.callback(lock.leave)
+                undo.callback(_let_go, lock)
             undo.pop_all()
         return None
+
+    def _last(self) -> bool:
+        """Renew the leases that waited for the others; return whether all are held now."""
+        try:
+            for lock in self.locks:
+                if isinstance(lock, Lease) and lock.remaining < lock.ttl / 2:
+                    lock.renew()
+        except LockLost:
+            return False
+        return self.held
 
     def release(self) -> None:
         """Give all the locks back, in reverse. Every one is tried, whatever fails."""
@@ -66,3 +91,9 @@ class Together(Handle):
     def held(self) -> bool:
         """Whether every one of the locks is held."""
         return all(lock.held for lock in self.locks)
+
+
+def _let_go(lock: Lease | RowLock) -> None:
+    """Give one lock back because another was refused; its own loss does not matter any more."""
+    with contextlib.suppress(LockLost):
+        lock.leave()

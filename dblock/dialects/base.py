@@ -37,6 +37,8 @@ class Dialect(ABC):
     refusal_holds: ClassVar[bool] = False
     #: The statement that locks a row in a transaction of dblock's own takes that look itself.
     looks_itself: ClassVar[bool] = False
+    #: A plain read in a transaction may be older than what an update in it has just seen.
+    stale_reads: ClassVar[bool] = False
     #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
     failure_aborts: ClassVar[bool] = False
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
@@ -128,10 +130,6 @@ class Dialect(ABC):
     @abstractmethod
     def release(self, name: str, token: str) -> Query:
         """Free the name if the token holds it; one row when it did."""
-
-    @abstractmethod
-    def force(self, name: str) -> Query:
-        """Free the name whoever holds it; one row when somebody did."""
 
     @abstractmethod
     def look(self, name: str) -> Query:

@@ -28,6 +28,11 @@ _FAULTS = {
     1290: Fault.READ_ONLY,  # --read-only
     1792: Fault.READ_ONLY,
     1836: Fault.READ_ONLY,
+    1021: Fault.REFUSED,  # disk full
+    1030: Fault.REFUSED,  # the storage engine's error
+    1037: Fault.REFUSED,  # out of memory
+    1041: Fault.REFUSED,
+    1114: Fault.REFUSED,  # the table is full
     1053: Fault.DISCONNECTED,  # server shutdown in progress
     1927: Fault.DISCONNECTED,  # connection was killed
     2006: Fault.DISCONNECTED,
@@ -60,6 +65,7 @@ class MariaDB(Dialect):
     extra = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
 
@@ -167,13 +173,6 @@ class MariaDB(Dialect):
             f"""UPDATE {self.lock_table} SET token = NULL
             WHERE lock_name = %(name)s AND token = %(token)s""",
             {"name": self.key(name), "token": token},
-        )
-
-    def force(self, name: str) -> Query:
-        return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL
-            WHERE lock_name = %(name)s AND token IS NOT NULL""",
-            {"name": self.key(name)},
         )
 
     def look(self, name: str) -> Query:

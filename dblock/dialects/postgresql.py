@@ -72,6 +72,13 @@ class PostgreSQL(Dialect):
             raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
         connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()", prepare=False)
+            (backend,) = cursor.fetchone()
+        if backend != connection.info.backend_pid:
+            # A pooler, which makes that pid up. On a backend that it hands over, a statement
+            # prepared under the same name can be another client's.
+            connection.prepare_threshold = None
 
     def is_usable(self, connection: Any) -> bool:
         return not (connection.closed or connection.broken)
@@ -96,7 +103,10 @@ class PostgreSQL(Dialect):
         if state is not None:
             if state in _FAULTS:
                 return _FAULTS[state]
-            return Fault.DISCONNECTED if state.startswith("08") else None
+            if state.startswith("08"):
+                return Fault.DISCONNECTED
+            # Resources, system errors, and the server's own defects.
+            return Fault.REFUSED if state[:2] in ("53", "58", "XX") else None
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 
@@ -137,7 +147,7 @@ class PostgreSQL(Dialect):
         return Query(
             f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, expires_at FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE
+                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
             SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
@@ -150,17 +160,14 @@ class PostgreSQL(Dialect):
     def release(self, name: str, token: str) -> Query:
         # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
         return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL
-            WHERE lock_name = %(name)s AND token = %(token)s
+            f"""WITH mine AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED
+            )
+            UPDATE {self.lock_table} AS l SET token = NULL
+            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             RETURNING set_config('synchronous_commit', 'off', true)""",
             {"name": name, "token": token},
-        )
-
-    def force(self, name: str) -> Query:
-        return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL
-            WHERE lock_name = %(name)s AND token IS NOT NULL RETURNING fence""",
-            {"name": name},
         )
 
     def look(self, name: str) -> Query:

@@ -21,7 +21,10 @@ _EXTENDED = {
 _PRIMARY = {
     5: Fault.BUSY,
     6: Fault.BUSY,  # SQLITE_LOCKED
+    7: Fault.REFUSED,  # SQLITE_NOMEM
     8: Fault.READ_ONLY,
+    11: Fault.REFUSED,  # SQLITE_CORRUPT
+    13: Fault.REFUSED,  # SQLITE_FULL
     3: Fault.PRIVILEGE,  # SQLITE_PERM
     10: Fault.UNREACHABLE,  # SQLITE_IOERR
     14: Fault.UNREACHABLE,  # SQLITE_CANTOPEN
@@ -31,6 +34,8 @@ _PRIMARY = {
 # Milliseconds that a lease's statement waits for the file's writer. One commit is done by then;
 # longer waits are the protocol's, which knows the caller's deadline.
 _TURN = 50
+
+_LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
 
 _NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 _LATER = "strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)"
@@ -57,6 +62,8 @@ class SQLite(Dialect):
 
     def prepare_connection(self, connection: Any) -> None:
         connection.isolation_level = None
+        if getattr(connection, "autocommit", _LEGACY) != _LEGACY:
+            connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
         connection.execute(f"PRAGMA busy_timeout = {_TURN}")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
@@ -127,13 +134,6 @@ class SQLite(Dialect):
         return Query(
             f"UPDATE {self.lock_table} SET token = NULL WHERE lock_name = :name AND token = :token",
             {"name": name, "token": token},
-        )
-
-    def force(self, name: str) -> Query:
-        return Query(
-            f"UPDATE {self.lock_table} SET token = NULL "
-            "WHERE lock_name = :name AND token IS NOT NULL",
-            {"name": name},
         )
 
     def look(self, name: str) -> Query:

@@ -16,6 +16,7 @@ class Fault(Enum):
     CANCELED = auto()  # the server gave the statement up: statement_timeout, KILL QUERY
     SCHEMA = auto()  # a table or column is not there
     PRIVILEGE = auto()  # the role may not
+    REFUSED = auto()  # the server cannot do anything now: disk full, out of memory, ...
     READ_ONLY = auto()  # a replica, or a read-only transaction or file
 
 

@@ -16,7 +16,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown
+from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .faults import Fault, Trouble
 from .state import LockState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
@@ -82,6 +82,7 @@ def acquire(
     query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
     number, now = 0, start
     in_doubt: float | None = None  # when the first try whose reply was lost was sent, at the latest
+    replaced = False
     while True:
         number += 1
         held, cut_off = None, False
@@ -102,8 +103,9 @@ def acquire(
             if in_doubt is not None and state is not None and state.token == claim.token:
                 # A grant runs after it was sent, so its expiry is no earlier than this term's.
                 held = Held(state.fence, Term(in_doubt, claim.ttl)) if state.held else None
-            elif cut_off and (state is None or not state.held) and now < start + patience:
-                continue  # a connection that had died while idle is no reason to be refused
+            elif cut_off and (state is None or not state.held) and not replaced:
+                replaced = True  # a connection that had died while idle is no reason to be refused
+                continue
         if held is not None:
             if not held.term.over(now):
                 return held
@@ -166,13 +168,15 @@ def renew(
             now = (yield Sleep(PAUSE)).now
             continue
         if reply.matched != 1:
-            raise (yield from _lost(dialect, name, held.fence, reply.now))
+            loss = yield from _why_lost(dialect, name, token, held.fence, reply.now)
+            if loss is not None:
+                raise loss
+            now = (yield Sleep(PAUSE)).now
+            continue
         if held.term.over(reply.now):
             break  # renewed, but told only when the holder had stopped believing
         return Term(reply.sent, ttl)
-    raise LockLost(
-        f"the lease on {name!r} ran out before it could be renewed", name=name, reason="expired"
-    )
+    raise expired(name)
 
 
 def release(
@@ -195,9 +199,41 @@ def release(
             if now >= start + patience:
                 raise explain(dialect, trouble, name) from trouble.__cause__
             continue
-        if reply.matched == 1 or in_doubt:
+        if reply.matched == 1:
             return
-        raise (yield from _lost(dialect, name, fence, reply.now))
+        loss = yield from _why_lost(dialect, name, token, fence, reply.now)
+        if loss is not None:
+            if in_doubt:
+                return  # the try whose reply was lost had done it
+            raise loss
+        if reply.now >= start + patience:
+            raise Unavailable(
+                f"{name!r} could not be released, its row is in use; it runs out by itself",
+                name=name,
+            )
+        now = (yield Sleep(PAUSE)).now
+
+
+def force(dialect: Dialect, name: str, patience: float, now: float) -> Protocol[bool]:
+    """Free the name whoever holds it; False when nobody did.
+
+    By the token of the hold that was seen, so that it can be repeated after a lost reply without
+    touching the hold after it.
+    """
+    seen = False
+    while True:
+        state, now = yield from look(dialect, name, patience, now)
+        if state is None or state.token is None:
+            return seen
+        seen = True
+        try:
+            query = dialect.release(name, state.token)
+            reply = yield from persist(query, patience, now, AWAY | PASSING)
+        except Trouble as trouble:
+            raise explain(dialect, trouble, name) from trouble.__cause__
+        if reply.matched == 1:
+            return True
+        now = reply.now
 
 
 def guard(
@@ -208,11 +244,8 @@ def guard(
     First keep all who would take the name off it, then look, from outside the transaction and
     its snapshot, whether it is still ours. Both orders would pass a test; only this one is safe.
     """
-    lost = LockLost(
-        f"the lease on {name!r} ran out: this holder must not commit", name=name, reason="expired"
-    )
     if held.term.over(start):
-        raise lost
+        raise expired(name)
     cause: BaseException | None = None
     try:
         reply = yield RunHeld(dialect.guard(name, token, held.fence))
@@ -223,34 +256,43 @@ def guard(
         if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
             raise explain(dialect, trouble, name) from trouble.__cause__
         proved, now, said, cause = False, start, str(trouble), trouble.__cause__
+    state, now = yield from look(dialect, name, patience, now)
+    loss = _loss(state, name, token, held.fence)
+    if loss is None and held.term.over(now):
+        loss = expired(name)
+    if loss is not None:
+        raise loss from cause
     if not proved:
-        # Granted to another, being taken at this moment, or merely out of reach.
-        state, now = yield from look(dialect, name, patience, now)
-        if state is None or state.token != token or state.fence != held.fence or not state.held:
-            raise (yield from _lost(dialect, name, held.fence, now)) from cause
         raise Conflict(
             f"the lease on {name!r} is held, but this transaction cannot lock its row: {said}. "
             "Retry the whole transaction",
             name=name,
         ) from cause
-    state, now = yield from look(dialect, name, patience, now)
-    if state is None or state.token != token or state.fence != held.fence:
-        raise (yield from _lost(dialect, name, held.fence, now))
-    if not state.held or held.term.over(now):
-        raise lost
+
+
+def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
+    """Read the states of all names with a token."""
+    return dialect.states((yield from _read(dialect, dialect.held(), None, 0.0, now)))
 
 
 def look(
     dialect: Dialect, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockState | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
-    try:
-        reply = yield from persist(dialect.look(name), patience, now, AWAY | PASSING)
-    except Trouble as trouble:
-        fault = Fault.UNREACHABLE if trouble.fault is Fault.DISCONNECTED else trouble.fault
-        raise explain(dialect, Trouble(fault, str(trouble)), name) from trouble.__cause__
+    reply = yield from _read(dialect, dialect.look(name), name, patience, now)
     states = dialect.states(reply)
     return (states[0] if states else None), reply.now
+
+
+def _read(
+    dialect: Dialect, query: Query, name: str | None, patience: float, now: float
+) -> Protocol[Reply]:
+    try:
+        return (yield from persist(query, patience, now, AWAY | PASSING))
+    except Trouble as trouble:
+        # Reading changes nothing, so nothing is in doubt.
+        fault = Fault.UNREACHABLE if trouble.fault is Fault.DISCONNECTED else trouble.fault
+        raise explain(dialect, Trouble(fault, str(trouble)), name) from trouble.__cause__
 
 
 def persist(
@@ -276,9 +318,22 @@ def persist(
         now = (yield Sleep(min(PAUSE, until - now))).now
 
 
-def _lost(dialect: Dialect, name: str, fence: int, now: float) -> Protocol[LockLost]:
-    """Find the reason why a hold that was believed in is gone."""
-    state, _ = yield from look(dialect, name, 0.0, now)
+def _why_lost(
+    dialect: Dialect, name: str, token: str, fence: int, now: float
+) -> Protocol[LockLost | None]:
+    """Look why a statement did not find its hold; None if that is there, its row merely in use."""
+    try:
+        state, _ = yield from look(dialect, name, 0.0, now)
+    except DBLockError as error:
+        return LockLost(
+            f"{name!r} is lost, and why could not be found out: {error}",
+            name=name,
+            reason="unknown",
+        )
+    return _loss(state, name, token, fence)
+
+
+def _loss(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
     if state is None:
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
     if state.fence != fence:
@@ -288,6 +343,13 @@ def _lost(dialect: Dialect, name: str, fence: int, now: float) -> Protocol[LockL
             name=name,
             reason="taken over",
         )
-    if state.token is None:
+    if state.token != token:
         return LockLost(f"{name!r} was released by force", name=name, reason="forced")
-    return LockLost(f"the lease on {name!r} expired", name=name, reason="expired")
+    return None if state.held else expired(name)
+
+
+def expired(name: str) -> LockLost:
+    """Return the loss of a lease that ran out."""
+    return LockLost(
+        f"the lease on {name!r} ran out without being renewed in time", name=name, reason="expired"
+    )

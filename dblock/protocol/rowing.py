@@ -100,7 +100,9 @@ def lock_own_row(
                     if tries.now >= away_since + patience or tries.left == 0:
                         fault = Trouble(Fault.UNREACHABLE, str(trouble))
                         raise explain(dialect, fault, name) from trouble.__cause__
-                elif trouble.fault not in PASSING:
+                elif trouble.fault in PASSING:
+                    away_since = None
+                else:
                     raise explain(dialect, trouble, name) from trouble.__cause__
             tries.now = (yield Forget()).now
             state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
@@ -132,13 +134,17 @@ def lock_borrowed_row(
             if locked:
                 return Locked()
             state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
-            if state is not None and state.held and (stale or dialect.refusal_holds):
-                # This transaction can't see the lease end, or stands in others' way until then.
-                return Refused(state)
-            if stale and state is not None:
+            if state is not None and (stale or (state.held and dialect.refusal_holds)):
+                if state.held and tries.left == 0:
+                    return Refused(state)
+                why = (
+                    "is newer than this transaction's snapshot"
+                    if stale
+                    else "was leased first, and this transaction is in the way of that"
+                )
                 raise Conflict(
-                    f"the row of {name!r} is newer than this transaction's snapshot. Retry the "
-                    "whole transaction, and take the lock first in it",
+                    f"the row of {name!r} {why}. Retry the whole transaction, and take the lock "
+                    "first in it",
                     name=name,
                 )
             if state is None and (yield from _create(dialect, tries)):

@@ -8,7 +8,6 @@ from ..errors import (
     Conflict,
     DBLockError,
     DeadlockDetected,
-    NotAcquired,
     OutcomeUnknown,
     SchemaMissing,
     Unavailable,
@@ -26,6 +25,8 @@ def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLo
     match trouble.fault:
         case Fault.UNREACHABLE:
             return Unavailable(f"the database was not reached: {said}", name=name)
+        case Fault.REFUSED:
+            return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
             return OutcomeUnknown(
                 f"the connection broke before the reply came, and what the statement did could "
@@ -58,7 +59,9 @@ def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLo
                 name=name,
             )
         case Fault.BUSY | Fault.CANCELED:
-            return NotAcquired(f"the server gave the statement up: {said}", name=name)
+            return Unavailable(
+                f"the server gave the statement up, its row or file was in use: {said}", name=name
+            )
 
 
 def transaction_broken(trouble: Trouble, name: str | None = None) -> Unavailable:

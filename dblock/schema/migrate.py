@@ -86,7 +86,8 @@ def migrating(
     try:
         with _one_at_a_time, apart.connect() as connection, connection.begin():
             for statement in enter:
-                connection.exec_driver_sql(statement)
+                if connection.exec_driver_sql(statement).scalar() == 0:
+                    raise Unavailable("another migration is under way and did not end in time")
             yield connection
             for statement in leave:
                 connection.exec_driver_sql(statement)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.engine import Engine
 
-from dblock import Locks, NotAcquired, Unsupported
+from dblock import Conflict, Locks, NotAcquired, Unsupported
 from tests.conftest import Database
 from tests.support import (
     BORROWED,
@@ -22,6 +22,7 @@ from tests.support import (
     blocked,
     borrowed,
     settings,
+    told_to_retry,
 )
 
 FAR_OFF = datetime(2100, 1, 1)
@@ -52,17 +53,16 @@ def test_it_ends_with_the_transaction(
     assert facts.ids() == ({0, 1} if end == "commit" else {0})
 
 
-@how_borrowed
 def test_it_excludes_others_of_its_kind(
-    locks: Locks, others: Locks, engine: Engine, threads: Threads, how: str
+    locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     def attempt(wait: float) -> bool:
-        with borrowed(engine, how) as on:
+        with borrowed(engine, "connection") as on:
             got = others.row("order", on=on).acquire(timeout=wait)
             on.rollback()
             return got
 
-    with borrowed(engine, how) as on, locks.row("order", on=on):
+    with borrowed(engine, "connection") as on, locks.row("order", on=on):
         assert threads.run(attempt, 0) is False
         start = time.monotonic()
         assert threads.run(attempt, MOMENT) is False
@@ -76,9 +76,8 @@ def test_it_excludes_others_of_its_kind(
         assert waiting.result(LONG) is True
 
 
-@how_borrowed
-def test_a_lock_twice_in_one_transaction(locks: Locks, engine: Engine, how: str) -> None:
-    with borrowed(engine, how) as on:
+def test_a_lock_twice_in_one_transaction(locks: Locks, engine: Engine) -> None:
+    with borrowed(engine, "session") as on:
         assert locks.row("order", on=on).acquire()
         assert locks.row("order", on=on, wait=0).acquire()
         with locks.row("order", on=on), locks.row("another", on=on):
@@ -86,14 +85,13 @@ def test_a_lock_twice_in_one_transaction(locks: Locks, engine: Engine, how: str)
         on.commit()
 
 
-@how_borrowed
 @pytest.mark.parametrize("wait", [0, MOMENT])
 def test_the_transaction_lives_on_after_a_refusal(
-    locks: Locks, others: Locks, engine: Engine, facts: Facts, how: str, wait: float
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, wait: float
 ) -> None:
     held = others.lease("order", ttl=LONG)
     assert held.acquire()
-    with borrowed(engine, how) as on:
+    with borrowed(engine, "session") as on:
         facts.add(on, 1)
         row = locks.row("order", wait=wait, on=on)
         assert row.acquire() is False
@@ -129,13 +127,10 @@ def test_the_transaction_lives_on_after_a_row_lock_refused_it(
     assert facts.ids() == {0, 1}
 
 
-@how_borrowed
-def test_no_setting_is_changed(
-    locks: Locks, others: Locks, engine: Engine, db: Database, how: str
-) -> None:
+def test_no_setting_is_changed(locks: Locks, others: Locks, engine: Engine, db: Database) -> None:
     held = others.lease("held", ttl=LONG)
     assert held.acquire()
-    with borrowed(engine, how) as on:
+    with borrowed(engine, "session") as on:
         before = settings(on, db.kind)
         on.rollback()
         for wait in (0, 0.05):
@@ -239,15 +234,16 @@ def test_a_lease_granted_while_the_row_was_waited_for(
         pass
     key = TABLE.c.lock_name == locks.dialect.key("order")
     grant = update(TABLE).where(key).values(token="f" * 32, fence=TABLE.c.fence + 1)
-    later = threading.Event()
 
     def take() -> bool:
         with borrowed(engine, "connection") as on:
-            got = locks.row("order", on=on).acquire(timeout=LONG)
-            if not got:
-                later.wait(LONG)
-            on.rollback()
-            return got
+            try:
+                return locks.row("order", on=on).acquire(timeout=LONG)
+            except Conflict as conflict:
+                # Refused here it holds the row until its end, so that comes at once.
+                told_to_retry(conflict)
+                assert locks.dialect.refusal_holds
+                return False
 
     with engine.connect() as other:
         if locks.dialect.one_writer:
@@ -257,15 +253,12 @@ def test_a_lease_granted_while_the_row_was_waited_for(
         threading.Event().wait(MOMENT)  # until it waits in the server
         assert not taking.done()
         other.commit()
-    threading.Event().wait(MOMENT)
-    if taking.done() or locks.dialect.refusal_holds:
-        # A refusal there holds the row until the transaction ends, so it comes at once.
-        assert locks.dialect.refusal_holds
-        later.set()
+    if locks.dialect.refusal_holds:
         assert taking.result(LONG) is False
-        assert locks.release("order", force=True)
     else:
-        start = time.monotonic()
-        assert locks.release("order", force=True)
-        assert time.monotonic() - start < locks.timeouts.query / 2
-        assert taking.result(LONG) is True
+        threading.Event().wait(MOMENT)  # until it waits for the lease's end
+        assert not taking.done()
+    start = time.monotonic()
+    assert locks.release("order", force=True)
+    assert time.monotonic() - start < locks.timeouts.query / 2
+    assert taking.result(LONG) is not locks.dialect.refusal_holds

@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import Lease, Locks, RetryPolicy, RowLock
+from dblock import Conflict, Lease, Locks, RetryPolicy, RowLock
 from tests.contract.conftest import NewLocks
 from tests.support import (
     BORROWED,
@@ -20,16 +20,15 @@ from tests.support import (
     Threads,
     borrowed,
     expire,
+    told_to_retry,
 )
 
 
 def test_a_row_lock_keeps_leases_out(locks: Locks, others: Locks, threads: Threads) -> None:
-    waiting = threading.Event()
     lease = others.lease("order", ttl=LONG)
     with locks.row("order"):
         assert not threads.run(lease.acquire, blocking=False)
         assert not threads.run(lease.acquire, timeout=MOMENT)
-        waiting.set()
         got = threads.start(lease.acquire)
     assert got.result(LONG)
     lease.release()
@@ -96,6 +95,14 @@ def test_other_names_are_other_locks(locks: Locks, others: Locks, threads: Threa
         lease.release()
 
 
+def acquired(lock: RowLock) -> bool:
+    try:
+        return lock.acquire()
+    except Conflict as conflict:
+        told_to_retry(conflict)
+        return False
+
+
 def test_under_contention(new_locks: NewLocks, facts: Facts, engine: Engine) -> None:
     """Threads of both kinds raise a number which only the lock protects."""
     workers, rounds = 8, 12
@@ -118,7 +125,7 @@ def test_under_contention(new_locks: NewLocks, facts: Facts, engine: Engine) -> 
             else:
                 with engine.connect() as connection:
                     lock = locks.row("order", on=connection)
-                    while not lock.acquire():
+                    while not acquired(lock):
                         # A lease came first, and here a refused row lock is in its way.
                         assert locks.dialect.refusal_holds
                         connection.rollback()

@@ -52,10 +52,9 @@ def test_a_holder_commits(
     assert facts.ids() == {0, 1, 2}
 
 
-@how_borrowed
 @pytest.mark.parametrize("ended", ["expired", "taken over", "forced"])
 def test_a_stale_holder_does_not(
-    locks: Locks, others: Locks, engine: Engine, facts: Facts, how: str, ended: str
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, ended: str
 ) -> None:
     told: list[LockLost] = []
     lease, later = locks.lease("report", ttl=LONG, on_lost=told.append), others.lease("report")
@@ -66,7 +65,7 @@ def test_a_stale_holder_does_not(
         expire(engine, locks, "report")
     if ended == "taken over":
         assert later.acquire(blocking=False)
-    with borrowed(engine, how) as on:
+    with borrowed(engine, "session") as on:
         facts.add(on, 1)
         with pytest.raises(LockLost) as caught, lease.guard(on):
             raise AssertionError("not reached")
@@ -130,13 +129,12 @@ def test_a_takeover_waits_for_the_guarded_transaction(
         lease.release()
 
 
-@how_borrowed
 def test_the_holders_renewal_does_not_wait(
-    locks: Locks, engine: Engine, facts: Facts, threads: Threads, how: str
+    locks: Locks, engine: Engine, facts: Facts, threads: Threads
 ) -> None:
     """Except where one transaction writes at a time."""
     with locks.lease("report", ttl=LONG) as lease:
-        with borrowed(engine, how) as on, lease.guard(on):
+        with borrowed(engine, "session") as on, lease.guard(on):
             facts.add(on, 1)
             renewing = threads.start(lease.renew)
             if locks.dialect.one_writer:

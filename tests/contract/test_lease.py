@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 from datetime import timedelta
@@ -184,7 +185,7 @@ def test_not_acquired_says_who_and_until_when(new_locks: NewLocks, db: Database)
     message = str(error)
     assert "'report' was not acquired within 0 s: held by " in message
     assert "month's end" in message
-    assert f"pid {__import__('os').getpid()}" in message
+    assert f"pid {os.getpid()}" in message
     assert " UTC, expires in " in message
     assert (error.holder.token or "no token") not in f"{message} {error.holder!r}"
 

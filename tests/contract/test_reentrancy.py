@@ -68,8 +68,10 @@ def test_for_the_thread_that_holds_it(locks: Locks, threads: Threads) -> None:
         threading.Event().wait(0.1)
         assert not waiting.done()
     assert waiting.result(LONG)
-    lease.release()
-    assert not lease.held
+    with pytest.raises(NotHeld):  # it is not this thread's any more
+        lease.release()
+    threads.run(lease.release)
+    assert not lease.locked()
 
 
 def test_through_the_same_object(locks: Locks) -> None:

@@ -103,7 +103,7 @@ def test_a_wait_longer_than_a_statement_may_take(
         threading.Event().wait(1.2)
         assert not got.done()
     assert got.result(LONG)
-    row.release()
+    threads.run(row.release)
 
 
 def test_one_at_a_time(new_locks: NewLocks) -> None:
