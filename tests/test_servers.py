@@ -272,7 +272,8 @@ def test_missing_server(variable: str) -> None:
         import tests.servers.mariadb
         tests.servers.mariadb.find_mariadb = lambda: None
         selection = "test_database_is_new_and_empty and not postgresql"
-        sys.exit(pytest.main(["tests/test_servers.py", "-n0", "-p", "no:cacheprovider", "-k", selection]))
+        options = ["-n0", "-p", "no:cacheprovider", "-k", selection]
+        sys.exit(pytest.main(["tests/test_servers.py", *options]))
     """
     unset = ("CI", "DBLOCK_TEST_STRICT", "DBLOCK_TEST_MARIADB", "PYTEST_ADDOPTS")
     environment = {k: v for k, v in os.environ.items() if k not in unset}

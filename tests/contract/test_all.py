@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld
+from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld, Unsupported
 from tests.contract.conftest import NewLocks
 from tests.support import EAGER, LONG, MOMENT, Threads, borrowed
 

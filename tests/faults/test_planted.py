@@ -11,7 +11,17 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
 from sqlalchemy.engine import Engine
 from tenacity import wait_fixed
 
-from dblock import Attempt, DeadlockDetected, LockLost, Locks, NotEnough, RetryPolicy
+from dblock import (
+    Attempt,
+    DeadlockDetected,
+    LockLost,
+    Locks,
+    NotEnough,
+    NotHeld,
+    RetryPolicy,
+    Timeouts,
+    Unavailable,
+)
 from tests.conftest import Database, NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
@@ -134,32 +144,29 @@ def test_a_transaction_that_began_before_the_expiry_sees_it(
     engine.dispose()
 
 
-def test_a_renewal_that_had_to_wait_past_the_expiry_renews_nothing(
-    new_database: NewDatabase,
-) -> None:
+def test_a_renewal_does_not_wait_for_a_locked_row(new_database: NewDatabase) -> None:
+    """Nor a release: both are told, at the latest at the holder's deadline."""
     db = new_database("postgresql", migrated=True)
     engine = create_engine(db.url)
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND datname = current_database()"
-    )
-    with Locks(db.url) as locks, ThreadPoolExecutor(1) as pool, engine.connect() as blocker:
+    patience = Timeouts(query=0.2, socket=0.4)
+    with Locks(db.url, timeouts=patience) as locks, engine.connect() as blocker:
         lease = locks.lease("report", ttl=1)
         assert lease.acquire()
         blocker.execute(text("SELECT FROM dblock_lock FOR UPDATE"))
-        renewing = pool.submit(lease.renew)
-        deadline = time.monotonic() + SECONDS
-        with engine.connect() as onlooker:
-            while not onlooker.scalar(waiting):
-                assert time.monotonic() < deadline
-                onlooker.rollback()
-        before = locks.show("report")
-        while locks.lease("report").locked():
-            assert time.monotonic() < deadline
+        with pytest.raises(LockLost, match="ran out"):
+            lease.renew()
+        with pytest.raises(LockLost, match="ran out"):
+            lease.release()
+        lasting = locks.lease("another", ttl=LONG)
+        assert lasting.acquire()
+        blocker.execute(text("SELECT FROM dblock_lock FOR UPDATE"))
+        with pytest.raises(Unavailable, match="could not be released"):
+            lasting.release()
+        assert not lasting.held
         blocker.rollback()
-        with pytest.raises(LockLost):
-            renewing.result(SECONDS)
-        assert locks.show("report").expires_at == before.expires_at
+        lasting.release()
+        with pytest.raises(NotHeld):
+            lasting.release()
     engine.dispose()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Connection, Engine
 
-from dblock import Locks, NotAcquired
+from dblock import Conflict, Locks
 
 SECONDS = 90.0  # far more than anything here takes
 
@@ -183,7 +183,7 @@ def change_borrowed(locks: Locks, engine: Engine, tally: Tally, name: str) -> bo
     try:
         with engine.begin() as connection, locks.row(name, wait=SECONDS, on=connection):
             tally.change(name, "borrowed", None, connection)
-    except NotAcquired:
+    except Conflict:
         # A lease came first, and where a refused row lock stays in its way until the transaction
         # ends, dblock does not wait for it there.
         if not locks.dialect.refusal_holds:
