@@ -201,16 +201,6 @@ class PostgreSQL(Dialect):
                     FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""}) AS locked""",
                 {"name": name, "patience": str(_milliseconds(patience))},
             )
-        if patience == 0:
-            # SKIP LOCKED does not fail, so the transaction needs no savepoint; but a snapshot
-            # that is too old does fail, so under one this leaves the row alone.
-            gate = "current_setting('transaction_isolation') = 'read committed'"
-            return Query(
-                f"""SELECT current_setting('transaction_isolation'), locked.fence
-                FROM (SELECT) AS one LEFT JOIN LATERAL
-                    ({free} AND {gate} FOR UPDATE SKIP LOCKED) AS locked ON true""",
-                {"name": name},
-            )
         return Query(
             f"""WITH before AS MATERIALIZED (
                 SELECT current_setting('lock_timeout') AS patience

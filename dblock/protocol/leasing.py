@@ -214,26 +214,28 @@ def release(
         now = (yield Sleep(PAUSE)).now
 
 
-def force(dialect: Dialect, name: str, patience: float, now: float) -> Protocol[bool]:
-    """Free the name whoever holds it; False when nobody did.
+def force(dialect: Dialect, name: str, patience: float, start: float) -> Protocol[bool]:
+    """Free the name whoever holds it; False when nobody does.
 
-    By the token of the hold that was seen, so that it can be repeated after a lost reply without
-    touching the hold after it.
+    By the token of the hold that is seen first, so that it can be repeated after a lost reply
+    without touching the hold after it.
     """
-    seen = False
-    while True:
-        state, now = yield from look(dialect, name, patience, now)
-        if state is None or state.token is None:
-            return seen
-        seen = True
+    state, now = yield from look(dialect, name, patience, start)
+    if state is None or state.token is None:
+        return False
+    token, query = state.token, dialect.release(name, state.token)
+    while state is not None and state.token == token:
         try:
-            query = dialect.release(name, state.token)
             reply = yield from persist(query, patience, now, AWAY | PASSING)
         except Trouble as trouble:
             raise explain(dialect, trouble, name) from trouble.__cause__
         if reply.matched == 1:
-            return True
-        now = reply.now
+            break
+        if reply.now >= start + patience:
+            raise Unavailable(f"{name!r} could not be freed, its row is in use", name=name)
+        now = (yield Sleep(PAUSE)).now
+        state, now = yield from look(dialect, name, patience, now)
+    return True
 
 
 def guard(

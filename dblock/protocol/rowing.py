@@ -155,18 +155,14 @@ def lock_borrowed_row(
 
 def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool]]:
     """Return whether the row was locked, and whether an old snapshot was what prevented it."""
-    name, left, stale = tries.name, tries.left, False
+    name = tries.name
+    left = 0.001 if tries.left == 0 else tries.left
     try:
-        if left == 0:
-            reply = yield RunHeld(dialect.lock_row(name, 0, borrowed=True), left)
-            stale = dialect.stale_snapshot(reply)
-        if left != 0 or stale:
-            left = 0.001 if left == 0 else left
-            query = dialect.lock_row(name, _chunk(dialect, left), borrowed=True)
-            # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked
-            # that was free when the wait for it began and is not when it ends.
-            reply = yield RunHeld(query, left, keep=dialect.row_locked)
-            stale = dialect.stale_snapshot(reply)
+        query = dialect.lock_row(name, _chunk(dialect, left), borrowed=True)
+        # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
+        # was free when the statement began and is not any more.
+        reply = yield RunHeld(query, left, keep=dialect.row_locked)
+        stale = dialect.stale_snapshot(reply)
         locked = dialect.row_locked(reply)
         if not locked and dialect.one_writer:
             reply = yield RunHeld(dialect.create(name), left)

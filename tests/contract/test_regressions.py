@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
-from sqlalchemy.engine import Engine
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine
+from sqlalchemy.engine import Connection, Engine
 
 from dblock import DeadlockDetected, Locks, NotEnough, NotHeld, Timeouts, Unavailable
 from dblock.driver import Driver
@@ -18,6 +18,8 @@ from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually
+
+POOL = 5  # the pooler's connections to the server
 
 
 def test_together_does_not_begin_with_a_lease_that_ran_out(
@@ -210,26 +212,37 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
 
 
 def test_prepared_statements_of_another_client_of_the_pooler(
-    new_database: NewDatabase, threads: Threads
+    new_database: NewDatabase,
 ) -> None:
     """Two prefixes in one database: the name `_pg3_0` may be either's on a shared backend."""
     pooled = new_database("pgbouncer")
     direct = pooled.server.upstream.url_for(create_engine(pooled.url).url.database)  # type: ignore[union-attr]
     for prefix in ("one_", "two_"):
         upgrade(direct, prefix=prefix)
-    engine = create_engine(pooled.url, connect_args={"prepare_threshold": None})
-    with Locks(pooled.url, prefix="one_") as one, Locks(pooled.url, prefix="two_") as two:
-        for _ in range(8):  # often enough for psycopg to prepare
-            for locks in (one, two):
+    engine = create_engine(pooled.url, pool_size=POOL, connect_args={"prepare_threshold": None})
+
+    def pin(connection: Connection) -> int:
+        pid: int = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        return pid
+
+    with (
+        contextlib.ExitStack() as stack,
+        Locks(pooled.url, prefix="one_") as one,
+        Locks(pooled.url, prefix="two_") as two,
+    ):
+        # Every backend is in somebody's transaction, but for the one that is to be used.
+        connections = [stack.enter_context(engine.connect()) for _ in range(POOL)]
+        pins = {pin(connection): connection for connection in connections}
+        assert len(pins) == POOL
+        here, there = list(pins)[:2]
+        for locks, backend in ((one, here), (two, there)):
+            pins[backend].rollback()
+            for _ in range(8):  # often enough for psycopg to prepare
                 with locks.lease("warm", ttl=LONG):
                     pass
-        for busy in range(1, 4):  # move them to other backends
-            with contextlib.ExitStack() as stack:
-                for _ in range(busy):
-                    pinned = stack.enter_context(engine.connect())
-                    pinned.execute(text("SELECT 1"))
-                for locks, other in ((one, two), (two, one)):
-                    with locks.lease(f"job {busy}", ttl=LONG):
-                        assert locks.show(f"job {busy}").held
-                        assert not other.show(f"job {busy}").held
+            assert pin(pins[backend]) == backend
+        pins[there].rollback()
+        with one.lease("job", ttl=LONG):
+            assert one.show("job").held
+            assert not two.show("job").held
     engine.dispose()
