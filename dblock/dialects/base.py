@@ -29,6 +29,9 @@ class Dialect(ABC):
     #: SQLAlchemy's names for this database, and its drivers known to work, the usual one first.
     backends: ClassVar[tuple[str, ...]]
     drivers: ClassVar[tuple[str, ...]]
+    #: The parameter ``name`` in the driver's style, and the seconds to a row's expiry.
+    name_parameter: ClassVar[str] = "%(name)s"
+    remaining: ClassVar[str]
     #: dblock's extra that installs the driver.
     extra: ClassVar[str | None] = None
 
@@ -131,13 +134,21 @@ class Dialect(ABC):
     def release(self, name: str, token: str) -> Query:
         """Free the name if the token holds it; one row when it did."""
 
-    @abstractmethod
     def look(self, name: str) -> Query:
         """Read a name's row, waiting for nobody."""
+        return Query(
+            f"{self._select()} WHERE lock_name = {self.name_parameter}", {"name": self.key(name)}
+        )
 
-    @abstractmethod
     def held(self) -> Query:
         """Read the rows of all names that have a token, expired ones too."""
+        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
+
+    def _select(self) -> str:
+        return (
+            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
+            f"{self.remaining} FROM {self.lock_table}"
+        )
 
     def states(self, reply: Reply) -> list[LockState]:
         return [self._state(row) for row in reply.rows]

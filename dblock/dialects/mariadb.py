@@ -68,6 +68,7 @@ class MariaDB(Dialect):
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
+    remaining = _REMAINING
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -173,18 +174,6 @@ class MariaDB(Dialect):
             f"""UPDATE {self.lock_table} SET token = NULL
             WHERE lock_name = %(name)s AND token = %(token)s""",
             {"name": self.key(name), "token": token},
-        )
-
-    def look(self, name: str) -> Query:
-        return Query(f"{self._select()} WHERE lock_name = %(name)s", {"name": self.key(name)})
-
-    def held(self) -> Query:
-        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
-
-    def _select(self) -> str:
-        return (
-            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
-            f"{_REMAINING} FROM {self.lock_table}"
         )
 
     def create(self, name: str) -> Query:

@@ -52,6 +52,7 @@ class PostgreSQL(Dialect):
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
+    remaining = _REMAINING
 
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         # Both are needed: keepalives notice a peer that died while we wait for its reply,
@@ -168,18 +169,6 @@ class PostgreSQL(Dialect):
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             RETURNING set_config('synchronous_commit', 'off', true)""",
             {"name": name, "token": token},
-        )
-
-    def look(self, name: str) -> Query:
-        return Query(f"{self._select()} WHERE lock_name = %(name)s", {"name": name})
-
-    def held(self) -> Query:
-        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
-
-    def _select(self) -> str:
-        return (
-            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
-            f"{_REMAINING} FROM {self.lock_table}"
         )
 
     def create(self, name: str) -> Query:

@@ -56,6 +56,8 @@ class SQLite(Dialect):
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
     refusal_holds = True  # a write transaction keeps all other writers out
     one_writer = True
+    name_parameter = ":name"
+    remaining = _REMAINING
 
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         return {"timeout": timeouts.query}
@@ -134,18 +136,6 @@ class SQLite(Dialect):
         return Query(
             f"UPDATE {self.lock_table} SET token = NULL WHERE lock_name = :name AND token = :token",
             {"name": name, "token": token},
-        )
-
-    def look(self, name: str) -> Query:
-        return Query(f"{self._select()} WHERE lock_name = :name", {"name": name})
-
-    def held(self) -> Query:
-        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
-
-    def _select(self) -> str:
-        return (
-            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
-            f"{_REMAINING} FROM {self.lock_table}"
         )
 
     def create(self, name: str) -> Query:
