@@ -163,9 +163,10 @@ class Lease(Handle):
             if hold.loss is not None:
                 raise hold.loss
             held, now = hold.lease, time.monotonic()
-            if Term(now, length).deadline < held.term.deadline:
+            asked = Term(now, length)
+            if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
-                hold.lease = Held(held.fence, Term(now, length))
+                hold.lease = Held(held.fence, asked)
             try:
                 term = self._database.run(
                     leasing.renew(self._database.dialect, self.name, hold.token, held, length, now)
@@ -279,8 +280,4 @@ class Lease(Handle):
     def _abandon(self, claim: Claim) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires."""
         with contextlib.suppress(Exception):
-            self._database.run(
-                leasing.release(
-                    self._database.dialect, claim.name, claim.token, 0, 0.0, time.monotonic()
-                )
-            )
+            self._database.run(leasing.give_back(self._database.dialect, claim))

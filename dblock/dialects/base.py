@@ -153,16 +153,6 @@ class Dialect(ABC):
     def states(self, reply: Reply) -> list[LockState]:
         return [self._state(row) for row in reply.rows]
 
-    # --- the keys of applied changes ---------------------------------------------------------
-
-    @abstractmethod
-    def apply(self, key: str) -> Query:
-        """Record a key, in the user's transaction; no row when it is recorded already."""
-
-    @abstractmethod
-    def unapply(self, key: str) -> Query:
-        """Take back a key that this transaction has recorded."""
-
     def _state(self, row: Sequence[Any]) -> LockState:
         name, fence, token, owner, acquired_at, expires_at, remaining = row
         return LockState(
@@ -174,6 +164,16 @@ class Dialect(ABC):
             expires_at=_utc(expires_at),
             remaining=None if remaining is None else float(remaining),
         )
+
+    # --- the keys of applied changes ---------------------------------------------------------
+
+    @abstractmethod
+    def apply(self, key: str) -> Query:
+        """Record a key, in the user's transaction; no row when it is recorded already."""
+
+    @abstractmethod
+    def unapply(self, key: str) -> Query:
+        """Take back a key that this transaction has recorded."""
 
     # --- the row lock and the guard ----------------------------------------------------------
 

@@ -110,14 +110,14 @@ def acquire(
             if not held.term.over(now):
                 return held
             # The reply took longer than the lease is good for.
-            yield from _give_back(dialect, claim)
+            yield from give_back(dialect, claim)
             state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
             if sleep is None:
                 if in_doubt is not None:  # a try that is still under way must not outlive this
-                    yield from _give_back(dialect, claim)
+                    yield from give_back(dialect, claim)
                 return Refused(state)
             if state is not None and state.held and state.remaining is not None:
                 sleep = min(sleep, state.remaining)
@@ -145,7 +145,7 @@ def _settle(
         ) from error
 
 
-def _give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
+def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
         yield Run(dialect.release(claim.name, claim.token))

@@ -186,7 +186,7 @@ def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockState | None
     state: LockState | None = None
     if dialect.refusal_holds:
         state, tries.now = yield from look(dialect, tries.name, tries.reach, tries.now)
-        if state is None and not dialect.one_writer:
+        if state is None:
             yield from _create(dialect, tries)
     return state
 
