@@ -322,6 +322,7 @@ def test_an_old_snapshot(locks: Locks, stock: Counter, engine: Engine, db: Datab
 def test_a_cycle(locks: Locks, stock: Counter, engine: Engine, threads: Threads) -> None:
     """Two take the same two in opposite orders: one is told, or it waits its turn."""
     together = threading.Barrier(2)
+    one_is_through = threading.Event()
 
     def take(first: int, second: int) -> int:
         for tries in range(1, 10):
@@ -335,7 +336,10 @@ def test_a_cycle(locks: Locks, stock: Counter, engine: Engine, threads: Threads)
                 except (DeadlockDetected, Conflict) as error:
                     told_to_retry(error)
                 else:
+                    one_is_through.set()
                     return tries
+            # At once, it could take its first row again before the other is woken: a new cycle.
+            assert one_is_through.wait(LONG)
         raise AssertionError("never came through")
 
     taking = [threads.start(take, 1, 2), threads.start(take, 2, 1)]
