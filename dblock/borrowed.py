@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import Select
 
+from . import clock
 from .connections import first_line
 from .protocol.faults import Trouble
 from .protocol.steps import Query, Reply, RunHeld
@@ -110,11 +110,11 @@ class BorrowedTransaction:
         raise AssertionError("the user's transaction is not ours to end")
 
     def execute(self, query: Query) -> Reply:
-        sent = time.monotonic()
+        sent = clock.now()
         try:
             result = self.connection.exec_driver_sql(query.sql, query.params or None)
             rows: Any = result.fetchall() if result.returns_rows else ()
-            return Reply(rows, result.rowcount, sent, time.monotonic())
+            return Reply(rows, result.rowcount, sent, clock.now())
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 

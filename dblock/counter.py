@@ -13,6 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
 from sqlalchemy.schema import Column, Table
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from . import clock
 from .arguments import check_name
 from .borrowed import BorrowedTransaction, borrow
 from .errors import Conflict, NotEnough
@@ -109,7 +110,7 @@ class Counter:
         can never see the newer value.
         """
         transaction = self._borrow(session)
-        start, number = time.monotonic(), 0
+        start, number = clock.now(), 0
         while True:
             number += 1
             value, version = self._read(transaction, key, lock=number > OPTIMISTIC_TRIES)
@@ -121,7 +122,7 @@ class Counter:
             if reply.matched == 1:
                 self._expire(session, key)
                 return new
-            sleep = self._retry.sleep_after(str(self), number, time.monotonic() - start, None)
+            sleep = self._retry.sleep_after(str(self), number, clock.now() - start, None)
             if sleep is None:
                 raise Conflict(
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "
@@ -207,7 +208,7 @@ class Counter:
 
     def _held(self, transaction: BorrowedTransaction, query: Query) -> Reply:
         """Run a statement, again where a wait for the row ended it and nothing else."""
-        dialect, start, number = self._database.dialect, time.monotonic(), 0
+        dialect, start, number = self._database.dialect, clock.now(), 0
         while True:
             number += 1
             try:
@@ -215,7 +216,7 @@ class Counter:
             except Trouble as trouble:
                 sleep = None
                 if trouble.fault is Fault.BUSY and not dialect.failure_aborts:
-                    elapsed = time.monotonic() - start
+                    elapsed = clock.now() - start
                     left = self._database.timeouts.socket - elapsed
                     sleep = self._retry.sleep_after(str(self), number, elapsed, left)
                 if sleep is None:

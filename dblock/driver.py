@@ -7,6 +7,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from . import clock
 from .connections import Connections, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Forget, Query, Reply, Run, RunHeld, Sleep, Step
@@ -53,16 +54,16 @@ class Driver:
         if isinstance(step, Run):
             return self._run(step.query)
         if isinstance(step, Sleep):
-            sent = time.monotonic()
+            sent = clock.now()
             time.sleep(step.seconds)
-            return Reply((), 0, sent, time.monotonic())
+            return Reply((), 0, sent, clock.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
             return transaction.run(step)
         assert isinstance(step, Forget)
-        sent = time.monotonic()
+        sent = clock.now()
         transaction.forget()
-        return Reply((), 0, sent, time.monotonic())
+        return Reply((), 0, sent, clock.now())
 
     def _run(self, query: Query) -> Reply:
         connection = self.connections.take()
@@ -176,13 +177,13 @@ class OwnTransaction:
 
 def execute(dialect: Dialect, connection: Any, query: Query) -> Reply:
     """Run one statement on a driver's connection. Raises Trouble for what a database can do."""
-    sent = time.monotonic()
+    sent = clock.now()
     while True:
         cursor = connection.cursor()
         try:
             cursor.execute(query.sql, query.params)
             rows = cursor.fetchall() if cursor.description else ()
-            return Reply(rows, cursor.rowcount, sent, time.monotonic())
+            return Reply(rows, cursor.rowcount, sent, clock.now())
         except Exception as error:
             if dialect.can_resend(connection, error):
                 continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
 from .protocol.leasing import Held
 
@@ -45,7 +45,7 @@ class Hold:
         """Whether it is held as far as this process can tell without asking."""
         if self.ended or self.inherited or self.loss is not None:
             return False
-        return self.lease is None or not self.lease.term.over(time.monotonic())
+        return self.lease is None or not self.lease.term.over(clock.now())
 
 
 class HandleHolds:

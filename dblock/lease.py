@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from . import clock
 from .arguments import Seconds, check_label, check_name, check_ttl
 from .errors import DBLockError, LockLost, NotAcquired
 from .handle import Handle
@@ -79,7 +79,7 @@ class Lease(Handle):
         if refusal is not None:
             return refusal
         claim = Claim(self.name, secrets.token_hex(16), self._database.owner(self._label), self.ttl)
-        start = time.monotonic()
+        start = clock.now()
         hold: Hold | None = None
         try:
             outcome = self._database.run(
@@ -119,7 +119,7 @@ class Lease(Handle):
             self._database.thread_holds.refuse_as_writer(self.name, "released")
         assert hold.lease is not None
         hold.ended = True
-        now = time.monotonic()
+        now = clock.now()
         try:
             self._database.run(
                 leasing.release(
@@ -162,7 +162,7 @@ class Lease(Handle):
             assert hold.lease is not None
             if hold.loss is not None:
                 raise hold.loss
-            held, now = hold.lease, time.monotonic()
+            held, now = hold.lease, clock.now()
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
@@ -182,7 +182,7 @@ class Lease(Handle):
         """
         hold = self._holds.get()
         assert hold.lease is not None
-        if hold.loss is None and hold.lease.term.over(time.monotonic()):
+        if hold.loss is None and hold.lease.term.over(clock.now()):
             self._lose(hold, leasing.expired(self.name))
         if hold.loss is not None:
             raise hold.loss
@@ -214,7 +214,7 @@ class Lease(Handle):
                     hold.token,
                     hold.lease,
                     self._database.timeouts.socket,
-                    time.monotonic(),
+                    clock.now(),
                 ),
                 transaction,
             )
@@ -259,7 +259,7 @@ class Lease(Handle):
         if hold is None or not hold.alive:
             return 0.0
         assert hold.lease is not None
-        return hold.lease.term.remaining(time.monotonic())
+        return hold.lease.term.remaining(clock.now())
 
     @property
     def lost(self) -> threading.Event:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from . import clock
 from .arguments import Seconds, check_name
 from .counter import Counter
 from .database import Database
@@ -134,7 +134,7 @@ class Locks:
 
     def list(self) -> list[LockState]:
         """Return the names with a lease, expired and not yet taken over included, by name."""
-        return self.database.run(leasing.look_at_all(self.dialect, time.monotonic()))
+        return self.database.run(leasing.look_at_all(self.dialect, clock.now()))
 
     def show(self, name: str) -> LockState:
         """Return what the lock table says of a name. A row lock is not seen there."""
@@ -156,7 +156,7 @@ class Locks:
             )
 
         return self.database.run(
-            leasing.force(self.dialect, name, self.timeouts.query, time.monotonic())
+            leasing.force(self.dialect, name, self.timeouts.query, clock.now())
         )
 
     # --- the end -----------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from . import clock
 from .arguments import Seconds, check_name
 from .borrowed import borrow
 from .driver import OwnTransaction
@@ -90,7 +90,7 @@ class RowLock(Handle):
                     self._retry,
                     wait=wait,
                     patience=self._database.timeouts.socket,
-                    start=time.monotonic(),
+                    start=clock.now(),
                 ),
                 transaction or own,
             )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
+from . import clock
 from .arguments import Seconds
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .handle import Handle
@@ -51,7 +51,7 @@ class Together(Handle):
 
         The single locks' own ``wait`` does not count here.
         """
-        deadline = None if wait is None else time.monotonic() + wait
+        deadline = None if wait is None else clock.now() + wait
         while True:
             refusal = self._take_all(deadline)
             if refusal is not None or self._last():
@@ -63,7 +63,7 @@ class Together(Handle):
     def _take_all(self, deadline: float | None) -> NotAcquired | None:
         with contextlib.ExitStack() as undo:
             for lock in self.locks:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                left = None if deadline is None else max(0.0, deadline - clock.now())
                 refusal = lock.try_within(left)
                 if refusal is not None:
                     return refusal

@@ -11,7 +11,7 @@ PACKAGE = Path(dblock.__file__).parent
 
 # From the ground up. A module imports modules of lower floors and of its own.
 FLOORS = [
-    {"version", "arguments", "errors"},
+    {"version", "arguments", "errors", "clock"},
     {"timeouts", "policy", "protocol", "dialects"},
     {"connections", "target"},
     {"driver", "borrowed", "schema"},

@@ -7,10 +7,10 @@ and the end of the command never wait for the database.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .. import clock
 from ..errors import LockLost
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class Renewal:
     def _run(self) -> None:
         interval = self._lease.ttl / 3
         # The acquire may have used up some of the first term.
-        due = time.monotonic() + min(interval, self._lease.remaining / 2)
-        while not self._ended.wait(max(0.0, due - time.monotonic())):
-            start = time.monotonic()
+        due = clock.now() + min(interval, self._lease.remaining / 2)
+        while not self._ended.wait(max(0.0, due - clock.now())):
+            start = clock.now()
             due = start + interval
             try:
                 self._lease.renew()
