@@ -109,23 +109,24 @@ class MariaDB(Dialect):
         finally:
             connection._read_timeout, connection._write_timeout = before
 
+    def version(self, connection: Any) -> str:
+        return str(connection.get_server_info())
+
     def prepare_connection(self, connection: Any) -> Session:
-        version = connection.get_server_info()
+        version = self.version(connection)
         if "MariaDB" not in version:
             raise Unsupported(
                 f"this server is MySQL {version}: dblock's statements are those of MariaDB 10.6 "
                 "and are not run on MySQL. MariaDB, PostgreSQL and SQLite work"
             )
-        connection.autocommit(True)
-        with connection.cursor() as cursor:
-            # A lease statement never waits for a row lock: who has it is taking the name.
-            cursor.execute(
-                "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-                "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0",
-                (self.timeouts.query,),
-            )
-            cursor.execute(_WHO)
-            session, host, server = cursor.fetchone()
+        self.set_autocommit(connection)
+        # A lease statement never waits for a row lock: who has it is taking the name.
+        settings = (
+            "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
+            "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0"
+        )
+        self.ask(connection, Query(settings, (self.timeouts.query,)))
+        session, host, server = self.ask(connection, Query(_WHO, {}))
         # The number begins anew when the server does; with the client's port it is unmistakable.
         end = None if ":" not in host else Query(_END, {"session": session, "host": host})
         return Session(server, end)
