@@ -25,6 +25,7 @@ from .errors import (
 from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
+from .protocol.keeping import Danger
 from .protocol.state import LockState
 from .row import RowLock
 from .timeouts import Timeouts
@@ -37,6 +38,7 @@ __all__ = [
     "Conflict",
     "Counter",
     "DBLockError",
+    "Danger",
     "DeadlockDetected",
     "Lease",
     "LockLost",

@@ -49,7 +49,7 @@ class RowLock(Handle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds = HandleHolds("row lock", self.name)
+        self._holds = HandleHolds[Hold]("row lock", self.name)
         self._root: RootTransaction | None = None
 
     def __repr__(self) -> str:
@@ -149,13 +149,13 @@ class RowLock(Handle):
             raise self._lost(hold, trouble) from trouble.__cause__
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
-        hold.loss = LockLost(
+        loss = LockLost(
             f"the row lock on {self.name!r} ended with its connection: {trouble}",
             name=self.name,
             reason="connection lost",
         )
-        hold.lost.set()
-        return hold.loss
+        hold.lose(loss)
+        return loss
 
     @property
     def held(self) -> bool:

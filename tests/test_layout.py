@@ -16,7 +16,7 @@ FLOORS = [
     {"connections", "target"},
     {"driver", "borrowed", "schema"},
     {"holds", "handle"},
-    {"database"},
+    {"database", "keeper"},
     {"lease", "row", "counter"},
     {"together"},
     {"locks"},

@@ -29,9 +29,13 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run one statement on a connection of dblock's own, in a transaction of its own."""
+    """Run one statement on a connection of dblock's own, in a transaction of its own.
+
+    ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.
+    """
 
     query: Query
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

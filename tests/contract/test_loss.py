@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, NotHeld
-from dblock.protocol import leasing
+from dblock.protocol import leasing, renewing
+from dblock.protocol.renewing import Asked
+from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
 from tests.support import LONG, SHORT, eventually, expire, lock_row
 
@@ -117,11 +119,12 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         row = lock_row(engine, locks, "report")
         assert row.token == lease.token
         run, dialect, now = locks.database.run, locks.dialect, time.monotonic()
-        strange, held = "f" * 32, leasing.Held(lease.fence, Term(now, LONG))
+        strange = "f" * 32
         with pytest.raises(LockLost):
             run(leasing.release(dialect, "report", strange, lease.fence, 0.0, now))
+        asked = Asked(Renewal("report", strange, 2 * LONG), lease.fence)
         with pytest.raises(LockLost):
-            run(leasing.renew(dialect, "report", strange, held, 2 * LONG, now))
+            run(renewing.renew(dialect, asked, Term(now, LONG), now))
         assert lock_row(engine, locks, "report") == row
 
 
