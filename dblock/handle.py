@@ -19,8 +19,6 @@ T = TypeVar("T")
 class Handle(ABC):
     """A lock that can be taken and given back."""
 
-    __slots__ = ("wait",)
-
     def __init__(self, wait: Seconds | None) -> None:
         self.wait = check_wait(wait)
 

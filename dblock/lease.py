@@ -52,19 +52,6 @@ class Lease(Handle):
     committing (:meth:`guard`).
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_database",
-        "_holds",
-        "_label",
-        "_on_danger",
-        "_on_lost",
-        "_plan",
-        "_retry",
-        "name",
-        "reentrant",
-    )
-
     def __init__(
         self,
         database: Database,
@@ -95,7 +82,7 @@ class Lease(Handle):
         self._label = check_label(label or "")
         self._on_danger = check_callback("on_danger", on_danger)
         self._on_lost = check_callback("on_lost", on_lost)
-        self._holds = HandleHolds[LeaseHold]("lease", self.name)
+        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name)
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"

@@ -49,7 +49,7 @@ class RowLock(Handle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds = HandleHolds[Hold]("row lock", self.name)
+        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name)
         self._root: RootTransaction | None = None
 
     def __repr__(self) -> str:
