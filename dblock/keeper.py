@@ -111,7 +111,7 @@ class Keeper:
         now = clock.now()
         wake = now + SLICE
         with lock:
-            self._next = wake if self._kept else math.inf
+            self._next = wake
         calls: list[Call] = []
         due: dict[Database, float] = {}
         for reference in list(self._kept):
@@ -129,9 +129,8 @@ class Keeper:
             else:
                 wake = min(wake, when)
         with lock:
-            if not self._kept:
-                return math.inf
-            self._next = min(self._next, wake)
+            # Where nothing is kept, what comes next wakes the timer, whenever it is due.
+            self._next = min(self._next, wake) if self._kept else math.inf
             return max(0.0, self._next - clock.now())
 
     def _look_at(

@@ -167,14 +167,15 @@ class MariaDB(Dialect):
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
         # to expire a TTL after the start: so it is told, and the holder's term began before that.
-        # One busy row fails the statement, with nothing renewed.
+        # One busy row fails the statement, with nothing renewed; a small table, read as a whole
+        # rather than by its key, would fail it for any busy row.
         # Names go in hexadecimal: they are bytes, whatever the connection's character set.
         rows = [(name.encode().hex(), token, _microseconds(ttl)) for name, token, ttl in asked]
         table = f"""JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
                     hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
                     token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
                     ttl BIGINT PATH '$[2]'
-                )) AS asked STRAIGHT_JOIN {self.lock_table} AS l
+                )) AS asked STRAIGHT_JOIN {self.lock_table} AS l FORCE INDEX (PRIMARY)
                     ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
         return Query(
             f"""BEGIN NOT ATOMIC
