@@ -15,7 +15,8 @@ from sqlalchemy.engine import Engine
 
 import dblock.keeper
 import dblock.lease
-from dblock import Danger, LockLost, Locks, NotHeld, Timeouts
+from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
+from dblock.driver import Driver
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.state import Renewal
@@ -232,6 +233,26 @@ def test_a_release_does_not_wait_for_ever_and_is_not_undone(
     assert not lease.held
 
 
+def test_a_release_that_failed_is_not_renewed(
+    locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be tried again, and meanwhile runs out."""
+    lease = locks.lease("report", ttl=2 * TTL)
+    assert lease.acquire()
+    with monkeypatch.context() as broken:
+
+        def refuse(*_: object) -> None:
+            raise Unavailable("as if")
+
+        broken.setattr(Driver, "_perform", refuse)
+        with pytest.raises(Unavailable):
+            lease.release()
+    assert not lease.held
+    assert others.lease("report", ttl=LONG, wait=SECONDS).acquire()
+    with pytest.raises(LockLost):
+        lease.release()
+
+
 def test_a_lease_whose_handle_is_dropped_runs_out(locks: Locks, others: Locks) -> None:
     lease = locks.lease("report", ttl=TTL)
     assert lease.acquire()
@@ -333,29 +354,36 @@ def test_unreachable(locks: Locks, renewals: Renewals) -> None:
     assert len(renewals.sizes) > 1  # it was tried again in between
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_renewal_that_hangs(locks: Locks, others: Locks, renewals: Renewals, when: str) -> None:
-    """The loss is told in time, and an answer that comes later revives nothing."""
+def hangs(locks: Locks, renewals: Renewals, when: str) -> None:
     told = Told()
     with gate() as hanging:
         setattr(renewals, when, hanging)
         lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
         assert lease.acquire()
-        lost = lease.lost
+        lost, hold = lease.lost, lease._holds.find()
+        assert hold is not None
+        term = hold.lease.term
         assert hanging.reached.wait(SECONDS)
         assert lost.wait(SECONDS)
         eventually(lambda: len(told.all) == 2)
         assert told.losses == ["unreachable"]
         assert not lease.held
-    hold = lease._holds.find()
-    assert hold is not None
     eventually(lambda: not hold.renewing)
+    assert hold.lease.term is term
     assert not lease.held
     assert lease.remaining == 0.0
     with pytest.raises(LockLost):
         lease.renew()
     with pytest.raises(LockLost):
         lease.check()
+
+
+def test_the_loss_is_told_in_time_while_a_renewal_hangs(locks: Locks, renewals: Renewals) -> None:
+    hangs(locks, renewals, "before")
+
+
+def test_an_answer_that_comes_late_revives_nothing(locks: Locks, renewals: Renewals) -> None:
+    hangs(locks, renewals, "after")
 
 
 def test_what_the_holder_can_see_needs_no_keeper(
