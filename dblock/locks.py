@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import clock
 from .arguments import Seconds, check_name
@@ -64,7 +64,9 @@ class Locks:
             target, timeouts=self.timeouts, schema=schema, prefix=prefix
         )
         #: What the strategies share; not part of the public surface.
-        self.database = Database(self.engine, self.dialect, self.timeouts, label)
+        self.database = Database(
+            self.engine, self.dialect, self.timeouts, label, lent=self.engine is target
+        )
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -175,6 +177,12 @@ class Locks:
 
         return self.database.run(
             leasing.force(self.dialect, name, self.timeouts.query, clock.now())
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} has connections, which cannot be sent to another process: make Locks there, "
+            "from the URL"
         )
 
     # --- the end -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class Lose(Enum):
     REQUEST = auto()  # the connection is cut, the server never sees it
     REPLY = auto()  # the server answers; the answer is dropped and the connection is cut
     REPLY_SILENTLY = auto()  # the same, but the client hears nothing, not even a cut
-    TIMELINESS = auto()  # cut for the client; the server sees it when `Rule.deliver` is called
+    TIMELINESS = auto()  # cut for the client alone; `Rule.deliver` lets the server see it
 
 
 @dataclass
@@ -171,11 +171,13 @@ class Link:
                 rule.answered.set()
                 if not self._late:
                     rule.hook()
-                if rule.lose is not Lose.REPLY_SILENTLY:
+                if rule.lose is not Lose.REPLY_SILENTLY and not self._late:
                     self.cut()
                 rule.done.set()
             if not (self._mute or self._proxy.deaf):
                 send(self._client, reply)
+        if self._rule is not None:
+            self._rule.answered.set()  # with the end of the session
         self.cut()
 
 
