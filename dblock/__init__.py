@@ -11,6 +11,7 @@ from __future__ import annotations
 from .counter import Counter
 from .errors import (
     Conflict,
+    ConnectTimeout,
     DBLockError,
     DeadlockDetected,
     LockLost,
@@ -18,7 +19,9 @@ from .errors import (
     NotEnough,
     NotHeld,
     OutcomeUnknown,
+    QueryTimeout,
     SchemaMissing,
+    SocketTimeout,
     Unavailable,
     Unsupported,
 )
@@ -35,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Attempt",
     "Conflict",
+    "ConnectTimeout",
     "Counter",
     "DBLockError",
     "DeadlockDetected",
@@ -46,9 +50,11 @@ __all__ = [
     "NotEnough",
     "NotHeld",
     "OutcomeUnknown",
+    "QueryTimeout",
     "RetryPolicy",
     "RowLock",
     "SchemaMissing",
+    "SocketTimeout",
     "Timeouts",
     "Together",
     "Unavailable",

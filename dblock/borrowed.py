@@ -11,7 +11,7 @@ from sqlalchemy.sql import Select
 
 from . import clock
 from .connections import first_line
-from .protocol.faults import Trouble
+from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class BorrowedTransaction:
 
     def run(self, step: RunHeld) -> Reply:
         driver = self.connection.connection.driver_connection
-        with self._dialect.bounded(driver, step.patience):
+        with self._dialect.bounded(driver, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
@@ -130,7 +130,10 @@ class BorrowedTransaction:
         if error.orig is None:
             return error
         fault = self._dialect.classify(error.orig)
-        return error if fault is None else Trouble(fault, first_line(error.orig))
+        if fault is None:
+            return error
+        timed_out = fault is Fault.DISCONNECTED and self._dialect.timed_out(error.orig)
+        return Trouble(fault, first_line(error.orig), timed_out=timed_out)
 
 
 _SAVEPOINT = Query("SAVEPOINT dblock", {})

@@ -9,12 +9,16 @@ its state is known; everything else is thrown away.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event
 
 from .errors import Unsupported
 from .protocol.faults import Fault, Trouble
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import Pool
 
     from .dialects import Dialect
+    from .dialects.base import Session
+
+_log = logging.getLogger("dblock")
 
 IDLE_MAX = 8
 
@@ -32,11 +39,20 @@ IDLE_MAX = 8
 _inherited: list[object] = []
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnConnection:
+    """A driver's connection, and how the server knows it."""
+
+    driver: Any
+    session: Session
+
+
 class Connections:
-    """Driver connections in autocommit mode, each used by one thread at a time.
+    """Connections in autocommit mode, each used by one thread at a time.
 
     ``limit`` bounds how many are in use at once; a statement waits for its turn up to
-    ``Timeouts.socket``. ``verify`` is called with the first connection made.
+    ``Timeouts.socket``. ``verify`` is called with the first connection made. ``lent`` tells
+    that the engine is the user's, and how it connects is not ours to say.
     """
 
     def __init__(
@@ -45,11 +61,15 @@ class Connections:
         dialect: Dialect,
         *,
         limit: int | None = None,
-        verify: Callable[[Any], None] | None = None,
+        verify: Callable[[OwnConnection], None] | None = None,
+        lent: bool = False,
     ) -> None:
         self._dialect = dialect
         self._pool = engine.pool.recreate()
-        self._idle: deque[Any] = deque()
+        # The first: SQLAlchemy itself asks things of a new connection.
+        event.listen(self._pool, "connect", self._bound_reads, insert=True)
+        self._idle: deque[OwnConnection] = deque()
+        self._lent = lent
         self._limit = limit
         self._turns = self._new_turns()
         self._verify = verify
@@ -60,7 +80,10 @@ class Connections:
     def _new_turns(self) -> threading.Semaphore | None:
         return None if self._limit is None else threading.Semaphore(self._limit)
 
-    def take(self) -> Any:
+    def _bound_reads(self, driver: Any, record: object) -> None:
+        self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
+
+    def take(self) -> OwnConnection:
         """Return a usable connection. Raises Trouble when none can be made: nothing was sent."""
         if self._closed:
             raise ValueError("these Locks are closed")
@@ -74,25 +97,25 @@ class Connections:
                     connection = self._idle.pop()
                 except IndexError:  # another thread was faster
                     break
-                if self._dialect.is_usable(connection):
+                if self._dialect.is_usable(connection.driver):
                     return connection
-                _close(connection)
+                _close(connection.driver)
             return self._connect()
         except BaseException:
             self._end_turn()
             raise
 
-    def give(self, connection: Any) -> None:
+    def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
         if self._closed or len(self._idle) >= IDLE_MAX:
-            _close(connection)
+            _close(connection.driver)
         else:
             self._idle.append(connection)
         self._end_turn()
 
-    def drop(self, connection: Any) -> None:
+    def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
-        _close(connection)
+        _close(connection.driver)
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -107,28 +130,32 @@ class Connections:
         self._closed = True
         self.clear()
 
-    def _connect(self) -> Any:
-        connection = None
+    def _connect(self) -> OwnConnection:
+        driver = None
         try:
-            connection = detached(self._pool)
-            self._dialect.prepare_connection(connection)
+            driver = detached(self._pool)
+            if self._lent:
+                self._lent = False
+                warn_of_unbounded(self._dialect, driver)
+            connection = OwnConnection(driver, self._dialect.prepare_connection(driver))
             if self._verify is not None:
                 self._verify(connection)
                 self._verify = None
         except TypeError as error:
-            if connection is not None:
+            if driver is not None:
                 raise
             # An option of the URL that the driver does not have.
             raise Unsupported(f"the driver refuses to connect: {error}") from error
         except BaseException as error:
-            if connection is not None:
-                _close(connection)
+            if driver is not None:
+                _close(driver)
             if not is_driver_error(error):
                 raise
             fault = self._dialect.classify(error)
             if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
                 fault = Fault.UNREACHABLE
-            raise Trouble(fault, first_line(error)) from error
+            timed_out = self._dialect.timed_out(error)
+            raise Trouble(fault, first_line(error), timed_out=timed_out) from error
         return connection
 
     def _forget_parent(self) -> None:
@@ -140,15 +167,27 @@ class Connections:
         self._turns = self._new_turns()
 
 
-def _close(connection: Any) -> None:
+def warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
+    """Say what a connection that the user's engine made lacks, for it to end in time."""
+    missing = dialect.unbounded(driver)
+    if missing:
+        _log.warning(
+            "this engine connects without %s: on a network that fails silently its connections "
+            "hang for as long as the operating system says. Give them in create_engine's "
+            "connect_args",
+            " and ".join(missing),
+        )
+
+
+def _close(driver: Any) -> None:
     with contextlib.suppress(Exception):
-        connection.close()
+        driver.close()
 
 
-def _close_all(connections: deque[Any]) -> None:
+def _close_all(connections: deque[OwnConnection]) -> None:
     while True:
         try:
-            _close(connections.pop())
+            _close(connections.pop().driver)
         except IndexError:
             return
 

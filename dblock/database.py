@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
-from .connections import Connections
+from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
 from .holds import ThreadHolds
@@ -33,13 +33,21 @@ class Database:
     """What leases, row locks and counters share."""
 
     def __init__(
-        self, engine: Engine, dialect: Dialect, timeouts: Timeouts, label: str | None
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        timeouts: Timeouts,
+        label: str | None,
+        *,
+        lent: bool,
     ) -> None:
         self.engine = engine
         self.dialect = dialect
         self.timeouts = timeouts
         self.label = check_label(label or "")
-        self.connections = Connections(engine, dialect, limit=CONNECTIONS, verify=self._verify)
+        self.connections = Connections(
+            engine, dialect, limit=CONNECTIONS, verify=self._verify, lent=lent
+        )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(engine, dialect, verify=self._verify)
         self.thread_holds = ThreadHolds()
@@ -64,7 +72,7 @@ class Database:
         within = "" if wait is None else f" within {wait:g} s"
         return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
 
-    def _verify(self, connection: Any) -> None:
+    def _verify(self, connection: OwnConnection) -> None:
         """Refuse tables of another version than this code's, on the first connection."""
         query = Query(f"SELECT version FROM {self.dialect.table('schema')}", {})
         try:

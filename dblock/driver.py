@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import clock
-from .connections import Connections, first_line, leave_to_parent
+from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Forget, Query, Reply, Run, RunHeld, Sleep, Step
 from .protocol.steps import Protocol as LockProtocol
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .dialects import Dialect
 
 T = TypeVar("T")
+
+# After these a connection is not used again: it is broken, or leads to a server that cannot write.
+UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
 class Transaction(Protocol):
@@ -52,7 +55,7 @@ class Driver:
 
     def _perform(self, step: Step, transaction: Transaction | None) -> Reply:
         if isinstance(step, Run):
-            return self._run(step.query)
+            return self._run(step)
         if isinstance(step, Sleep):
             sent = clock.now()
             time.sleep(step.seconds)
@@ -65,12 +68,16 @@ class Driver:
         transaction.forget()
         return Reply((), 0, sent, clock.now())
 
-    def _run(self, query: Query) -> Reply:
+    def _run(self, step: Run) -> Reply:
         connection = self.connections.take()
         try:
-            reply = execute(self.dialect, connection, query)
+            reply = execute(self.dialect, connection, step.query, step.within)
         except Trouble as trouble:
-            self._settle_connection(connection, trouble)
+            if trouble.fault in UNUSABLE:
+                self.connections.drop(connection)
+                self.connections.clear()
+            else:
+                self.connections.give(connection)
             raise
         except BaseException:
             # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
@@ -79,13 +86,6 @@ class Driver:
         self.connections.give(connection)
         return reply
 
-    def _settle_connection(self, connection: Any, trouble: Trouble) -> None:
-        if trouble.fault is Fault.DISCONNECTED:
-            self.connections.drop(connection)
-            self.connections.clear()
-        else:
-            self.connections.give(connection)
-
 
 class OwnTransaction:
     """A transaction on a connection of dblock's own, for one row lock."""
@@ -93,7 +93,7 @@ class OwnTransaction:
     def __init__(self, connections: Connections, dialect: Dialect) -> None:
         self._connections = connections
         self._dialect = dialect
-        self._connection: Any = None
+        self._connection: OwnConnection | None = None
         self._begun = False
         self._pid = os.getpid()
 
@@ -118,7 +118,7 @@ class OwnTransaction:
                 self._begun = True
             return execute(self._dialect, self._connection, step.query)
         except Trouble as trouble:
-            if trouble.fault is Fault.DISCONNECTED:
+            if trouble.fault in UNUSABLE:
                 self.drop()
                 self._connections.clear()
             raise
@@ -144,6 +144,7 @@ class OwnTransaction:
     def finish(self) -> None:
         """End the transaction. Raises Trouble when it had ended before, with its lock."""
         connection, _ = self._leave()
+        assert connection is not None
         try:
             execute(self._dialect, connection, Query("COMMIT", {}))
         except BaseException:
@@ -153,6 +154,7 @@ class OwnTransaction:
 
     def check(self) -> None:
         """Raises Trouble when the transaction has ended; then, or in doubt, its connection goes."""
+        assert self._connection is not None
         try:
             execute(self._dialect, self._connection, Query("SELECT 1", {}))
         except BaseException:
@@ -169,27 +171,45 @@ class OwnTransaction:
         else:
             leave_to_parent(connection)
 
-    def _leave(self) -> tuple[Any, bool]:
+    def _leave(self) -> tuple[OwnConnection | None, bool]:
         left = self._connection, self._begun
         self._connection, self._begun = None, False
         return left
 
 
-def execute(dialect: Dialect, connection: Any, query: Query) -> Reply:
-    """Run one statement on a driver's connection. Raises Trouble for what a database can do."""
+def execute(
+    dialect: Dialect, connection: OwnConnection, query: Query, within: float | None = None
+) -> Reply:
+    """Run one statement on a connection of dblock's own, its answer awaited for ``within`` seconds.
+
+    Raises Trouble for what a database can do.
+    """
+    driver, session = connection.driver, connection.session
+    if within is not None:
+        dialect.bound_reads(driver, min(within, dialect.timeouts.socket))
     sent = clock.now()
-    while True:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(query.sql, query.params)
-            rows = cursor.fetchall() if cursor.description else ()
-            return Reply(rows, cursor.rowcount, sent, clock.now())
-        except Exception as error:
-            if dialect.can_resend(connection, error):
-                continue
-            fault = dialect.classify(error)
-            if fault is None:
-                raise
-            raise Trouble(fault, first_line(error)) from error
-        finally:
-            cursor.close()
+    try:
+        while True:
+            cursor = driver.cursor()
+            try:
+                cursor.execute(query.sql, query.params)
+                rows = cursor.fetchall() if cursor.description else ()
+                return Reply(rows, cursor.rowcount, sent, clock.now(), session.server)
+            except Exception as error:
+                if dialect.can_resend(driver, error):
+                    continue
+                fault = dialect.classify(error)
+                if fault is None:
+                    raise
+                lost = fault is Fault.DISCONNECTED
+                raise Trouble(
+                    fault,
+                    first_line(error),
+                    timed_out=lost and dialect.timed_out(error),
+                    end=session.end if lost else None,
+                ) from error
+            finally:
+                cursor.close()
+    finally:
+        if within is not None:
+            dialect.bound_reads(driver, dialect.timeouts.socket)

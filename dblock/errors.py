@@ -10,7 +10,10 @@
     ├── OutcomeUnknown                     the reply never came and could not be found out
     ├── Conflict                           another transaction came first: run yours again
     ├── NotEnough                          a counter would fall below its floor
-    ├── Unavailable                        the database was not reached
+    ├── Unavailable                        the database was not reached, or cannot serve now
+    │   ├── ConnectTimeout                 no connection within Timeouts.connect
+    │   ├── QueryTimeout                   the server gave a statement up, after Timeouts.query
+    │   └── SocketTimeout                  no answer within Timeouts.socket
     ├── SchemaMissing                      the tables are missing, too old or too new
     └── Unsupported                        this database, driver or set-up cannot do it
 
@@ -92,6 +95,21 @@ class NotEnough(DBLockError):
 
 class Unavailable(DBLockError):
     """The database could not be reached, or refused to serve. Nothing was changed."""
+
+
+class ConnectTimeout(Unavailable):
+    """No connection was made within ``Timeouts.connect``."""
+
+
+class QueryTimeout(Unavailable):
+    """The server gave a statement up: after ``Timeouts.query``, or because it was told to."""
+
+
+class SocketTimeout(Unavailable):
+    """No answer came within ``Timeouts.socket``. The connection was given up.
+
+    Raised where that cannot have changed anything; where it can, OutcomeUnknown is.
+    """
 
 
 class SchemaMissing(DBLockError):

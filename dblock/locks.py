@@ -62,7 +62,9 @@ class Locks:
             target, timeouts=self.timeouts, schema=schema, prefix=prefix
         )
         #: What the strategies share; not part of the public surface.
-        self.database = Database(self.engine, self.dialect, self.timeouts, label)
+        self.database = Database(
+            self.engine, self.dialect, self.timeouts, label, lent=self.engine is target
+        )
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from . import clock
 from .arguments import Seconds, check_name
 from .borrowed import borrow
 from .driver import OwnTransaction
-from .errors import LockLost, NotAcquired, Unsupported
+from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .handle import Handle
 from .holds import HandleHolds, Hold
-from .protocol import rowing
+from .protocol import leasing, rowing
 from .protocol.faults import Trouble
 from .protocol.rowing import Locked
 
@@ -131,6 +132,7 @@ class RowLock(Handle):
         try:
             hold.transaction.finish()
         except Trouble as trouble:
+            self._end(trouble)
             raise self._lost(hold, trouble) from trouble.__cause__
 
     def leave(self) -> None:
@@ -146,7 +148,18 @@ class RowLock(Handle):
         try:
             hold.transaction.check()
         except Trouble as trouble:
+            self._end(trouble)
             raise self._lost(hold, trouble) from trouble.__cause__
+
+    def _end(self, trouble: Trouble) -> None:
+        """End the session that was lost, which may not have noticed and keep the row locked."""
+        if trouble.end is not None:
+            with contextlib.suppress(DBLockError):
+                patience = self._database.timeouts.connect
+                end = leasing.end_session(
+                    self._database.dialect, trouble.end, patience, clock.now()
+                )
+                self._database.run(end)
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
         hold.loss = LockLost(

@@ -10,6 +10,7 @@ import pytest
 import dblock
 from dblock import (
     Conflict,
+    ConnectTimeout,
     DBLockError,
     DeadlockDetected,
     LockLost,
@@ -18,7 +19,9 @@ from dblock import (
     NotEnough,
     NotHeld,
     OutcomeUnknown,
+    QueryTimeout,
     SchemaMissing,
+    SocketTimeout,
     Unavailable,
     Unsupported,
 )
@@ -37,6 +40,9 @@ ERRORS: list[tuple[DBLockError, dict[str, object]]] = [
     (Conflict("why", name="report"), {"name": "report"}),
     (NotEnough("why", available=3), {"name": None, "available": 3}),
     (Unavailable("why", name="report"), {"name": "report"}),
+    (ConnectTimeout("why", name="report"), {"name": "report"}),
+    (QueryTimeout("why", name="report"), {"name": "report"}),
+    (SocketTimeout("why", name="report"), {"name": "report"}),
     (SchemaMissing("why"), {"name": None}),
     (Unsupported("why", name="report"), {"name": "report"}),
 ]
@@ -68,7 +74,9 @@ def test_every_error_is_tested() -> None:
 def test_one_tree() -> None:
     for error, _ in ERRORS:
         assert isinstance(error, DBLockError)
-        if type(error) not in (DBLockError, NotAcquired):
+        if isinstance(error, ConnectTimeout | QueryTimeout | SocketTimeout):
+            assert type(error).__bases__ == (Unavailable,)
+        elif type(error) not in (DBLockError, NotAcquired):
             assert type(error).__bases__ == (DBLockError,)
     assert DBLockError.__bases__ == (Exception,)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -20,6 +21,19 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant, LockState
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How the server knows one connection of dblock's own.
+
+    ``server`` is the same for two connections only if they reached the same server, in the same
+    history of it. ``end`` ends the session, whatever it is at, and returns a row for as long as it
+    is there. Both are None where that cannot be told, behind a pooler for one.
+    """
+
+    server: str | None = None
+    end: Query | None = None
 
 
 class Dialect(ABC):
@@ -75,8 +89,16 @@ class Dialect(ABC):
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         """Return the driver's arguments that carry out ``timeouts``."""
 
+    def unbounded(self, connection: Any) -> list[str]:
+        """Name the driver's arguments whose lack lets a connection of a lent engine hang."""
+        return []
+
     @abstractmethod
-    def prepare_connection(self, connection: Any) -> None:
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        """Let the client wait no longer for an answer from now on; then it ends the connection."""
+
+    @abstractmethod
+    def prepare_connection(self, connection: Any) -> Session:
         """Make a fresh connection of dblock's own ready: autocommit, and what the session needs."""
 
     @abstractmethod
@@ -84,9 +106,12 @@ class Dialect(ABC):
         """Return whether a connection is open, without asking the server."""
 
     def bounded(
-        self, connection: Any, patience: float | None
+        self, connection: Any, patience: float | None, within: float | None
     ) -> contextlib.AbstractContextManager[None]:
-        """Bound what a borrowed connection waits for, where no statement can say so itself."""
+        """Bound what a borrowed connection waits for, where no statement can say so itself.
+
+        ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
+        """
         return contextlib.nullcontext()
 
     def can_resend(self, connection: Any, error: Exception) -> bool:
@@ -100,6 +125,10 @@ class Dialect(ABC):
     @abstractmethod
     def classify(self, error: BaseException) -> Fault | None:
         """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
+
+    @abstractmethod
+    def timed_out(self, error: BaseException) -> bool:
+        """Whether it is the client that gave the connection, or the attempt to make one, up."""
 
     def privileges(self) -> str:
         """Say which grants a role needs."""

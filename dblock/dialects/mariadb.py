@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -10,7 +12,7 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .base import Dialect
+from .base import Dialect, Session
 
 # https://mariadb.com/kb/en/mariadb-error-code-reference/ and the client's 2000s
 _FAULTS = {
@@ -88,7 +90,26 @@ class MariaDB(Dialect):
             "write_timeout": math.ceil(timeouts.socket),
         }
 
-    def prepare_connection(self, connection: Any) -> None:
+    def unbounded(self, connection: Any) -> list[str]:
+        return [] if connection._read_timeout else ["read_timeout", "write_timeout"]
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        # There is no public way: PyMySQL reads it anew before each of its waits.
+        connection._read_timeout = connection._write_timeout = seconds
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        before = connection._read_timeout, connection._write_timeout
+        if within is not None:
+            self.bound_reads(connection, within)
+        try:
+            yield
+        finally:
+            connection._read_timeout, connection._write_timeout = before
+
+    def prepare_connection(self, connection: Any) -> Session:
         version = connection.get_server_info()
         if "MariaDB" not in version:
             raise Unsupported(
@@ -100,8 +121,20 @@ class MariaDB(Dialect):
             # A lease statement never waits for a row lock: who has it is taking the name.
             cursor.execute(
                 "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-                "time_zone = '+00:00'"
+                "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0",
+                # Between the row lock's own WAIT and the client's patience.
+                ((self.timeouts.query + self.timeouts.socket) / 2,),
             )
+            cursor.execute(_WHO)
+            session, host, server = cursor.fetchone()
+        # The number begins anew when the server does; with the client's port it is unmistakable.
+        end = None if ":" not in host else Query(_END, {"session": session, "host": host})
+        return Session(server, end)
+
+    def timed_out(self, error: BaseException) -> bool:
+        # PyMySQL keeps the cause of a failed connect here, of a failed read there.
+        cause = getattr(error, "original_exception", None) or error.__context__
+        return isinstance(cause, TimeoutError)
 
     def is_usable(self, connection: Any) -> bool:
         return bool(connection.open)
@@ -226,6 +259,19 @@ class MariaDB(Dialect):
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
             {"key": self.key(key)},
         )
+
+
+_WHO = """SELECT id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
+    FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
+
+_END = """BEGIN NOT ATOMIC
+    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
+    IF EXISTS (SELECT 1 FROM information_schema.processlist
+               WHERE id = %(session)s AND host = %(host)s) THEN
+        KILL CONNECTION %(session)s;
+        SELECT 1;
+    END IF;
+END"""
 
 
 def _microseconds(ttl: float) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -10,7 +12,8 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .base import Dialect
+from . import reading
+from .base import Dialect, Session
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -54,32 +57,66 @@ class PostgreSQL(Dialect):
     failure_aborts = True
     remaining = _REMAINING
 
+    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
+        super().__init__(schema, prefix, timeouts)
+        self.longest_patience: float = timeouts.query
+
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         # Both are needed: keepalives notice a peer that died while we wait for its reply,
         # tcp_user_timeout one that died before it acknowledged our request.
-        idle = max(1, math.floor(timeouts.socket / 2))
+        idle, interval = _keepalives(timeouts)
         return {
             "connect_timeout": max(2, math.ceil(timeouts.connect)),  # libpq: at least 2
             "keepalives": 1,
             "keepalives_idle": idle,
-            "keepalives_interval": max(1, math.floor((timeouts.socket - idle) / 3)),
+            "keepalives_interval": interval,
             "keepalives_count": 3,
             "tcp_user_timeout": math.ceil(timeouts.socket * 1000),
         }
 
-    def prepare_connection(self, connection: Any) -> None:
+    def unbounded(self, connection: Any) -> list[str]:
+        given = connection.info.get_parameters()
+        local = connection.info.host.startswith(("/", "@"))  # a Unix socket has no network
+        wanted = ["connect_timeout"] if local else ["connect_timeout", *_KERNEL]
+        return [name for name in wanted if name not in given]
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        reading.bound(connection, seconds)
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        if within is None:
+            yield
+            return
+        reading.bound(connection, within)
+        try:
+            yield
+        finally:
+            reading.bound(connection, None)
+
+    def prepare_connection(self, connection: Any) -> Session:
         version = connection.info.server_version
         if version < 140000:
             raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
         connection.autocommit = True
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_backend_pid()", prepare=False)
-            (backend,) = cursor.fetchone()
-        if backend != connection.info.backend_pid:
-            # A pooler, which makes that pid up. On a backend that it hands over, a statement
-            # prepared under the same name can be another client's.
-            connection.prepare_threshold = None
+            cursor.execute(_WHO, prepare=False)
+            backend, started = cursor.fetchone()
+            if backend != connection.info.backend_pid:
+                # A pooler, which makes that pid up. On a backend that it hands over, a statement
+                # prepared under the same name can be another client's.
+                connection.prepare_threshold = None
+                return Session()
+            cursor.execute(_SETTINGS, _settings(self.timeouts), prepare=False)
+            cursor.execute(_SERVER, prepare=False)
+            (server,) = cursor.fetchone()
+        return Session(server, Query(_END, {"pid": backend, "started": started}))
+
+    def timed_out(self, error: BaseException) -> bool:
+        return type(error).__name__ == "ConnectionTimeout" or reading.given_up(error)
 
     def is_usable(self, connection: Any) -> bool:
         return not (connection.closed or connection.broken)
@@ -237,6 +274,58 @@ _DURABLE = (
     "CASE WHEN current_setting('synchronous_commit') = 'off' "
     "THEN set_config('synchronous_commit', 'on', true) END"
 )
+
+
+_KERNEL = ("keepalives_idle", "tcp_user_timeout")
+
+_WHO = """SELECT pg_backend_pid(),
+    (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
+
+# The pid alone could be another's by now.
+_END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid = %(pid)s AND backend_start = %(started)s"""
+
+# A promotion begins a new timeline; on a standby the one that it follows stands.
+_SERVER = """SELECT system_identifier || '/' || CASE WHEN pg_is_in_recovery() THEN 'standby'
+    ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
+
+# What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
+# not a forgotten transaction, so of those limits none holds for it.
+_SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
+    FROM unnest(%(names)s::text[], %(settings)s::text[]) AS wanted (name, setting)
+    JOIN pg_settings AS s ON s.name = wanted.name
+    WHERE s.source = 'default' OR s.name LIKE ANY ('{idle%%,transaction%%}')"""
+
+
+def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
+    """Return what dblock's own sessions ask of the server, so that it gives up before we do.
+
+    The server's keepalives and its look at the socket during a wait are for clients that die: a
+    wait of theirs must not get the lock.
+    """
+    idle, interval = _keepalives(timeouts)
+    between = (timeouts.query + timeouts.socket) / 2  # after lock_timeout, before the client
+    milliseconds = {
+        "statement_timeout": between,
+        "client_connection_check_interval": timeouts.query / 2,
+        "tcp_user_timeout": timeouts.socket,
+        "idle_in_transaction_session_timeout": 0.0,
+        "idle_session_timeout": 0.0,
+        "transaction_timeout": 0.0,  # PostgreSQL 17
+    }
+    settings = {name: str(_milliseconds(value or None)) for name, value in milliseconds.items()}
+    settings |= {
+        "tcp_keepalives_idle": str(idle),
+        "tcp_keepalives_interval": str(interval),
+        "tcp_keepalives_count": "3",
+    }
+    return {"names": list(settings), "settings": list(settings.values())}
+
+
+def _keepalives(timeouts: Timeouts) -> tuple[int, int]:
+    """Return the seconds of silence before the first of three probes, and those between them."""
+    idle = max(1, math.floor(timeouts.socket / 2))
+    return idle, max(1, math.floor((timeouts.socket - idle) / 3))
 
 
 def _milliseconds(patience: float | None) -> int:

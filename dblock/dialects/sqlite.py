@@ -12,7 +12,7 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .base import Dialect
+from .base import Dialect, Session
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {
@@ -22,7 +22,7 @@ _PRIMARY = {
     5: Fault.BUSY,
     6: Fault.BUSY,  # SQLITE_LOCKED
     7: Fault.REFUSED,  # SQLITE_NOMEM
-    8: Fault.READ_ONLY,
+    8: Fault.PRIVILEGE,  # SQLITE_READONLY
     11: Fault.REFUSED,  # SQLITE_CORRUPT
     13: Fault.REFUSED,  # SQLITE_FULL
     3: Fault.PRIVILEGE,  # SQLITE_PERM
@@ -62,7 +62,10 @@ class SQLite(Dialect):
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         return {"timeout": timeouts.query}
 
-    def prepare_connection(self, connection: Any) -> None:
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        pass  # no network: a wait is for the file's writer, and that has its own limit
+
+    def prepare_connection(self, connection: Any) -> Session:
         connection.isolation_level = None
         if getattr(connection, "autocommit", _LEGACY) != _LEGACY:
             connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
@@ -70,12 +73,18 @@ class SQLite(Dialect):
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
             connection.execute("PRAGMA synchronous = NORMAL")
+        return Session()
+
+    def timed_out(self, error: BaseException) -> bool:
+        return False
 
     def is_usable(self, connection: Any) -> bool:
         return True
 
     @contextlib.contextmanager
-    def bounded(self, connection: Any, patience: float | None) -> Iterator[None]:
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
         if patience is None:
             yield
             return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from .steps import Query
+
 
 class Fault(Enum):
     """A database's error code, reduced to what has to be done about it."""
@@ -21,8 +23,16 @@ class Fault(Enum):
 
 
 class Trouble(Exception):
-    """A classified failure of a step; ``__cause__`` is the driver's own exception."""
+    """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
-    def __init__(self, fault: Fault, message: str) -> None:
+    ``timed_out`` tells that the client gave up. ``end`` is the statement that ends what the lost
+    session may still do on the server, as in :class:`~dblock.dialects.base.Session`.
+    """
+
+    def __init__(
+        self, fault: Fault, message: str, *, timed_out: bool = False, end: Query | None = None
+    ) -> None:
         super().__init__(message)
         self.fault = fault
+        self.timed_out = timed_out
+        self.end = end

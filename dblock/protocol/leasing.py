@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
-AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED})
+# Another connection may well do: after a failover the old primary is a standby.
+AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 # Between two tries to reach a database that is away, or a row that is busy.
 PAUSE = 0.05
 
@@ -40,6 +41,8 @@ class Held:
 
     fence: int
     term: Term
+    #: The server that granted it, where it is known.
+    server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +78,34 @@ def acquire(
     """
 
     def reach() -> float:
-        if wait is None or in_doubt is not None:  # the truth comes before the deadline
+        if wait is None or cut_off_once:  # the truth comes before the deadline
             return patience
         return max(0.0, min(patience, start + wait - now))
 
     query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
     number, now = 0, start
-    in_doubt: float | None = None  # when the first try whose reply was lost was sent, at the latest
-    replaced = False
+    in_doubt: float | None = None  # when the first try without a clear reply was sent, or before
+    lost: list[Query] = []  # what ends the sessions that such tries were sent on
+    cut_off_once = replaced = False
     while True:
         number += 1
         held, cut_off = None, False
         try:
-            reply = yield from persist(query, reach(), now, {Fault.UNREACHABLE})
+            reply = yield from persist(query, reach(), now, AWAY - {Fault.DISCONNECTED})
             now = reply.now
             grant = dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
-                held = Held(grant.fence, Term(reply.sent, claim.ttl))
+                held = Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
         except Trouble as trouble:
             cut_off = trouble.fault is Fault.DISCONNECTED
-            if cut_off:
+            cut_off_once = cut_off_once or cut_off
+            if cut_off or trouble.fault is Fault.CANCELED:  # in whichever part of the statement
                 in_doubt = now if in_doubt is None else in_doubt
+                lost += [trouble.end] if trouble.end is not None else []
             elif trouble.fault not in PASSING:
                 raise explain(dialect, trouble, claim.name) from trouble.__cause__
         if held is None:
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
             if in_doubt is not None and state is not None and state.token == claim.token:
                 # A grant runs after it was sent, so its expiry is no earlier than this term's.
                 held = Held(state.fence, Term(in_doubt, claim.ttl)) if state.held else None
@@ -111,7 +117,7 @@ def acquire(
                 return held
             # The reply took longer than the lease is good for.
             yield from give_back(dialect, claim)
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
@@ -123,17 +129,29 @@ def acquire(
                 sleep = min(sleep, state.remaining)
             now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt)
+            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
             if state is None or not state.held or state.token == claim.token:
                 break
             number += 1
 
 
 def _settle(
-    dialect: Dialect, claim: Claim, patience: float, now: float, in_doubt: float | None
+    dialect: Dialect,
+    claim: Claim,
+    patience: float,
+    now: float,
+    in_doubt: float | None,
+    lost: list[Query],
 ) -> Protocol[tuple[LockState | None, float]]:
-    """Look at the name; whoever cannot, and does not know what became of a try, says so."""
+    """Look at the name; whoever cannot, and does not know what became of a try, says so.
+
+    What is not there may still come, as long as the session it was sent on is alive. So that is
+    ended first.
+    """
     try:
+        while lost:
+            now = yield from end_session(dialect, lost[-1], patience, now)
+            lost.pop()
         return (yield from look(dialect, claim.name, patience, now))
     except DBLockError as error:
         if in_doubt is None:
@@ -143,6 +161,25 @@ def _settle(
             f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
             name=claim.name,
         ) from error
+
+
+def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Protocol[float]:
+    """End a session that was lost, and wait until it is gone; return the time.
+
+    Where that cannot be, nothing more is known of it than before. Raises Unavailable when the
+    database is not reached.
+    """
+    until = now + patience
+    while True:
+        try:
+            reply = yield from persist(end, until - now, now, AWAY | PASSING)
+        except Trouble as trouble:
+            if trouble.fault in AWAY:
+                raise explain(dialect, trouble, harmless=True) from trouble.__cause__
+            return now
+        if not reply.rows or reply.now >= until:
+            return reply.now
+        now = (yield Sleep(PAUSE / 5)).now
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -196,6 +233,9 @@ def release(
             if trouble.fault not in AWAY | PASSING:
                 raise explain(dialect, trouble, name) from trouble.__cause__
             now = (yield Sleep(PAUSE)).now
+            if trouble.end is not None:  # it may keep the row
+                with contextlib.suppress(DBLockError):
+                    now = yield from end_session(dialect, trouble.end, patience, now)
             if now >= start + patience:
                 raise explain(dialect, trouble, name) from trouble.__cause__
             continue
@@ -250,7 +290,7 @@ def guard(
         raise expired(name)
     cause: BaseException | None = None
     try:
-        reply = yield RunHeld(dialect.guard(name, token, held.fence))
+        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
         proved, now, said = bool(reply.rows), reply.now, "it is in use, or newer than the snapshot"
     except Trouble as trouble:
         if trouble.fault is Fault.DISCONNECTED:
@@ -292,9 +332,7 @@ def _read(
     try:
         return (yield from persist(query, patience, now, AWAY | PASSING))
     except Trouble as trouble:
-        # Reading changes nothing, so nothing is in doubt.
-        fault = Fault.UNREACHABLE if trouble.fault is Fault.DISCONNECTED else trouble.fault
-        raise explain(dialect, Trouble(fault, str(trouble)), name) from trouble.__cause__
+        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
 
 
 def persist(

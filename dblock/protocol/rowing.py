@@ -6,12 +6,13 @@ lock in the server's sense: its end is looked for, holding nothing meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict
+from ..errors import Conflict, DBLockError
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, Refused, look, persist
+from .leasing import AWAY, PASSING, Refused, end_session, look, persist
 from .state import LockState
 from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken
@@ -80,10 +81,9 @@ def lock_own_row(
         if tries.number or not dialect.looks_itself:  # waiters look: cheaper than a transaction
             state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
+            chunk = _chunk(dialect, tries.left)
             try:
-                reply = yield RunHeld(
-                    dialect.lock_row(name, _chunk(dialect, tries.left), borrowed=False), tries.left
-                )
+                reply = yield RunHeld(dialect.lock_row(name, chunk, borrowed=False), tries.left)
                 if dialect.row_locked(reply):
                     return Locked()
                 if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
@@ -95,13 +95,16 @@ def lock_own_row(
                     if away_since is None:
                         away_since = tries.now
                         if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
-                            tries.now = (yield Forget()).now
+                            yield from _leave_no_ghost(dialect, tries, trouble)
                             continue
+                    yield from _leave_no_ghost(dialect, tries, trouble)
                     if tries.now >= away_since + patience or tries.left == 0:
-                        fault = Trouble(Fault.UNREACHABLE, str(trouble))
-                        raise explain(dialect, fault, name) from trouble.__cause__
+                        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
                 elif trouble.fault in PASSING:
                     away_since = None
+                    if trouble.fault is not Fault.DEADLOCK and _waited(dialect, chunk):
+                        tries.now = (yield Forget()).now
+                        continue  # the server's share of one long wait
                 else:
                     raise explain(dialect, trouble, name) from trouble.__cause__
             tries.now = (yield Forget()).now
@@ -158,10 +161,12 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
     name = tries.name
     left = 0.001 if tries.left == 0 else tries.left
     try:
-        query = dialect.lock_row(name, _chunk(dialect, left), borrowed=True)
+        chunk = _chunk(dialect, left)
+        query = dialect.lock_row(name, chunk, borrowed=True)
         # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
         # was free when the statement began and is not any more.
-        reply = yield RunHeld(query, left, keep=dialect.row_locked)
+        within = None if chunk is None else chunk + tries.patience
+        reply = yield RunHeld(query, left, within, keep=dialect.row_locked)
         stale = dialect.stale_snapshot(reply)
         locked = dialect.row_locked(reply)
         if not locked and dialect.one_writer:
@@ -208,6 +213,19 @@ def _create(dialect: Dialect, tries: _Attempts) -> Protocol[bool]:
         raise explain(dialect, trouble, tries.name) from trouble.__cause__
     tries.now = reply.now
     return True
+
+
+def _leave_no_ghost(dialect: Dialect, tries: _Attempts, trouble: Trouble) -> Protocol[None]:
+    """End what a lost session may still wait for, or have: it would be this lock's own rival."""
+    tries.now = (yield Forget()).now
+    if trouble.end is not None:
+        with contextlib.suppress(DBLockError):
+            tries.now = yield from end_session(dialect, trouble.end, tries.reach, tries.now)
+
+
+def _waited(dialect: Dialect, chunk: float | None) -> bool:
+    """Whether the server waited as long as it is ever asked to, and the caller wants to go on."""
+    return chunk is not None and chunk == dialect.longest_patience
 
 
 def _chunk(dialect: Dialect, patience: float | None) -> float | None:

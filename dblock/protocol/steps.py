@@ -18,20 +18,25 @@ class Reply(NamedTuple):
     """What a step came to.
 
     ``matched`` is the number of rows it was about. Times are monotonic seconds; ``sent`` is read
-    before the request goes out.
+    before the request goes out. ``server`` is the identity of who answered, where it is known.
     """
 
     rows: Sequence[Sequence[Any]]
     matched: int
     sent: float
     now: float
+    server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run one statement on a connection of dblock's own, in a transaction of its own."""
+    """Run one statement on a connection of dblock's own, in a transaction of its own.
+
+    ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.
+    """
 
     query: Query
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,14 @@ class RunHeld:
     """Run one statement in the transaction that is to hold the row lock.
 
     ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
-    own limit. ``keep`` asks for a savepoint around it, so that its failure leaves the transaction
-    usable, and so does a reply it says no to: rows that were locked for that are let go.
+    own limit. ``within`` is for the answer as with :class:`Run`, but None is what the user's own
+    connection has. ``keep`` asks for a savepoint around it, so that its failure leaves the
+    transaction usable, and so does a reply it says no to: rows locked for that are let go.
     """
 
     query: Query
     patience: float | None = None
+    within: float | None = None
     keep: Callable[[Reply], bool] | None = None
 
 

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import (
     Conflict,
+    ConnectTimeout,
     DBLockError,
     DeadlockDetected,
     OutcomeUnknown,
+    QueryTimeout,
     SchemaMissing,
+    SocketTimeout,
     Unavailable,
     Unsupported,
 )
@@ -19,12 +22,21 @@ if TYPE_CHECKING:
     from ..dialects import Dialect
 
 
-def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLockError:
-    """Return the error that tells ``trouble`` to the caller."""
+def explain(
+    dialect: Dialect, trouble: Trouble, name: str | None = None, *, harmless: bool = False
+) -> DBLockError:
+    """Return the error that tells ``trouble`` to the caller.
+
+    ``harmless`` says of the statement that it is the same whether it was run or not.
+    """
     said = str(trouble)
     match trouble.fault:
         case Fault.UNREACHABLE:
-            return Unavailable(f"the database was not reached: {said}", name=name)
+            kind = ConnectTimeout if trouble.timed_out else Unavailable
+            return kind(f"the database was not reached: {said}", name=name)
+        case Fault.DISCONNECTED if harmless:
+            kind = SocketTimeout if trouble.timed_out else Unavailable
+            return kind(f"the connection to the database broke: {said}", name=name)
         case Fault.REFUSED:
             return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
@@ -59,14 +71,16 @@ def explain(dialect: Dialect, trouble: Trouble, name: str | None = None) -> DBLo
                 name=name,
             )
         case Fault.BUSY | Fault.CANCELED:
-            return Unavailable(
+            kind = QueryTimeout if trouble.fault is Fault.CANCELED else Unavailable
+            return kind(
                 f"the server gave the statement up, its row or file was in use: {said}", name=name
             )
 
 
 def transaction_broken(trouble: Trouble, name: str | None = None) -> Unavailable:
     """Return the error for a user's transaction that ended with its connection."""
-    return Unavailable(
+    kind = SocketTimeout if trouble.timed_out else Unavailable
+    return kind(
         f"the transaction's connection broke, and with it the transaction: {trouble}", name=name
     )
 

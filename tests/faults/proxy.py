@@ -200,6 +200,8 @@ class Link:
                 rule.done.set()
             if not (self._mute or self._proxy.deaf):
                 send(self._client, reply)
+        if self._rule is not None:
+            self._rule.answered.set()  # with the end of the session
         if not self._deaf:
             self.cut()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
@@ -78,7 +79,28 @@ def test_a_request_that_is_lost_is_repeated(net: Net) -> None:
     assert [state.token for state in net.direct.list()] == [lease.token]
 
 
-def test_a_request_that_arrives_after_it_was_looked_for_is_the_same_hold(net: Net) -> None:
+def test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing(net: Net) -> None:
+    """Its session was ended before the token was looked for: "not there" is the truth then."""
+    late = net.proxy.lose(Lose.TIMELINESS, GRANT)
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire(blocking=False)
+    assert lease.fence == 1
+    lease.release()
+    late.deliver()
+    assert net.direct.list() == []
+    assert net.direct.show("report").fence == 1
+
+
+def test_a_request_that_cannot_be_stopped_is_the_same_hold(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a pooler, where a session cannot be told from another."""
+    prepare = type(net.locks.dialect).prepare_connection
+    monkeypatch.setattr(
+        type(net.locks.dialect),
+        "prepare_connection",
+        lambda dialect, connection: replace(prepare(dialect, connection), end=None),
+    )
     late = net.proxy.lose(Lose.TIMELINESS, GRANT)
     # The repetition waits in the proxy until the server has run the first one.
     net.proxy.lose(Lose.NOTHING, GRANT, hook=late.deliver)
