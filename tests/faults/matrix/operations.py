@@ -65,7 +65,10 @@ class Operation(ABC):
         except DBLockError as error:
             if isinstance(error, LockLost):
                 assert not self.lease.held, "it is told as lost and believed to be held"
-            return type(error).__name__
+            # The kinds of an error, SocketTimeout for one, say why; what counts is the error.
+            return next(
+                kind.__name__ for kind in type(error).__mro__ if DBLockError in kind.__bases__
+            )
 
     def row(self) -> LockRow | None:
         """The name's row of the lock table."""
@@ -226,7 +229,8 @@ class Take(InTransaction):
         self.counter = self.ways.locks.counter(stock.c.amount, key=stock.c.id)
 
     def work(self) -> None:
-        self.counter.take(self.session, self.number, TAKEN, idempotency_key=self.key)
+        with within(self.driver):  # how long it may wait for the row is the user's to say
+            self.counter.take(self.session, self.number, TAKEN, idempotency_key=self.key)
 
     def found(self) -> str:
         """What a repeat of the whole transaction makes of it, the client not knowing what came."""
