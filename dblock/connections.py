@@ -67,7 +67,7 @@ class Connections:
         self._dialect = dialect
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
-        event.listen(self._pool, "connect", self._bound_reads, insert=True)
+        event.listen(self._pool, "connect", self._bound, insert=True)
         self._idle: deque[OwnConnection] = deque()
         self._lent = lent
         self._limit = limit
@@ -80,7 +80,10 @@ class Connections:
     def _new_turns(self) -> threading.Semaphore | None:
         return None if self._limit is None else threading.Semaphore(self._limit)
 
-    def _bound_reads(self, driver: Any, record: object) -> None:
+    def _bound(self, driver: Any, record: object) -> None:
+        if self._lent:
+            self._lent = False
+            _warn_of_unbounded(self._dialect, driver)
         self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
 
     def take(self) -> OwnConnection:
@@ -134,9 +137,6 @@ class Connections:
         driver = None
         try:
             driver = detached(self._pool)
-            if self._lent:
-                self._lent = False
-                warn_of_unbounded(self._dialect, driver)
             connection = OwnConnection(driver, self._dialect.prepare_connection(driver))
             if self._verify is not None:
                 self._verify(connection)
@@ -167,7 +167,7 @@ class Connections:
         self._turns = self._new_turns()
 
 
-def warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
+def _warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
     """Say what a connection that the user's engine made lacks, for it to end in time."""
     missing = dialect.unbounded(driver)
     if missing:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import pytest
 
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
+from tests.support import Threads
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 
@@ -226,3 +227,11 @@ def pytest_terminal_summary(
         terminalreporter.line(f"{reason} [{count}]")
     if strict() and skips:
         terminalreporter.line(f"failed: {len(skips)} skipped, and here every test must run")
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    made = Threads()
+    yield made
+    made.close()
+    made.join()

@@ -36,14 +36,6 @@ def locks(pooled: Database) -> Iterator[Locks]:
         yield made
 
 
-@pytest.fixture
-def threads() -> Iterator[Threads]:
-    made = Threads()
-    yield made
-    made.close()
-    made.join()
-
-
 def test_sessions_are_shared(engine: Engine) -> None:
     """The test-bed is what it should be: two clients, one after the other on one backend."""
     with engine.connect() as one, engine.connect() as two:

@@ -122,8 +122,7 @@ class MariaDB(Dialect):
             cursor.execute(
                 "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
                 "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0",
-                # Between the row lock's own WAIT and the client's patience.
-                ((self.timeouts.query + self.timeouts.socket) / 2,),
+                (self.timeouts.query,),
             )
             cursor.execute(_WHO)
             session, host, server = cursor.fetchone()

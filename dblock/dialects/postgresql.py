@@ -304,9 +304,8 @@ def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
     wait of theirs must not get the lock.
     """
     idle, interval = _keepalives(timeouts)
-    between = (timeouts.query + timeouts.socket) / 2  # after lock_timeout, before the client
     milliseconds = {
-        "statement_timeout": between,
+        "statement_timeout": timeouts.query,
         "client_connection_check_interval": timeouts.query / 2,
         "tcp_user_timeout": timeouts.socket,
         "idle_in_transaction_session_timeout": 0.0,

@@ -222,9 +222,11 @@ def release(
     """Give the lease back. Raises LockLost when it was no longer this hold's.
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
-    later hold; that the row is then no longer ours is the first one's doing.
+    later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
+    from the first trouble.
     """
     now, query, in_doubt = start, dialect.release(name, token), False
+    until: float | None = None
     while True:
         try:
             reply = yield Run(query)
@@ -233,10 +235,11 @@ def release(
             if trouble.fault not in AWAY | PASSING:
                 raise explain(dialect, trouble, name) from trouble.__cause__
             now = (yield Sleep(PAUSE)).now
+            until = now + patience if until is None else until
             if trouble.end is not None:  # it may keep the row
                 with contextlib.suppress(DBLockError):
-                    now = yield from end_session(dialect, trouble.end, patience, now)
-            if now >= start + patience:
+                    now = yield from end_session(dialect, trouble.end, until - now, now)
+            if now >= until:
                 raise explain(dialect, trouble, name) from trouble.__cause__
             continue
         if reply.matched == 1:
@@ -246,7 +249,8 @@ def release(
             if in_doubt:
                 return  # the try whose reply was lost had done it
             raise loss
-        if reply.now >= start + patience:
+        until = reply.now + patience if until is None else until
+        if reply.now >= until:
             raise Unavailable(
                 f"{name!r} could not be released, its row is in use; it runs out by itself",
                 name=name,

@@ -12,17 +12,9 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks
 from tests.conftest import Database
-from tests.support import Facts, Threads
+from tests.support import Facts
 
 NewLocks = Callable[..., Locks]
-
-
-@pytest.fixture
-def threads() -> Iterator[Threads]:
-    made = Threads()
-    yield made
-    made.close()
-    made.join()
 
 
 @pytest.fixture

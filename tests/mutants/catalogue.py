@@ -12,6 +12,7 @@ DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/toget
 PLANTED = "tests/faults/test_planted.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
 SETTLING = "tests/faults/test_settling.py"
+TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
@@ -325,7 +326,32 @@ CATALOGUE = (
         LEASING,
         "if in_doubt is not None and state is not None and state.token == claim.token:",
         "if False:",
-        f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_is_the_same_hold[postgresql]",
+        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
+    ),
+    Mutant(
+        "settle-too-early",
+        'what was sent cannot come after it was said to be "not there"',
+        LEASING,
+        "        while lost:\n",
+        "        while False:\n",
+        f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
+        "[postgresql]",
+    ),
+    Mutant(
+        "ghost-row-lock",
+        "what a lost connection had locked is not waited for",
+        "dblock/protocol/rowing.py",
+        "    if trouble.end is not None:\n",
+        "    if False:\n",
+        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+    ),
+    Mutant(
+        "no-read-deadline",
+        "a server that acknowledges and never answers blocks nobody",
+        "dblock/dialects/reading.py",
+        "clock.now() >= deadline",
+        "clock.now() >= deadline + 30",
+        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
     ),
     Mutant(
         "settle-skipped",

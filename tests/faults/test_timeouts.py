@@ -1,0 +1,257 @@
+"""Three layers of timeouts: each ends, each has its own error, and none leaves anything behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.orm import Session
+
+from dblock import (
+    ConnectTimeout,
+    LockLost,
+    Locks,
+    OutcomeUnknown,
+    QueryTimeout,
+    SocketTimeout,
+    Timeouts,
+    Unavailable,
+)
+from tests.conftest import Database, NewDatabase
+from tests.faults.conftest import GRANT, RELEASE, Net
+from tests.faults.proxy import Lose
+from tests.faults.test_settling import SESSIONS, locked
+from tests.servers import execute
+from tests.support import LONG, Threads, eventually
+
+QUICK = Timeouts(connect=1, query=0.3, socket=0.8)
+SERVERS = ["postgresql", "mariadb"]
+
+
+@pytest.fixture
+def quick(net: Net) -> Iterator[Locks]:
+    with Locks(net.proxy.url, timeouts=QUICK) as locks:
+        assert locks.list() == []  # it has a connection that was good a moment ago
+        yield locks
+
+
+# --- the socket --------------------------------------------------------------------------------
+
+
+def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> None:
+    """Acknowledges everything, answers nothing: neither keepalives nor the kernel notice."""
+    held = quick.lease("held", ttl=60)
+    row = quick.row("row")
+    assert held.acquire()
+    assert row.acquire()
+    with contextlib.closing(create_engine(net.proxy.url).connect()) as connection:
+        connection.begin()
+        connection.exec_driver_sql("SELECT 1")
+        net.proxy.deaf = True
+        calls: list[tuple[type[Exception], Callable[[], object]]] = [
+            (OutcomeUnknown, lambda: quick.lease("other", ttl=60).acquire()),
+            (SocketTimeout, lambda: held.guard(connection).__enter__()),
+            (Unavailable, lambda: quick.show("held")),
+            (Unavailable, lambda: quick.row("other").acquire()),
+            (Unavailable, quick.list),
+            (LockLost, row.check),
+            (Unavailable, held.release),
+        ]
+        for error, call in calls:
+            with pytest.raises(error):
+                threads.run(call)
+    # Whatever was sent then never arrived.
+    assert [state.name for state in net.direct.list()] == ["held"]
+    net.proxy.restore()
+    held.release()
+    assert net.direct.list() == []
+
+
+def test_a_connection_that_fell_silent_is_replaced(net: Net, quick: Locks) -> None:
+    """The connection alone is dead: whoever used it, is told the truth by way of another."""
+    net.proxy.lose(Lose.REPLY_SILENTLY, GRANT)
+    lease = quick.lease("report", ttl=60)
+    assert lease.acquire()
+    assert lease.fence == 1
+    net.proxy.lose(Lose.REPLY_SILENTLY, RELEASE)
+    lease.release()
+    assert net.direct.list() == []
+
+
+def test_looking_takes_no_longer_than_the_socket(net: Net, quick: Locks) -> None:
+    net.proxy.lose(Lose.REPLY_SILENTLY, b"SELECT lock_name", hook=net.proxy.refuse)
+    with pytest.raises(Unavailable):
+        quick.show("report")
+
+
+@pytest.mark.parametrize("lose", [Lose.REPLY_SILENTLY, Lose.TIMELINESS])
+def test_no_session_is_left_behind(net: Net, quick: Locks, lose: Lose) -> None:
+    before = set(execute(net.db.url, SESSIONS[net.db.kind]))
+    lost = net.proxy.lose(lose, GRANT)
+    lease = quick.lease("report", ttl=60)
+    assert lease.acquire()
+    after = set(execute(net.db.url, SESSIONS[net.db.kind]))
+    assert lost.done.is_set()
+    # One was ended, and one taken in its place.
+    assert len(after) <= len(before)
+    assert after - before
+    lease.release()
+
+
+def test_a_row_lock_is_not_its_own_rival(net: Net, quick: Locks) -> None:
+    """What the lost connection had locked is not waited for."""
+    lost = net.proxy.lose(Lose.REPLY_SILENTLY, b"FOR UPDATE")
+    with quick.row("report") as row:
+        assert lost.done.is_set()
+        assert row.held
+        assert not net.direct.row("report").acquire(blocking=False)
+    assert locked(net.direct, "report")
+
+
+def test_a_row_lock_whose_end_is_not_heard_of_is_ended(net: Net, quick: Locks) -> None:
+    row = quick.row("report")
+    assert row.acquire()
+    net.proxy.lose(Lose.TIMELINESS, b"COMMIT")
+    with pytest.raises(LockLost):
+        row.release()
+    assert locked(net.direct, "report")
+
+
+# --- connecting --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_port_where_nobody_speaks(kind: str, threads: Threads) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with Locks(f"{kind}://a@127.0.0.1:{port}/app", timeouts=QUICK) as locks:
+            for use in (locks.list, locks.lease("report").acquire, locks.row("report").acquire):
+                with pytest.raises(ConnectTimeout if kind == "postgresql" else Unavailable):
+                    threads.run(use)
+
+
+# --- the query ---------------------------------------------------------------------------------
+
+BLOCK = {
+    "postgresql": ["BEGIN", "LOCK TABLE dblock_lock IN ACCESS EXCLUSIVE MODE"],
+    "mariadb": ["LOCK TABLES dblock_lock WRITE"],
+}
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_the_server_gives_up_before_the_client(kind: str, new_database: NewDatabase) -> None:
+    db = new_database(kind, migrated=True)
+    engine = create_engine(db.url, isolation_level="AUTOCOMMIT")
+    with Locks(db.url, timeouts=Timeouts(connect=2, query=0.2, socket=LONG)) as locks:
+        assert locks.list() == []
+        with engine.connect() as blocker:
+            for statement in BLOCK[kind]:
+                blocker.exec_driver_sql(statement)
+            with pytest.raises(QueryTimeout, match="gave the statement up"):
+                locks.show("report")
+            blocker.invalidate()
+        assert locks.lease("report").acquire(timeout=LONG)  # on the same connection
+    engine.dispose()
+
+
+def test_the_sessions_of_dblock(new_database: NewDatabase) -> None:
+    """What they ask of a PostgreSQL server; settings of the user's stay."""
+    db = new_database("postgresql", migrated=True)
+    url = make_url(db.url).update_query_dict({"options": "-c statement_timeout=1234"})
+    with Locks(url, timeouts=Timeouts(connect=2, query=4, socket=10)) as locks:
+        connection = locks.database.holders.take()
+        rows = connection.driver.execute("SELECT name, setting FROM pg_settings")
+        settings = dict(rows.fetchall())
+        locks.database.holders.give(connection)
+    assert settings["statement_timeout"] == "1234"
+    assert settings["client_connection_check_interval"] == "2000"
+    assert settings["tcp_keepalives_idle"] == "5"
+    assert settings["tcp_user_timeout"] == "10000"
+
+
+def test_an_idle_row_lock_is_no_forgotten_transaction(new_database: NewDatabase) -> None:
+    db = new_database("postgresql", migrated=True)
+    name = make_url(db.url).database
+    execute(db.url, f'ALTER DATABASE "{name}" SET idle_in_transaction_session_timeout = 200')
+    engine = create_engine(db.url)
+    with Locks(db.url) as locks, locks.row("report") as row, engine.connect() as yardstick:
+        yardstick.exec_driver_sql("SELECT 1")
+        ended = "SELECT count(*) FROM pg_stat_activity WHERE pid = "
+        ended += str(yardstick.connection.driver_connection.info.backend_pid)  # type: ignore[union-attr]
+        eventually(lambda: execute(db.url, ended) == [(0,)])
+        yardstick.invalidate()
+        row.check()
+    engine.dispose()
+
+
+# --- lent engines ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"), [("postgresql", "tcp_user_timeout"), ("mariadb", "read_timeout")]
+)
+def test_what_a_lent_engine_lacks_is_said_once(
+    kind: str, missing: str, new_database: NewDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = new_database(kind, migrated=True)
+    engine = create_engine(db.url)
+    with caplog.at_level(logging.WARNING, "dblock"), Locks(engine) as locks:
+        for _ in range(2):
+            assert locks.list() == []
+            with locks.row("report"), Session(engine) as session, locks.row("two", on=session):
+                pass
+    (record,) = caplog.records
+    assert missing in record.getMessage()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_url_lacks_nothing(
+    kind: str, new_database: NewDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = new_database(kind, migrated=True)
+    with caplog.at_level(logging.WARNING, "dblock"), Locks(db.url) as locks:
+        assert locks.list() == []
+    assert caplog.records == []
+
+
+def test_a_lent_engines_connections_are_bounded_all_the_same(net: Net, threads: Threads) -> None:
+    arguments = {"connect_timeout": 2} | ({"read_timeout": 1} if net.db.kind == "mariadb" else {})
+    engine = create_engine(net.proxy.url, connect_args=arguments)
+    with Locks(engine, timeouts=QUICK) as locks:
+        assert locks.list() == []
+        net.proxy.deaf = True
+        with pytest.raises(Unavailable):
+            threads.run(locks.list)
+    engine.dispose()
+
+
+# --- a primary that is elsewhere ---------------------------------------------------------------
+
+
+def test_a_waiter_survives_a_time_without_a_primary(
+    new_database: NewDatabase, threads: Threads
+) -> None:
+    """As after a failover, when the old primary is a standby for some time."""
+    db: Database = new_database("postgresql", migrated=True)
+    name = make_url(db.url).database
+    read_only = f'ALTER DATABASE "{name}" SET default_transaction_read_only = '
+    execute(db.url, read_only + "on")
+    with Locks(db.url, timeouts=Timeouts(connect=2, query=5, socket=LONG)) as locks:
+        refused = threading.Event()
+        classify = locks.dialect.classify
+
+        def noticing(error: BaseException) -> object:
+            refused.set()
+            return classify(error)
+
+        locks.dialect.classify = noticing  # type: ignore[method-assign, assignment]
+        waiting = threads.start(locks.lease("report", ttl=60).acquire)
+        assert refused.wait(LONG)
+        execute(db.url, read_only + "off", options="-c default_transaction_read_only=off")
+        assert waiting.result(LONG)
