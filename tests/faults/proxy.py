@@ -29,7 +29,7 @@ class Lose(Enum):
     REQUEST = auto()  # the connection is cut, the server never sees it
     REPLY = auto()  # the server answers; the answer is dropped and the connection is cut
     REPLY_SILENTLY = auto()  # the same, but the client hears nothing, not even a cut
-    TIMELINESS = auto()  # cut for the client; the server sees it when `Rule.deliver` is called
+    TIMELINESS = auto()  # cut for the client alone; `Rule.deliver` lets the server see it
     CONNECTIONS = auto()  # it is passed on, and every connection is reset before the reply
     HEARING = auto()  # from it on nothing gets through on its connection, not even its end
 
@@ -195,7 +195,7 @@ class Link:
                 rule.answered.set()
                 if not self._late:
                     rule.hook()
-                if rule.lose is not Lose.REPLY_SILENTLY:
+                if rule.lose is not Lose.REPLY_SILENTLY and not self._late:
                     self.cut()
                 rule.done.set()
             if not (self._mute or self._proxy.deaf):

@@ -104,10 +104,11 @@ def test_no_session_is_left_behind(net: Net, quick: Locks, lose: Lose) -> None:
 
 
 def test_a_row_lock_is_not_its_own_rival(net: Net, quick: Locks) -> None:
-    """What the lost connection had locked is not waited for."""
-    lost = net.proxy.lose(Lose.REPLY_SILENTLY, b"FOR UPDATE")
-    with quick.row("report") as row:
-        assert lost.done.is_set()
+    """What a lost connection may have locked, with nobody there to tell, is not waited for."""
+    assert locked(net.direct, "report")  # the name's row is there
+    ghost = net.proxy.lose(Lose.TIMELINESS, b"FOR UPDATE")
+    net.proxy.lose(Lose.NOTHING, b"FOR UPDATE", hook=ghost.deliver)
+    with quick.row("report", wait=LONG) as row:
         assert row.held
         assert not net.direct.row("report").acquire(blocking=False)
     assert locked(net.direct, "report")

@@ -159,7 +159,6 @@ _ENDED = "the session that was lost is not ended on the server"
 SHORT_OF: Mapping[tuple[str, str, Fault], str] = {
     ("acquire (held)", "look", Fault.DEAF): _ENDED,
     ("renew", "renew", Fault.DEAF): _ENDED,
-    ("release", "release", Fault.DEAF): "it is not repeated, though the server can be reached",
     ("guard", "guard", Fault.DEAF): _ENDED,
     ("guard", "look", Fault.DEAF): _ENDED,
     ("take", "apply", Fault.DEAF): _ENDED,
