@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -28,7 +27,6 @@ from tests.servers import (
     execute,
     shared_postgresql,
 )
-from tests.servers.network import Network
 from tests.servers.postgresql import VARIABLE
 from tests.servers.reaper import processes
 
@@ -263,45 +261,6 @@ def test_nothing_outlives_the_tests(make: type[OwnServer], then: str, finally_: 
             # A Ctrl-C or the end of the terminal reaches the whole group; the reaper stays.
             os.kill(tests.pid, signal.SIGKILL)
     assert eventually(lambda: not processes(directory.name) and not directory.exists())
-
-
-NETWORK = """
-    import sys
-    from tests.servers.far import FarPostgreSQL
-    from tests.servers.network import Network
-    network = Network().__enter__()
-    server = FarPostgreSQL(network).__enter__()
-    print(network.server.pid, network.directory, server.directory, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_no_network_namespace_outlives_the_tests() -> None:
-    find_or_skip(Network).close()
-    find_or_skip(PostgreSQL).close()
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(NETWORK)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as tests:
-        assert tests.stdout is not None
-        pid, *directories = tests.stdout.readline().split()
-        namespace = os.readlink(f"/proc/{pid}/ns/net")
-        assert namespaces().count(namespace) > 1, "nothing but its first process runs in it"
-        os.kill(tests.pid, signal.SIGKILL)
-    assert eventually(lambda: namespace not in namespaces())
-    assert eventually(lambda: not any(Path(directory).exists() for directory in directories))
-
-
-def namespaces() -> list[str]:
-    """The network namespace of each process that may be asked."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(process / "ns" / "net"))
-    return found
 
 
 @pytest.mark.parametrize("variable", ["", "CI", "DBLOCK_TEST_STRICT"])
