@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import clock
 from .arguments import Seconds, check_name
@@ -159,6 +159,12 @@ class Locks:
 
         return self.database.run(
             leasing.force(self.dialect, name, self.timeouts.query, clock.now())
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} has connections, which cannot be sent to another process: make Locks there, "
+            "from the URL"
         )
 
     # --- the end -----------------------------------------------------------------------------

@@ -222,3 +222,12 @@ def test_no_lock_is_left_after_not_acquired(locks: Locks, others: Locks) -> None
             pass
         with others.lease("busy", wait=0):
             pass
+
+
+# --- other processes ---------------------------------------------------------------------------
+
+
+def test_nothing_of_a_process_is_sent_to_another(locks: Locks) -> None:
+    for thing in (locks, locks.lease("report"), locks.row("order"), locks.all(locks.row("order"))):
+        with pytest.raises(TypeError, match=r"[Mm]ake Locks there, from the URL"):
+            pickle.dumps(thing)
