@@ -20,7 +20,6 @@ from tests.servers import OwnServer, execute
 from .crew import Crew, Place
 from .history import NEMESIS, Recorder
 
-BETWEEN = 1.5  # TTLs from one fault of a kind to the next, in the mean
 # What a request has in it that is to be lost: a grant, a renewal, a release, a commit, anything.
 MARKERS = (GRANT, RENEW, RELEASE, b"COMMIT", b"")
 # How to list the other sessions in a database, and to end one. {} is the database's name or the id.
@@ -37,10 +36,10 @@ SESSIONS = {
 
 
 class Nemesis:
-    """Two threads, so that faults of the two kinds meet: one of workers, one of the server.
+    """Three threads, so that faults of different kinds meet: of workers, networks, the server.
 
     Each begins with a round of all its faults, then draws them. A fault is undone by the thread
-    that made it, so when both have ended everything is as it was.
+    that made it, so when all have ended everything is as it was.
     """
 
     def __init__(
@@ -54,6 +53,8 @@ class Nemesis:
             "workers": {
                 "worker killed": self._kill_worker,
                 "worker stopped": self._stop_worker,
+            },
+            "network": {
                 "connections cut": self._cut,
                 "network silent": self._silence,
                 "connections refused": self._refuse,
@@ -96,7 +97,7 @@ class Nemesis:
     def _run(self, recorder: Recorder, faults: dict[str, Fault], chance: random.Random) -> None:
         try:
             for name in _order(list(faults), chance):
-                if self._enough.wait(chance.expovariate(1 / BETWEEN) * self._ttl):
+                if self._enough.wait(chance.expovariate(1) * self._ttl):
                     return
                 place = chance.choice(self._crew.places)
                 operation = recorder.begin("fault", fault=name, place=place.number)
@@ -108,7 +109,7 @@ class Nemesis:
     def _pause(self, chance: random.Random, least: float, most: float) -> None:
         self._enough.wait(chance.uniform(least, most) * self._ttl)
 
-    # --- workers and their network -----------------------------------------------------------
+    # --- workers, and their networks ----------------------------------------------------------
 
     def _kill_worker(self, place: Place, chance: random.Random) -> None:
         place.signal(signal.SIGKILL)

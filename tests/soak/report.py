@@ -13,6 +13,7 @@ from .checker import BROKEN_UNGUARDED, Rule, Violation
 
 OUTCOMES = ("ok", "failed", "unknown", "error")
 SHOWN = 40  # events of one violation
+WIDTH = 300  # characters of one event's details
 
 
 def verdict(rules: Sequence[Rule], *, guarded: bool) -> tuple[bool, str]:
@@ -82,7 +83,8 @@ def excerpt(violation: Violation) -> list[str]:
     lines = [violation.what]
     for event in events[:SHOWN]:
         what = f"{event.process:14} {event.op:5} {event.kind:8} {event.step:8}"
-        lines.append(f"  {event.at - events[0].at:9.4f}  {what} {json.dumps(event.detail)}")
+        detail = json.dumps(event.detail)[:WIDTH]
+        lines.append(f"  {event.at - events[0].at:9.4f}  {what} {detail}")
     if len(events) > SHOWN:
         lines.append(f"  and {len(events) - SHOWN} more")
     return lines + [f"  in the log: {row}" for row in violation.rows]
