@@ -21,7 +21,7 @@ from .crew import Crew, Place
 from .history import NEMESIS, Recorder
 
 # What a request has in it that is to be lost: a grant, a renewal, a release, a commit, anything.
-MARKERS = (GRANT, RENEW, RELEASE, b"COMMIT", b"")
+MARKERS = (GRANT, RENEW, RELEASE, b"COMMIT", b"COMMIT", b"")
 # How to list the other sessions in a database, and to end one. {} is the database's name or the id.
 SESSIONS = {
     "postgresql": (
@@ -36,7 +36,7 @@ SESSIONS = {
 
 
 class Nemesis:
-    """Three threads, so that faults of different kinds meet: of workers, networks, the server.
+    """Four threads, so that faults of different kinds meet.
 
     Each begins with a round of all its faults, then draws them. A fault is undone by the thread
     that made it, so when all have ended everything is as it was.
@@ -58,6 +58,8 @@ class Nemesis:
                 "connections cut": self._cut,
                 "network silent": self._silence,
                 "connections refused": self._refuse,
+            },
+            "messages": {
                 "request lost": self._lose_request,
                 "reply lost": self._lose_reply,
                 "request late": self._delay_request,

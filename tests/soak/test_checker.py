@@ -323,7 +323,7 @@ def test_files(tmp_path: Path) -> None:
     for number, recorder in enumerate(recorders):
         operation = recorder.begin("acquire", name="a", ttl=1)
         tail.follow()
-        operation.tell("ok", start + number, fence=number)
+        operation.tell("ok", start + number, fence=number, deadline=start + 1)
     recorders[0].begin("write", name="a")
     recorders[1].begin("fault", fault="cut").tell("ok")
     for recorder in recorders:
@@ -333,6 +333,6 @@ def test_files(tmp_path: Path) -> None:
     assert tail.faults == {"cut": 1}
     events = read(tmp_path)
     assert [event.at for event in events] == sorted(event.at for event in events)
-    assert Event(start, "x", 1, "acquire", "ok", {"fence": 0}) in events
+    assert Event(start, "x", 1, "acquire", "ok", {"fence": 0, "deadline": start + 1}) in events
     history = History(events, Ledger({}, []), [])
     assert count(history) == {("acquire", "ok"): 2, ("write", "unknown"): 1, ("fault", "ok"): 1}
