@@ -43,7 +43,7 @@ def main(
 ) -> None:
     """Use leases on a server of its own while faults happen, and check what came of it."""
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-    settings = Settings(database, minutes * 60, seed, not unguarded, workers, names, ttl)
+    settings = Settings(minutes * 60, seed, not unguarded, workers, names, ttl)
     console = Console()
     if not console.is_terminal:
         console.width = 120
@@ -51,8 +51,8 @@ def main(
     title = f"{database}, seed {seed}, {workers} workers" + ", unguarded" * unguarded
     console.print(f"soak on {title}: {minutes:g} minutes", highlight=False)
     try:
-        with progress(console, settings.seconds) as watch:
-            history = soak(settings, directory, watch)
+        with SERVERS[database]() as server, progress(console, settings.seconds) as watch:
+            history = soak(settings, server, directory, watch)
     except ServerMissing as missing:
         shutil.rmtree(directory)
         console.print(str(missing).replace("tests skipped", "not soaked"))

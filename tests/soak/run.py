@@ -30,7 +30,6 @@ PULSE = 0.1  # how often the dead are replaced and the history is looked at
 class Settings:
     """What to run. It goes on, past its seconds, until there are writes and all kinds of faults."""
 
-    database: str = "postgresql"
     seconds: float = 300.0
     seed: int = 0
     guarded: bool = True
@@ -43,25 +42,28 @@ class Settings:
 Watch = Callable[[float, Tail], None]
 
 
-def soak(settings: Settings, directory: Path, watch: Watch = lambda *_: None) -> History:
-    """Run it; ``watch`` is told, every so often, how many seconds of it are over and what it has
-    counted. Its history is left in ``directory``."""
+def soak(
+    settings: Settings, server: OwnServer, directory: Path, watch: Watch = lambda *_: None
+) -> History:
+    """Run it on a server that may be broken, and leave its history in ``directory``.
+
+    ``watch`` is told, every so often, how many seconds of it are over and what it has counted.
+    """
     names = tuple(f"name-{number}" for number in range(1, settings.names + 1))
-    with SERVERS[settings.database]() as server:
-        server.create_database(DATABASE)
-        url = server.url_for(DATABASE)
-        upgrade(url)
-        engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
-        with engine.begin() as connection:
-            ledger.create(connection, names)
-        seed = f"{settings.database}/{settings.seed}"
-        plan = Plan(url, directory, names, settings.ttl, seed, settings.guarded)
-        with Crew(plan, settings.workers) as crew:
-            disturb(settings, crew, server, directory, seed, watch)
-            (directory / STOP).touch()
-        probe(url, names, settings.ttl, directory)
-        with engine.begin() as connection:
-            left = ledger.read(connection)
+    server.create_database(DATABASE)
+    url = server.url_for(DATABASE)
+    upgrade(url)
+    engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        ledger.create(connection, names)
+    seed = f"{server.kind}/{settings.seed}"
+    plan = Plan(url, directory, names, settings.ttl, seed, settings.guarded)
+    with Crew(plan, settings.workers) as crew:
+        disturb(settings, crew, server, directory, seed, watch)
+        (directory / STOP).touch()
+    probe(url, names, settings.ttl, directory)
+    with engine.begin() as connection:
+        left = ledger.read(connection)
     (directory / "ledger.json").write_text(json.dumps(asdict(left), indent=1) + "\n")
     return History(read(directory), left, names)
 
