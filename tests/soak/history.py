@@ -93,11 +93,12 @@ def read(directory: Path) -> list[Event]:
 
 
 class Tail:
-    """Counts the events in a directory while they are written."""
+    """Counts the events in a directory while they are written, and the faults that happened."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: dict[Path, int] = {}
+        self._sent: dict[tuple[str, int], str] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[str] = Counter()
 
@@ -114,4 +115,6 @@ class Tail:
         for event in events:
             self.counts[event.kind, event.step] += 1
             if event.kind == "fault" and event.step == "sent":
-                self.faults[event.detail["fault"]] += 1
+                self._sent[event.process, event.op] = event.detail["fault"]
+            elif event.kind == "fault" and event.step == "ok":
+                self.faults[self._sent[event.process, event.op]] += 1

@@ -14,7 +14,7 @@ from typing import Self
 from sqlalchemy.exc import SQLAlchemyError
 
 from tests.faults.conftest import GRANT, RELEASE, RENEW
-from tests.faults.proxy import Lose
+from tests.faults.proxy import Lose, Rule
 from tests.servers import OwnServer, execute
 
 from .crew import Crew, Place
@@ -22,6 +22,9 @@ from .history import NEMESIS, Recorder
 
 # What a request has in it that is to be lost: a grant, a renewal, a release, a commit, anything.
 MARKERS = (GRANT, RENEW, RELEASE, b"COMMIT", b"COMMIT", b"")
+MOMENT = 0.05
+# TTLs from one fault of a kind to the next, in the mean; of those not named here, one.
+BETWEEN = {"messages": 0.2}
 # How to list the other sessions in a database, and to end one. {} is the database's name or the id.
 SESSIONS = {
     "postgresql": (
@@ -97,14 +100,15 @@ class Nemesis:
             recorder.close()
 
     def _run(self, recorder: Recorder, faults: dict[str, Fault], chance: random.Random) -> None:
+        between = BETWEEN.get(threading.current_thread().name, 1.0)
         try:
             for name in _order(list(faults), chance):
-                if self._enough.wait(chance.expovariate(1) * self._ttl):
+                if self._enough.wait(chance.expovariate(1 / between) * self._ttl):
                     return
                 place = chance.choice(self._crew.places)
                 operation = recorder.begin("fault", fault=name, place=place.number)
-                faults[name](place, chance)
-                operation.tell("ok")
+                happened = faults[name](place, chance)
+                operation.tell("failed" if happened is False else "ok")
         except BaseException as error:  # raised again where the soak is run
             self.errors.append(error)
 
@@ -136,22 +140,30 @@ class Nemesis:
         self._pause(chance, 0.5, 2.5)
         place.proxy.restore()
 
-    def _lose_request(self, place: Place, chance: random.Random) -> None:
-        place.proxy.lose(Lose.REQUEST, chance.choice(MARKERS))
+    def _lose_request(self, place: Place, chance: random.Random) -> bool:
+        return self._lose(Lose.REQUEST, place, chance).done.is_set()
 
-    def _lose_reply(self, place: Place, chance: random.Random) -> None:
-        place.proxy.lose(Lose.REPLY, chance.choice(MARKERS))
+    def _lose_reply(self, place: Place, chance: random.Random) -> bool:
+        return self._lose(Lose.REPLY, place, chance).done.is_set()
 
-    def _delay_request(self, place: Place, chance: random.Random) -> None:
-        rule = place.proxy.lose(Lose.TIMELINESS, chance.choice(MARKERS))
+    def _delay_request(self, place: Place, chance: random.Random) -> bool:
+        rule = self._lose(Lose.TIMELINESS, place, chance)
+        if not rule.done.is_set():
+            return False
+        self._pause(chance, 0.1, 1.5)
+        assert rule.send_late is not None
+        rule.send_late()
+        rule.answered.wait(self._ttl)
+        place.proxy.cut()  # its client has gone long ago
+        return True
+
+    def _lose(self, what: Lose, place: Place, chance: random.Random) -> Rule:
+        """Do it to the next request of some kind, if one comes soon."""
+        rule = place.proxy.lose(what, chance.choice(MARKERS))
         rule.done.wait(self._ttl)
         place.forget_rules()
-        if rule.done.is_set():
-            self._pause(chance, 0.1, 1.5)
-            assert rule.send_late is not None
-            rule.send_late()
-            rule.answered.wait(self._ttl)
-            place.proxy.cut()  # its client has gone long ago
+        rule.done.wait(MOMENT)  # it may be just at it
+        return rule
 
     # --- the server --------------------------------------------------------------------------
 
@@ -175,7 +187,8 @@ class Nemesis:
                     continue
 
 
-Fault = Callable[[Place, random.Random], None]
+# Returns False when it did not happen: no such request came.
+Fault = Callable[[Place, random.Random], bool | None]
 
 
 def _order(names: list[str], chance: random.Random) -> Iterator[str]:

@@ -326,6 +326,7 @@ def test_files(tmp_path: Path) -> None:
         operation.tell("ok", start + number, fence=number, deadline=start + 1)
     recorders[0].begin("write", name="a")
     recorders[1].begin("fault", fault="cut").tell("ok")
+    recorders[1].begin("fault", fault="late").tell("failed")
     for recorder in recorders:
         recorder.close()
     tail.follow()
@@ -334,5 +335,9 @@ def test_files(tmp_path: Path) -> None:
     events = read(tmp_path)
     assert [event.at for event in events] == sorted(event.at for event in events)
     assert Event(start, "x", 1, "acquire", "ok", {"fence": 0, "deadline": start + 1}) in events
-    history = History(events, Ledger({}, []), [])
-    assert count(history) == {("acquire", "ok"): 2, ("write", "unknown"): 1, ("fault", "ok"): 1}
+    assert count(History(events, Ledger({}, []), [])) == {
+        ("acquire", "ok"): 2,
+        ("write", "unknown"): 1,
+        ("fault", "ok"): 1,
+        ("fault", "failed"): 1,
+    }

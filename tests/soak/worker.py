@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import os
 import random
 import signal
@@ -46,6 +47,7 @@ class Plan:
 def work(plan: Plan, process: str) -> None:
     """Run one worker, until the file is there that stops it or whoever started it is gone."""
     parent = os.getppid()
+    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # connections break, as they should
     recorder = Recorder(plan.directory, process)
     life = recorder.begin("worker", pid=os.getpid())
     try:
