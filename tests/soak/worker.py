@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import logging
 import os
@@ -65,6 +66,7 @@ class Worker:
 
     def __init__(self, plan: Plan, recorder: Recorder, locks: Locks) -> None:
         self._plan, self._recorder, self._locks = plan, recorder, locks
+        self._left = False
         self._chance = random.Random(f"{plan.seed}/{recorder.process}")
         postgresql = plan.url.startswith("postgresql")
         timeouts = {"connect_timeout": 2} if postgresql else {"connect_timeout": 2} | _TIMEOUTS
@@ -72,6 +74,11 @@ class Worker:
 
     def section(self) -> None:
         chance, ttl = self._chance, self._plan.ttl
+        if self._left:
+            # The thread's own lease is no longer its own when its handle is gone, and an error's
+            # traceback may keep that for a while.
+            gc.collect()
+            self._left = False
         name = chance.choice(self._plan.names)
         renewing = RENEWS and chance.random() < 0.3
         wait = 0.0 if chance.random() < 0.3 else chance.uniform(0.2, 3) * ttl
@@ -156,6 +163,7 @@ class Worker:
         if wild and draw < 0.15:
             os.kill(os.getpid(), signal.SIGKILL)
         elif wild and draw < 0.4 and not renewing:
+            self._left = True
             return  # it runs out by itself
         elif wild and draw < 0.6:
             time.sleep(self._chance.uniform(0.9, 1.5) * self._plan.ttl)
