@@ -57,6 +57,9 @@ def main(
         shutil.rmtree(directory)
         console.print(str(missing).replace("tests skipped", "not soaked"))
         sys.exit(MISSING)
+    except BaseException:
+        console.print(f"history, as far as it goes: {directory}", highlight=False, soft_wrap=True)
+        raise
     tail = Tail(directory)
     tail.follow()
     rules = check(history)

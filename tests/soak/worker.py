@@ -70,7 +70,9 @@ class Worker:
         self._chance = random.Random(f"{plan.seed}/{recorder.process}")
         postgresql = plan.url.startswith("postgresql")
         timeouts = {"connect_timeout": 2} if postgresql else {"connect_timeout": 2} | _TIMEOUTS
-        self._engine = create_engine(plan.url, pool_size=1, connect_args=timeouts)
+        self._engine = create_engine(
+            plan.url, pool_size=1, pool_pre_ping=True, connect_args=timeouts
+        )
 
     def section(self) -> None:
         chance, ttl = self._chance, self._plan.ttl
