@@ -144,7 +144,7 @@ class Site:
         deadline = time.monotonic() + seconds
         while True:
             left = tuple(
-                f"{state} {query or ''}".strip()
+                " ".join(f"{state} {query or ''}".split())[:60]
                 for port, state, query in execute(self.url, SESSIONS[self.server.kind])
                 if port in proxy.ports
             )
