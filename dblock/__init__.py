@@ -28,6 +28,7 @@ from .errors import (
 from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
+from .protocol.keeping import Danger
 from .protocol.state import LockState
 from .row import RowLock
 from .timeouts import Timeouts
@@ -41,6 +42,7 @@ __all__ = [
     "ConnectTimeout",
     "Counter",
     "DBLockError",
+    "Danger",
     "DeadlockDetected",
     "Lease",
     "LockLost",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import threading
 from datetime import timedelta
+from typing import TypeVar
 
 Seconds = float | timedelta
 
@@ -83,6 +85,48 @@ def check_ttl(ttl: object) -> float:
     if number > TTL_MAX:
         raise OverflowError(f"a TTL is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
     return number
+
+
+def check_max_hold(max_hold: object) -> float | None:
+    """Return the longest a lease is held in seconds, like a TTL; None for no limit."""
+    if max_hold is None:
+        return None
+    number = seconds("max_hold", max_hold)
+    if number < TTL_MIN:
+        raise ValueError(f"max_hold is at least {TTL_MIN} seconds: {max_hold!r}")
+    if math.isinf(number):
+        raise ValueError("max_hold is finite; for no limit give None")
+    return number
+
+
+def check_max_renewals(max_renewals: object) -> int | None:
+    """Return how often a lease renews itself; None for no limit."""
+    if max_renewals is None:
+        return None
+    if isinstance(max_renewals, bool) or not isinstance(max_renewals, int):
+        raise TypeError(f"max_renewals is an int, not {type(max_renewals).__name__}")
+    if max_renewals < 0:
+        raise ValueError(f"max_renewals cannot be negative: {max_renewals!r}")
+    return max_renewals
+
+
+def check_renew(renew: object) -> bool:
+    """Return whether a lease renews itself."""
+    if not isinstance(renew, bool):
+        raise TypeError(f"renew is True or False, not {renew!r}; for how often give max_renewals")
+    return renew
+
+
+C = TypeVar("C")
+
+
+def check_callback(what: str, callback: C) -> C:
+    """Return a callback, or None for none."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
+    return callback
 
 
 def check_wait(wait: object) -> float | None:

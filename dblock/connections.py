@@ -87,7 +87,7 @@ class Connections:
         if self._lent:
             self._lent = False
             _warn_of_unbounded(self._dialect, driver)
-        self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
+        self._dialect.bound_reads(driver, self._dialect.timeouts.connect)
 
     def take(self) -> OwnConnection:
         """Return a usable connection. Raises Trouble when none can be made: nothing was sent."""
@@ -147,6 +147,7 @@ class Connections:
             if self._verify is not None:
                 self._verify(connection)
                 self._verify = None
+            self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
         except TypeError as error:
             if driver is not None:
                 raise

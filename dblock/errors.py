@@ -58,8 +58,21 @@ class NotHeld(DBLockError):
 class LockLost(DBLockError):
     """The lock was held and is no longer, and not by the holder's choice.
 
-    ``reason`` is one of ``"expired"``, ``"taken over"``, ``"forced"``, ``"connection lost"``,
-    ``"unknown"`` (it could not be looked up).
+    ``reason`` is one of
+
+    ``"expired"``
+        it ran out: it was not to be renewed (any more), or this process did not come to it;
+    ``"unreachable"``
+        it ran out because the database was not reached, or could not serve, when it was to be
+        renewed;
+    ``"taken over"``
+        it ran out, and somebody else has had it since;
+    ``"forced"``
+        somebody freed it with ``release(name, force=True)``;
+    ``"connection lost"``
+        a row lock's transaction ended with its connection;
+    ``"unknown"``
+        it is gone, and why could not be looked up.
     """
 
     def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:

@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import NoReturn, ParamSpec, Self, TypeVar
 
 from .arguments import Seconds, check_acquire, check_wait
 from .errors import DBLockError, NotAcquired
@@ -60,6 +60,12 @@ class Handle(ABC):
                 raise
             # The body's own error goes on; it tells of the loss too.
             error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} belongs to this process and cannot be sent to another: a hold is its "
+            "holder's alone. Make Locks there, from the URL"
+        )
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function to run while holding the lock; NotAcquired when it cannot.

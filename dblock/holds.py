@@ -6,34 +6,43 @@ import contextlib
 import os
 import threading
 import weakref
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
 from .protocol.leasing import Held
+from .protocol.term import Term
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import RootTransaction
 
+    from .database import Database
     from .driver import OwnTransaction
+    from .protocol.keeping import Danger, Keeping
+
+#: One lock for what the keeper and the users' threads both change, never held for long. Reentrant,
+#: since a garbage collection, and with it anybody's code, can come anywhere. Nobody else has it
+#: while the process forks.
+lock = threading.RLock()
+#: Notified when a renewal has ended.
+settled = threading.Condition(lock)
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Hold:
-    """One granted lock: a lease, or a row lock in a transaction of dblock's own."""
+    """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
 
     name: str
-    lease: Held | None = None
-    token: str = field(default="", repr=False)
     transaction: OwnTransaction | None = None
     count: int = 1
     thread: int = field(default_factory=threading.get_ident)
     pid: int = field(default_factory=os.getpid)
-    lost: threading.Event = field(default_factory=threading.Event)
     loss: LockLost | None = None
     ended: bool = False
-    renewing: threading.Lock = field(default_factory=threading.Lock)
+    _lost: threading.Event | None = None
 
     @property
     def inherited(self) -> bool:
@@ -43,27 +52,104 @@ class Hold:
     @property
     def alive(self) -> bool:
         """Whether it is held as far as this process can tell without asking."""
-        if self.ended or self.inherited or self.loss is not None:
-            return False
-        return self.lease is None or not self.lease.term.over(clock.now())
+        return not self.ended and not self.inherited and self.loss is None
+
+    @property
+    def lost(self) -> threading.Event:
+        """The event that is set with the loss. Made when somebody asks for it."""
+        with lock:
+            if self._lost is None:
+                self._lost = threading.Event()
+                if self.loss is not None:
+                    self._lost.set()
+            return self._lost
+
+    def lose(self, loss: LockLost) -> bool:
+        """Take note of the loss; False when it was known already, and that one counts."""
+        with lock:
+            if self.loss is not None:
+                return False
+            if self._lost is not None:
+                self._lost.set()
+            self.loss = loss
+            return True
 
 
-class HandleHolds:
+@dataclass(slots=True, eq=False, kw_only=True)
+class LeaseHold(Hold):
+    """A granted lease."""
+
+    lease: Held
+    token: str = field(repr=False)
+    keeping: Keeping
+    database: Database
+    on_danger: Callable[[Danger], None] | None = None
+    on_lost: Callable[[LockLost], None] | None = None
+    #: A renewal is under way, the keeper's or the holder's own.
+    renewing: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return not self.inherited and self.keepable(clock.now())
+
+    def keepable(self, now: float) -> bool:
+        """Whether there is a lease to renew: not given back, not lost, not over."""
+        return not self.ended and self.loss is None and not self.lease.term.over(now)
+
+    def begin(self, term: Term) -> None:
+        """Begin a new term."""
+        self.lease = replace(self.lease, term=term)
+
+    def ran_out(self) -> LockLost:
+        """Return the loss for when the term is over."""
+        return self.keeping.loss(self.name, self.lease.term, asking=self.renewing)
+
+    def end(self, patience: float) -> None:
+        """Have it renewed no more, and wait for a renewal that is under way, so long.
+
+        One that lasts longer finds the hold given back, by its token.
+        """
+        with lock:
+            self.ended = True
+            if self.renewing:
+                settled.wait_for(lambda: not self.renewing, patience)
+
+    @contextlib.contextmanager
+    def renewed_here(self, patience: float) -> Iterator[None]:
+        """Keep other renewals of this hold out, having waited for one under way, so long."""
+        with lock:
+            settled.wait_for(lambda: not self.renewing, patience)
+            self.renewing = True
+        try:
+            yield
+        finally:
+            with lock:
+                self.renewing = False
+                settled.notify_all()
+
+
+H = TypeVar("H", bound=Hold)
+
+
+class HandleHolds(Generic[H]):
     """The holds of one handle. Several, when threads share it and one of them lost its own."""
 
-    def __init__(self, what: str, name: str) -> None:
-        self._what = f"the {what} on {name!r}"
-        self._name = name
-        self._holds: list[Hold] = []
-        self._takers: set[int] = set()
-        self.last: Hold | None = None
+    __slots__ = ("_holds", "_kind", "_name", "_takers", "last")
 
-    def add(self, hold: Hold) -> None:
-        self._takers.add(hold.thread)
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+        self._holds: list[H] = []
+        self._takers: tuple[int, ...] = ()
+        self.last: H | None = None
+
+    def add(self, hold: H) -> None:
+        if hold.thread not in self._takers:
+            self._takers += (hold.thread,)
         self._holds.append(hold)
         self.last = hold
 
-    def find(self) -> Hold | None:
+    def find(self) -> H | None:
         """Return the calling thread's hold; for a thread that never had one, the newest.
 
         So that one thread may release what another acquired, as with threading.Lock, and yet a
@@ -76,22 +162,23 @@ class HandleHolds:
                 return hold
         return holds[-1] if holds and thread not in self._takers else None
 
-    def get(self, *, ending: bool = False) -> Hold:
+    def get(self, *, ending: bool = False) -> H:
         """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
 
         ``ending`` admits a hold whose release was tried and failed, for another try.
         """
         hold = self.find()
         if hold is None or (hold.ended and not ending):
-            raise NotHeld(f"{self._what} is not held", name=self._name)
+            raise NotHeld(f"the {self._kind} on {self._name!r} is not held", name=self._name)
         if hold.inherited:
             raise NotHeld(
-                f"{self._what} is held by the parent process (pid {hold.pid}), not by this fork",
+                f"the {self._kind} on {self._name!r} is held by the parent process "
+                f"(pid {hold.pid}), not by this fork",
                 name=self._name,
             )
         return hold
 
-    def remove(self, hold: Hold) -> None:
+    def remove(self, hold: H) -> None:
         """Take the hold off, if another thread has not done so."""
         hold.ended = True
         with contextlib.suppress(ValueError):

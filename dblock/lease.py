@@ -6,15 +6,30 @@ import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from random import random
 from typing import TYPE_CHECKING
 
 from . import clock
-from .arguments import Seconds, check_label, check_name, check_ttl
+from .arguments import (
+    Seconds,
+    check_callback,
+    check_label,
+    check_max_hold,
+    check_max_renewals,
+    check_name,
+    check_renew,
+    check_ttl,
+)
 from .errors import DBLockError, LockLost, NotAcquired
 from .handle import Handle
-from .holds import HandleHolds, Hold
-from .protocol import leasing
+from .holds import HandleHolds, LeaseHold
+from .keeper import guarded, keeper
+from .protocol import leasing, renewing
+from .protocol.keeping import Danger, Keeping, Plan
 from .protocol.leasing import Claim, Held
+from .protocol.renewing import Asked
+from .protocol.state import Renewal
 from .protocol.term import Term
 
 if TYPE_CHECKING:
@@ -29,9 +44,12 @@ class Lease(Handle):
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
     Lease can be shared by threads: each acquisition is a hold of its own.
 
-    What it does not do: it does not renew itself, so the work has to end, or call :meth:`renew`,
-    within the TTL; and a holder that is paused past its expiry cannot be stopped from outside,
-    only be told (:meth:`check`, the end of ``with``) and be kept from committing (:meth:`guard`).
+    While it is held it is renewed every third of its TTL, by threads that all leases of the
+    process share, for as long as this handle exists: whoever drops it lets the lease run out.
+
+    What it does not do: a holder that is paused past its expiry cannot be stopped from outside,
+    only be told (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and be kept from
+    committing (:meth:`guard`).
     """
 
     def __init__(
@@ -44,17 +62,27 @@ class Lease(Handle):
         reentrant: bool,
         retry: RetryPolicy,
         label: str | None,
+        renew: bool,
+        max_renewals: int | None,
+        max_hold: Seconds | None,
+        on_danger: Callable[[Danger], None] | None,
         on_lost: Callable[[LockLost], None] | None,
     ) -> None:
         super().__init__(wait)
         self.name = check_name(name)
-        self.ttl = check_ttl(ttl)
+        self._plan = Plan(
+            check_ttl(ttl),
+            check_renew(renew),
+            check_max_renewals(max_renewals),
+            check_max_hold(max_hold),
+        )
         self.reentrant = reentrant
         self._database = database
         self._retry = retry
         self._label = check_label(label or "")
-        self._on_lost = on_lost
-        self._holds = HandleHolds("lease", self.name)
+        self._on_danger = check_callback("on_danger", on_danger)
+        self._on_lost = check_callback("on_lost", on_lost)
+        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name)
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -69,8 +97,8 @@ class Lease(Handle):
         reply was lost and could not be found out, Unavailable when the database is away.
         """
         threads = self._database.thread_holds
-        mine = threads.find(self.name)
-        if mine is not None and self.reentrant and mine is self._holds.find():
+        mine = self._holds.find()
+        if mine is not None and self.reentrant and mine is threads.find(self.name):
             mine.count += 1
             return None
         refusal = threads.refuse_self_wait(
@@ -78,9 +106,10 @@ class Lease(Handle):
         )
         if refusal is not None:
             return refusal
-        claim = Claim(self.name, secrets.token_hex(16), self._database.owner(self._label), self.ttl)
+        owner = self._database.owner(self._label)
+        claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
         start = clock.now()
-        hold: Hold | None = None
+        hold: LeaseHold | None = None
         try:
             outcome = self._database.run(
                 leasing.acquire(
@@ -93,14 +122,24 @@ class Lease(Handle):
                 )
             )
             if isinstance(outcome, Held):
-                hold = Hold(self.name, lease=outcome, token=claim.token)
+                hold = LeaseHold(
+                    self.name,
+                    lease=outcome,
+                    token=claim.token,
+                    keeping=Keeping(self._plan, outcome.term, random()),
+                    database=self._database,
+                    on_danger=self._on_danger,
+                    on_lost=self._on_lost,
+                )
                 self._holds.add(hold)
                 threads.add(hold)
+                keeper.keep(hold)
                 return None
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
                     self._holds.remove(hold)
+                    keeper.drop(hold)
                 self._abandon(claim)
             raise
         return self._database.not_acquired(self.name, outcome, wait)
@@ -117,9 +156,10 @@ class Lease(Handle):
             return
         if self._database.dialect.one_writer:
             self._database.thread_holds.refuse_as_writer(self.name, "released")
-        assert hold.lease is not None
-        hold.ended = True
         now = clock.now()
+        # It is renewed no more, whatever becomes of the release.
+        keeper.drop(hold)
+        hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
         try:
             self._database.run(
                 leasing.release(
@@ -138,18 +178,21 @@ class Lease(Handle):
             # The hold stays, for another try with its token; but a loss is told before all else.
             if hold.loss is not None or hold.lease.term.over(now):
                 self._holds.remove(hold)
-                raise self._lose(hold, leasing.expired(self.name)) from trouble
+                raise self._lose(hold, hold.ran_out()) from trouble
             raise
         self._holds.remove(hold)
         if hold.loss is not None:
             raise hold.loss
         if hold.lease.term.over(now):
-            raise self._lose(hold, leasing.expired(self.name))
+            raise self._lose(hold, hold.ran_out())
 
     # --- while holding it --------------------------------------------------------------------
 
     def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now (the lease's own TTL if None).
+
+        For a lease that does not renew itself, or needs a longer TTL for once: the next renewal
+        comes when that is nearly over, and returns to the lease's own.
 
         Tried until the hold's deadline. Raises LockLost when the lease is over: an expired lease
         is not brought back to life, even if nobody else took it.
@@ -158,22 +201,25 @@ class Lease(Handle):
         hold = self._holds.get()
         if self._database.dialect.one_writer:
             self._database.thread_holds.refuse_as_writer(self.name, "renewed")
-        with hold.renewing:
-            assert hold.lease is not None
+        with hold.renewed_here(hold.lease.term.remaining(clock.now())):
             if hold.loss is not None:
                 raise hold.loss
             held, now = hold.lease, clock.now()
+            length = hold.keeping.length(now, length)
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
-                hold.lease = Held(held.fence, asked)
+                keeper.moved(hold, asked)
+            renewal = Asked(Renewal(self.name, hold.token, length), held.fence)
             try:
                 term = self._database.run(
-                    leasing.renew(self._database.dialect, self.name, hold.token, held, length, now)
+                    renewing.renew(self._database.dialect, renewal, held.term, now)
                 )
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
-            hold.lease = Held(held.fence, term)
+            if not keeper.moved(hold, term):
+                assert hold.loss is not None
+                raise hold.loss
 
     def check(self) -> None:
         """Return if the lease is still held by the holder's own clock; raise LockLost if not.
@@ -181,9 +227,8 @@ class Lease(Handle):
         No round trip. Call it before each step that must not happen without the lock.
         """
         hold = self._holds.get()
-        assert hold.lease is not None
         if hold.loss is None and hold.lease.term.over(clock.now()):
-            self._lose(hold, leasing.expired(self.name))
+            self._lose(hold, hold.ran_out())
         if hold.loss is not None:
             raise hold.loss
 
@@ -202,7 +247,6 @@ class Lease(Handle):
         from .borrowed import borrow
 
         hold = self._holds.get()
-        assert hold.lease is not None
         if hold.loss is not None:
             raise hold.loss
         transaction = borrow(session, self._database.dialect)
@@ -226,6 +270,11 @@ class Lease(Handle):
         yield hold.lease.fence
 
     @property
+    def ttl(self) -> float:
+        """The seconds for which it is acquired and renewed."""
+        return self._plan.ttl
+
+    @property
     def held(self) -> bool:
         """Whether this handle holds the lease, by the holder's own clock. No round trip."""
         hold = self._holds.find()
@@ -243,9 +292,7 @@ class Lease(Handle):
         Send it along with writes to other systems and let them refuse smaller ones: Kleppmann,
         "How to do distributed locking" (2016). Raises NotHeld.
         """
-        lease = self._holds.get().lease
-        assert lease is not None
-        return lease.fence
+        return self._holds.get().lease.fence
 
     @property
     def token(self) -> str:
@@ -258,23 +305,26 @@ class Lease(Handle):
         hold = self._holds.find()
         if hold is None or not hold.alive:
             return 0.0
-        assert hold.lease is not None
         return hold.lease.term.remaining(clock.now())
 
     @property
     def lost(self) -> threading.Event:
-        """An event that is set when this hold, or else the last one, is found to be lost."""
+        """An event that is set when this hold, or else the last one, is lost.
+
+        In time, without anybody asking: at the holder's deadline, or earlier when a renewal finds
+        that the lease was taken away.
+        """
         hold = self._holds.find() or self._holds.last
         return threading.Event() if hold is None else hold.lost
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _lose(self, hold: Hold, loss: LockLost) -> LockLost:
-        if hold.loss is None:
-            hold.loss = loss
-            hold.lost.set()
-            if self._on_lost is not None:
-                self._on_lost(loss)
+    def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
+        """Take note of a loss found out here, in the user's thread; return the one that counts."""
+        keeper.drop(hold)
+        if hold.lose(loss) and self._on_lost is not None:
+            guarded(partial(self._on_lost, loss))
+        assert hold.loss is not None
         return hold.loss
 
     def _abandon(self, claim: Claim) -> None:

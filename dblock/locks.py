@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import clock
 from .arguments import Seconds, check_name
 from .counter import Counter
 from .database import Database
 from .errors import LockLost
+from .keeper import keeper
 from .lease import Lease
 from .policy import RetryPolicy
 from .protocol import leasing
+from .protocol.keeping import Danger
 from .protocol.state import LockState
 from .row import RowLock
 from .target import Target, resolve
@@ -80,13 +82,25 @@ class Locks:
         reentrant: bool = False,
         retry: RetryPolicy | None = None,
         label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> Lease:
-        """Return a lease on ``name``: held until released or for ``ttl`` seconds.
+        """Return a lease on ``name``: held until released, and ``ttl`` seconds after a crash.
 
         ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
-        ``reentrant`` lets the holding thread take it again, without a round trip. ``on_lost`` is
-        called, in the thread that found out, when the hold turns out to be lost.
+        ``reentrant`` lets the holding thread take it again, without a round trip.
+
+        It is renewed every third of the TTL, unless ``renew=False``: at most ``max_renewals``
+        times, and never past ``max_hold`` seconds after it was acquired. Then it runs out.
+
+        ``on_danger`` is called with a :class:`Danger` when two thirds of the TTL have passed
+        without a renewal, while there is still time to stop; ``on_lost`` with the LockLost when it
+        is lost. They run one after the other in a thread of dblock's, so they had better not wait;
+        ``on_lost`` runs in the user's own thread when a call of that found it out. What they
+        raise is logged.
         """
         return Lease(
             self.database,
@@ -96,6 +110,10 @@ class Locks:
             reentrant=reentrant,
             retry=retry or self.retry,
             label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=on_danger,
             on_lost=on_lost,
         )
 
@@ -147,8 +165,8 @@ class Locks:
     def release(self, name: str, *, force: bool) -> bool:
         """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it.
 
-        The holder learns of it when it renews, releases or guards. Its fence is never given out
-        again, so what it writes afterwards can be told from the next holder's.
+        The holder learns of it with its next renewal, or when it releases or guards. Its fence is
+        never given out again, so what it writes afterwards can be told from the next holder's.
         """
         check_name(name)
         if force is not True:
@@ -161,10 +179,17 @@ class Locks:
             leasing.force(self.dialect, name, self.timeouts.query, clock.now())
         )
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} has connections, which cannot be sent to another process: make Locks there, "
+            "from the URL"
+        )
+
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the idle connections. Leases that are held stay held until they expire."""
+        """Close the idle connections. Leases that are held are renewed no more: they run out."""
+        keeper.stop(self.database, "its Locks were closed")
         self.database.close()
 
     def __enter__(self) -> Locks:

@@ -50,7 +50,7 @@ class RowLock(Handle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds = HandleHolds("row lock", self.name)
+        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name)
         self._root: RootTransaction | None = None
 
     def __repr__(self) -> str:
@@ -162,13 +162,13 @@ class RowLock(Handle):
                 self._database.run(end)
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
-        hold.loss = LockLost(
+        loss = LockLost(
             f"the row lock on {self.name!r} ended with its connection: {trouble}",
             name=self.name,
             reason="connection lost",
         )
-        hold.lost.set()
-        return hold.loss
+        hold.lose(loss)
+        return loss
 
     @property
     def held(self) -> bool:

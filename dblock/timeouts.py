@@ -9,19 +9,23 @@ from .arguments import seconds
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Three layers, in seconds, each shorter than the next that would have to notice its failure.
+    """Three layers, in seconds, each with its own end and its own error.
 
     ``connect``
-        until the server has answered a new connection;
+        until a new connection is ready: :class:`~dblock.ConnectTimeout`;
     ``query``
-        until the server gives a blocked statement up, so that the client need not. Statements of
-        leases never wait for a row, those of row locks wait within the caller's own wait: this
-        cuts long waits into pieces on MariaDB, and bounds those for SQLite's one writer;
+        until the server gives a statement up, so that the client need not:
+        :class:`~dblock.QueryTimeout`. Statements of leases wait for no row; a row lock's wait is
+        asked for in pieces of this length, so that a waiter that died is not queued for longer;
     ``socket``
-        until the client gives the connection up. It also bounds how long an attempt whose reply
-        was lost is looked for before :class:`~dblock.OutcomeUnknown` is raised.
+        until the client gives up waiting for an answer, and with it the connection, whatever the
+        kernel thinks of that: :class:`~dblock.SocketTimeout`. Then what was left on the server is
+        ended, and looking for what became of the statement is bounded by as much again before
+        :class:`~dblock.OutcomeUnknown` is raised.
 
-    They apply to the connections dblock makes from a URL. A lent engine keeps its own.
+    They are for dblock's own connections, and ``socket`` also for its own statements in a
+    transaction of yours, except those of counters: they may wait for a row as long as your
+    settings let them. How a lent engine connects stays as it is; what it lacks is logged once.
     """
 
     connect: float = 3.0

@@ -21,6 +21,7 @@ from tests.support import Threads
 KINDS = ("postgresql", "mariadb", "sqlite")
 
 S = TypeVar("S", bound=Server)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def strict() -> bool:
     return bool(os.environ.get("CI")) or os.environ.get("DBLOCK_TEST_STRICT") == "1"
 
 
-def find_or_skip(make: Callable[[], S]) -> S:
+def find_or_skip(make: Callable[[], T]) -> T:
     try:
         return make()
     except ServerMissing as missing:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.catalogue import CATALOGUE, Mutant
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parent.parent
 KINDS = {"postgresql", "mariadb", "sqlite"}

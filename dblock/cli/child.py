@@ -50,6 +50,7 @@ class Signals:
         self.forwarded = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]
         self._end_at_once()
         self.mask: set[int] = set()
+        self._watched: set[signal.Signals] = set()
         self._main = threading.get_ident()
 
     def interrupt(self) -> None:
@@ -75,7 +76,8 @@ class Signals:
 
     def wake(self) -> None:
         """Make :meth:`next` return :data:`LOOK`. For other threads."""
-        signal.pthread_kill(self._main, LOOK)
+        if self._watched:  # before, it would end the process
+            signal.pthread_kill(self._main, LOOK)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         self._end_at_once()
@@ -120,6 +122,7 @@ class Child:
 def supervise(child: Child, signals: Signals, loss: Callable[[], LockLost | None]) -> int:
     """Pass signals on until the child has ended; end it when the lock is lost. Return its code."""
     kill_at: float | None = None
+    signals.wake()  # it may have been lost by now
     while not child.ended():
         number, from_terminal = signals.next()
         if number in FORWARDED and not from_terminal:

@@ -15,11 +15,9 @@ from . import exits
 from .child import Child, Interrupted, Signals, supervise
 from .options import Place, checked, database_options, name_argument
 from .output import complain
-from .renewal import Renewal
 
 if TYPE_CHECKING:
     from ..lease import Lease
-    from ..locks import Locks
 
 
 class RunCommand(click.Command):
@@ -104,11 +102,17 @@ def run(
     if nonblock and wait is not None:
         raise click.UsageError("--wait and --nonblock exclude each other")
     signals = Signals()
+    lost: list[LockLost] = []
+
+    def on_lost(loss: LockLost) -> None:
+        lost.append(loss)
+        signals.wake()
+
     try:
         with place.locks() as locks:
-            lease = locks.lease(name, ttl, 0.0 if nonblock else wait, label=label)
+            lease = locks.lease(name, ttl, 0.0 if nonblock else wait, label=label, on_lost=on_lost)
             _acquire(lease, signals)
-            return _run(locks, lease, ctx.args, signals)
+            return _run(lease, ctx.args, signals, lost)
     except Interrupted as interrupted:
         return exits.SIGNALLED + interrupted.number
     except NotAcquired as refusal:
@@ -131,7 +135,7 @@ def _acquire(lease: Lease, signals: Signals) -> None:
         raise
 
 
-def _run(locks: Locks, lease: Lease, command: Sequence[str], signals: Signals) -> int:
+def _run(lease: Lease, command: Sequence[str], signals: Signals, lost: Sequence[LockLost]) -> int:
     environment = os.environ | {
         "DBLOCK_NAME": lease.name,
         "DBLOCK_FENCE": str(lease.fence),
@@ -143,16 +147,10 @@ def _run(locks: Locks, lease: Lease, command: Sequence[str], signals: Signals) -
         complain(f"cannot run {command[0]!r}: {error.strerror}")
         missing = error.errno == errno.ENOENT
         return _release(lease, exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE)
-    renewal = Renewal(lease, on_lost=signals.wake)
-    renewal.start()
-    code = supervise(child, signals, lambda: renewal.loss)
-    stopped = renewal.stop(locks.timeouts.socket)
-    if renewal.loss is not None:
-        complain(f"{renewal.loss}; the command ended with {code}")
+    code = supervise(child, signals, lambda: lost[0] if lost else None)
+    if lost:
+        complain(f"{lost[0]}; the command ended with {code}")
         return exits.LOST
-    if not stopped:
-        _warn_unreleased(lease, "the database does not answer")
-        return code
     return _release(lease, code)
 
 
@@ -164,9 +162,5 @@ def _release(lease: Lease, code: int) -> int:
         complain(f"{loss}; the command ended with {code}")
         return exits.LOST
     except DBLockError as trouble:
-        _warn_unreleased(lease, str(trouble))
+        complain(f"{lease.name!r} was not released, it runs out within {lease.ttl:g} s: {trouble}")
     return code
-
-
-def _warn_unreleased(lease: Lease, why: str) -> None:
-    complain(f"{lease.name!r} was not released, it runs out within {lease.ttl:g} s: {why}")

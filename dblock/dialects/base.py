@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState
+from ..protocol.state import Grant, LockState, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 
@@ -190,18 +190,28 @@ class Dialect(ABC):
     def granted(self, reply: Reply, token: str) -> Grant | None: ...
 
     @abstractmethod
-    def renew(self, name: str, token: str, ttl: float) -> Query:
-        """Move the expiry of an unexpired hold; one row when it was."""
+    def renew(self, asked: Sequence[Renewal]) -> Query:
+        """Move the expiries of unexpired holds, waiting for nobody.
+
+        Where one row is in use the others may be renewed all the same, or the statement fails.
+        """
+
+    def renewed(self, reply: Reply) -> set[str]:
+        """Return the tokens of the holds that were renewed."""
+        return {row[0] for row in reply.rows}
 
     @abstractmethod
     def release(self, name: str, token: str) -> Query:
         """Free the name if the token holds it; one row when it did."""
 
-    def look(self, name: str) -> Query:
-        """Read a name's row, waiting for nobody."""
-        return Query(
-            f"{self._select()} WHERE lock_name = {self.name_parameter}", {"name": self.key(name)}
-        )
+    def look(self, *names: str) -> Query:
+        """Read the rows of names, waiting for nobody."""
+        if len(names) == 1:
+            where = f"= {self.name_parameter}"
+            return Query(f"{self._select()} WHERE lock_name {where}", {"name": self.key(names[0])})
+        keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
+        several = ", ".join(self.name_parameter.replace("name", key) for key in keys)
+        return Query(f"{self._select()} WHERE lock_name IN ({several})", keys)
 
     def held(self) -> Query:
         """Read the rows of all names that have a token, expired ones too."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant
+from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .base import Dialect, Session
@@ -195,11 +196,29 @@ class MariaDB(Dialect):
         fence, remaining, holder = reply.rows[0]
         return Grant(fence, float(remaining)) if holder == token else None
 
-    def renew(self, name: str, token: str, ttl: float) -> Query:
+    def renew(self, asked: Sequence[Renewal]) -> Query:
+        # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
+        # to expire a TTL after the start: so it is told, and the holder's term began before that.
+        # One busy row fails the statement, with nothing renewed; a small table, read as a whole
+        # rather than by its key, would fail it for any busy row.
+        # Names go in hexadecimal: they are bytes, whatever the connection's character set.
+        rows = [(name.encode().hex(), token, _microseconds(ttl)) for name, token, ttl in asked]
+        table = f"""JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
+                    hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
+                    token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+                    ttl BIGINT PATH '$[2]'
+                )) AS asked STRAIGHT_JOIN {self.lock_table} AS l FORCE INDEX (PRIMARY)
+                    ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
         return Query(
-            f"""UPDATE {self.lock_table} SET expires_at = {_LATER}
-            WHERE lock_name = %(name)s AND token = %(token)s AND expires_at > SYSDATE(6)""",
-            {"name": self.key(name), "token": token, "ttl": _microseconds(ttl)},
+            f"""BEGIN NOT ATOMIC
+                DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
+                UPDATE {table}
+                SET expires_at = {_LATER.replace("%(ttl)s", "asked.ttl")}
+                WHERE expires_at > SYSDATE(6);
+                SELECT l.token FROM {table}
+                WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
+            END""",
+            {"asked": json.dumps(rows)},
         )
 
     def release(self, name: str, token: str) -> Query:

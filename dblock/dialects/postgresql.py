@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant
+from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
@@ -186,19 +186,27 @@ class PostgreSQL(Dialect):
     def granted(self, reply: Reply, token: str) -> Grant | None:
         return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
 
-    def renew(self, name: str, token: str, ttl: float) -> Query:
-        # `mine.expires_at`, because l's own may be compared before `mine` has waited for the row.
+    def renew(self, asked: Sequence[Renewal]) -> Query:
+        # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
+        # The arrays are selected so that the planner does not see how long they are: for many it
+        # would read the whole table rather than go by its key.
+        names, tokens, ttls = zip(*asked, strict=True)
         return Query(
             f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name, expires_at FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED
+                SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
+                    (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
+                    (SELECT %(ttls)s::float8[])
+                ) AS asked (lock_name, token, ttl)
+                JOIN {self.lock_table} AS k
+                    ON k.lock_name = asked.lock_name AND k.token = asked.token
+                FOR NO KEY UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
-            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
+            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
+            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING {_DURABLE}""",
-            {"name": name, "token": token, "ttl": ttl},
+            RETURNING l.token, {_DURABLE}""",
+            {"names": list(names), "tokens": list(tokens), "ttls": list(ttls)},
         )
 
     def release(self, name: str, token: str) -> Query:

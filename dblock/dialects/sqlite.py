@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..protocol.faults import Fault
-from ..protocol.state import Grant
+from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .base import Dialect, Session
@@ -137,11 +138,17 @@ class SQLite(Dialect):
     def granted(self, reply: Reply, token: str) -> Grant | None:
         return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
 
-    def renew(self, name: str, token: str, ttl: float) -> Query:
+    def renew(self, asked: Sequence[Renewal]) -> Query:
+        rows = json.dumps([(name, token, _modifier(ttl)) for name, token, ttl in asked])
         return Query(
-            f"""UPDATE {self.lock_table} SET expires_at = {_LATER}
-            WHERE lock_name = :name AND token = :token AND expires_at > {_NOW}""",
-            {"name": name, "token": token, "ttl": _modifier(ttl)},
+            f"""UPDATE {self.lock_table} AS l
+            SET expires_at = {_LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")}
+            FROM json_each(:asked) AS asked
+            WHERE l.lock_name = json_extract(asked.value, '$[0]')
+                AND l.token = json_extract(asked.value, '$[1]')
+                AND l.expires_at > {_NOW}
+            RETURNING token""",
+            {"asked": rows},
         )
 
     def release(self, name: str, token: str) -> Query:

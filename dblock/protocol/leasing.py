@@ -1,4 +1,4 @@
-"""Taking, keeping, proving and giving back a lease.
+"""Taking, proving and giving back a lease. :mod:`.renewing` keeps it.
 
 ::
 
@@ -188,34 +188,6 @@ def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
         yield Run(dialect.release(claim.name, claim.token))
 
 
-def renew(
-    dialect: Dialect, name: str, token: str, held: Held, ttl: float, start: float
-) -> Protocol[Term]:
-    """Move the expiry to ``ttl`` from now. Raises LockLost when the hold is over.
-
-    Repeated until the holder's own deadline: the token makes it safe to repeat.
-    """
-    now, query = start, dialect.renew(name, token, ttl)
-    while not held.term.over(now):
-        try:
-            reply = yield Run(query)
-        except Trouble as trouble:
-            if trouble.fault not in AWAY | PASSING:
-                raise explain(dialect, trouble, name) from trouble.__cause__
-            now = (yield Sleep(PAUSE)).now
-            continue
-        if reply.matched != 1:
-            loss = yield from _why_lost(dialect, name, token, held.fence, reply.now)
-            if loss is not None:
-                raise loss
-            now = (yield Sleep(PAUSE)).now
-            continue
-        if held.term.over(reply.now):
-            break  # renewed, but told only when the holder had stopped believing
-        return Term(reply.sent, ttl)
-    raise expired(name)
-
-
 def release(
     dialect: Dialect, name: str, token: str, fence: int, patience: float, start: float
 ) -> Protocol[None]:
@@ -303,7 +275,7 @@ def guard(
             raise explain(dialect, trouble, name) from trouble.__cause__
         proved, now, said, cause = False, start, str(trouble), trouble.__cause__
     state, now = yield from look(dialect, name, patience, now)
-    loss = _loss(state, name, token, held.fence)
+    loss = loss_of(state, name, token, held.fence)
     if loss is None and held.term.over(now):
         loss = expired(name)
     if loss is not None:
@@ -374,10 +346,11 @@ def _why_lost(
             name=name,
             reason="unknown",
         )
-    return _loss(state, name, token, fence)
+    return loss_of(state, name, token, fence)
 
 
-def _loss(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
+def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
+    """Return why a hold is lost, from what was last seen of its name; None if it is not."""
     if state is None:
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
     if state.fence != fence:
@@ -392,8 +365,6 @@ def _loss(state: LockState | None, name: str, token: str, fence: int) -> LockLos
     return None if state.held else expired(name)
 
 
-def expired(name: str) -> LockLost:
+def expired(name: str, why: str = "without being renewed in time") -> LockLost:
     """Return the loss of a lease that ran out."""
-    return LockLost(
-        f"the lease on {name!r} ran out without being renewed in time", name=name, reason="expired"
-    )
+    return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")

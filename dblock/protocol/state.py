@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,14 @@ class LockState:
         return (
             f"held by {self.owner or 'an unnamed holder'}{since}, expires in {self.remaining:.1f} s"
         )
+
+
+class Renewal(NamedTuple):
+    """One hold whose expiry is to be moved to ``ttl`` seconds from now."""
+
+    name: str
+    token: str
+    ttl: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def test_the_same_in_the_users_transaction(
 
 
 def test_a_row_lock_waits_for_the_expiry(locks: Locks, others: Locks) -> None:
-    lease = locks.lease("order", ttl=SHORT)
+    lease = locks.lease("order", ttl=SHORT, renew=False)
     assert lease.acquire()
     with others.row("order", wait=LONG):
         assert not lease.held

@@ -36,7 +36,7 @@ def test_the_wall_clock_here_does_not_matter(
 
 def test_a_takeover_has_to_wait_for_the_expiry(locks: Locks, others: Locks) -> None:
     """The holder's own deadline is over before the database's, never after."""
-    first = locks.lease("report", ttl=3 * SHORT)
+    first = locks.lease("report", ttl=3 * SHORT, renew=False)
     second = others.lease("report", ttl=LONG)
     assert first.acquire()
     while not second.acquire(blocking=False):
@@ -111,7 +111,9 @@ def test_a_lease_is_granted_only_while_it_lasts(
 ) -> None:
     """A short lease, granted after a wait much longer than itself, is whole."""
     naps: list[Attempt] = []
-    lease = locks.lease("report", ttl=2 * SHORT, retry=RetryPolicy(before_sleep=naps.append))
+    lease = locks.lease(
+        "report", ttl=2 * SHORT, renew=False, retry=RetryPolicy(before_sleep=naps.append)
+    )
     with lease:
         pass
     with blocked(engine, locks, "report"):

@@ -80,7 +80,7 @@ def test_a_stale_holder_does_not(
 
 
 def test_past_the_holders_own_deadline(locks: Locks, engine: Engine) -> None:
-    lease = locks.lease("report", ttl=SHORT)
+    lease = locks.lease("report", ttl=SHORT, renew=False)
     assert lease.acquire()
     eventually(lambda: not lease.held)
     with borrowed(engine, "session") as on, pytest.raises(LockLost) as caught, lease.guard(on):
@@ -98,7 +98,7 @@ def test_without_a_hold(locks: Locks, engine: Engine) -> None:
 def test_a_takeover_waits_for_the_guarded_transaction(
     locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads, kind: str
 ) -> None:
-    lease = locks.lease("report", ttl=ENOUGH)
+    lease = locks.lease("report", ttl=ENOUGH, renew=False)
     assert lease.acquire()
     begun = threading.Event()
 

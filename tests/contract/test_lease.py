@@ -162,7 +162,7 @@ def test_a_waiter_gets_it_on_release(
 
 
 def test_a_waiter_gets_it_on_expiry(locks: Locks, others: Locks) -> None:
-    lapsing = others.lease("report", ttl=SHORT)
+    lapsing = others.lease("report", ttl=SHORT, renew=False)
     assert lapsing.acquire()
     lease = locks.lease("report", ttl=LONG, wait=LONG)
     assert lease.acquire()
@@ -272,7 +272,7 @@ def test_closed(locks: Locks) -> None:
 
 
 def test_a_lease_that_runs_out_is_seen_without_asking(locks: Locks) -> None:
-    lease = locks.lease("report", ttl=SHORT)
+    lease = locks.lease("report", ttl=SHORT, renew=False)
     assert lease.acquire()
     eventually(lambda: not lease.held)
     assert lease.remaining == 0.0

@@ -26,7 +26,7 @@ def test_together_does_not_begin_with_a_lease_that_ran_out(
     locks: Locks, others: Locks, threads: Threads
 ) -> None:
     """The first was granted, ran out while the second was waited for, and was taken by another."""
-    first, second = locks.lease("a", ttl=SHORT), locks.lease("b")
+    first, second = locks.lease("a", ttl=SHORT, renew=False), locks.lease("b")
     in_the_way, rival = others.lease("b", ttl=LONG), others.lease("a", ttl=LONG)
     assert in_the_way.acquire()
     taking = threads.start(locks.all(first, second).acquire)
@@ -95,7 +95,7 @@ def test_a_file_that_is_busy_for_long_is_not_a_refusal(new_database: NewDatabase
 def test_an_interrupted_renewal_to_less_is_believed_to_have_happened(
     locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = locks.lease("report", ttl=2 * LONG)
+    lease = locks.lease("report", ttl=2 * LONG, renew=False)
     lease.acquire()
     run = Driver._run
 

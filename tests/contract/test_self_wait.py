@@ -81,7 +81,7 @@ def test_a_row_lock_where_there_is_one_writer(locks: Locks, threads: Threads) ->
 
 
 def test_what_has_lapsed_is_waited_for(locks: Locks) -> None:
-    lapsed = locks.lease("report", ttl=SHORT)
+    lapsed = locks.lease("report", ttl=SHORT, renew=False)
     assert lapsed.acquire()
     eventually(lambda: not lapsed.held)
     again = locks.lease("report", ttl=LONG)

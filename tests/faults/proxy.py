@@ -1,8 +1,8 @@
 """A TCP proxy between dblock and its server, which loses what a network can lose.
 
-Two threads pump each connection. A rule waits for the next request with certain bytes in it and
-does something to it, once; the rest passes. Requests are recorded, one entry a flight: all that
-the client sends before the server answers.
+Two threads pump each connection. A rule waits for the n-th request with certain bytes in it and
+does something to it, once; the rest passes. Its hook can do more at that moment: stop the server,
+say. Requests are recorded, one entry a flight: all that the client sends before the server answers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -29,6 +30,8 @@ class Lose(Enum):
     REPLY = auto()  # the server answers; the answer is dropped and the connection is cut
     REPLY_SILENTLY = auto()  # the same, but the client hears nothing, not even a cut
     TIMELINESS = auto()  # cut for the client alone; `Rule.deliver` lets the server see it
+    CONNECTIONS = auto()  # it is passed on, and every connection is reset before the reply
+    HEARING = auto()  # from it on nothing gets through on its connection, not even its end
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Rule:
     marker: bytes
     lose: Lose
     hook: Callable[[], None] = lambda: None
+    nth: int = 1
     done: threading.Event = field(default_factory=threading.Event)
     send_late: Callable[[], None] | None = None
     answered: threading.Event = field(default_factory=threading.Event)
@@ -61,23 +65,30 @@ class Proxy:
             url = url.update_query_dict({"sslmode": "disable", "gssencmode": "disable"})
         self.url = url.render_as_string(hide_password=False)
         self.accepted, self.requests = 0, list[bytes]()
+        self.ports = set[int]()  # from where it reaches the server: by them its sessions are known
+        self.delay = 0.0  # seconds on the way, of each request and each reply
         self._lock = threading.Lock()
         self._links: list[Link] = []
         self._rules: list[Rule] = []
         self.deaf = self._refusing = False
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose(self, what: Lose, marker: bytes, hook: Callable[[], None] = lambda: None) -> Rule:
-        """Do it to the next request that contains ``marker``."""
-        self._rules.append(rule := Rule(marker, what, hook))
+    def lose(
+        self, what: Lose, marker: bytes, hook: Callable[[], None] = lambda: None, nth: int = 1
+    ) -> Rule:
+        """Do it to the n-th request from now that contains ``marker``."""
+        self._rules.append(rule := Rule(marker, what, hook, nth))
         return rule
 
     def rule_for(self, request: bytes) -> Rule | None:
         with self._lock:
-            rule = next((rule for rule in self._rules if rule.marker in request), None)
-            if rule is not None:
-                self._rules.remove(rule)
-            return rule
+            for rule in self._rules:
+                if rule.marker in request:
+                    rule.nth -= 1
+                    if rule.nth == 0:
+                        self._rules.remove(rule)
+                        return rule
+            return None
 
     def cut(self) -> None:
         """Reset every connection."""
@@ -106,6 +117,7 @@ class Proxy:
             except OSError:
                 reset(client)
                 continue
+            self.ports.add(server.getsockname()[1])
             self._links.append(link := Link(self, client, server))
             for pump in (link.pump_requests, link.pump_replies):
                 threading.Thread(target=pump, daemon=True).start()
@@ -126,7 +138,7 @@ class Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._rule: Rule | None = None  # what the reply on its way has to meet
-        self._mute = self._late = False
+        self._mute = self._late = self._deaf = False
         self._answered = True
 
     def cut(self) -> None:
@@ -140,11 +152,14 @@ class Link:
             else:
                 self._proxy.requests[-1] += request
             self._answered = False
-            if self._proxy.deaf:
+            if self._deaf or self._proxy.deaf:
                 continue
+            time.sleep(self._proxy.delay)
             rule = self._proxy.rule_for(request)
             self._meet(rule, request) if rule else send(self._server, request)
-        if not self._late:
+        if self._deaf:
+            self._client.close()
+        elif not self._late:
             self.cut()
 
     def _meet(self, rule: Rule, request: bytes) -> None:
@@ -157,13 +172,22 @@ class Link:
             rule.send_late = lambda: send(self._server, request)
             rule.hook()
             reset(self._client)
+        elif rule.lose is Lose.HEARING:
+            self._deaf = True
+            rule.hook()
         else:
             rule.hook()
+            self._mute = self._mute or rule.lose is Lose.CONNECTIONS
             self.cut() if rule.lose is Lose.REQUEST else send(self._server, request)
+            if rule.lose is Lose.CONNECTIONS:
+                self._proxy.cut()
         rule.done.set()
 
     def pump_replies(self) -> None:
         for reply in received(self._server):
+            if self._deaf:
+                continue
+            time.sleep(self._proxy.delay)
             self._answered = True
             rule, self._rule = self._rule, None
             if rule is not None:
@@ -178,7 +202,8 @@ class Link:
                 send(self._client, reply)
         if self._rule is not None:
             self._rule.answered.set()  # with the end of the session
-        self.cut()
+        if not self._deaf:
+            self.cut()
 
 
 def received(side: socket.socket) -> Iterator[bytes]:

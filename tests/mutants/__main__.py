@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.catalogue import CATALOGUE, Mutant
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
 from tests.servers.postgresql import VARIABLE as POSTGRESQL

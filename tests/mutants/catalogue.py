@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutants.keeping import KEEPING
+from tests.mutants.mutant import Mutant
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
@@ -19,28 +20,6 @@ TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
 CLOCK = f"{PLANTED}::test_a_wrong_clock_here_takes_no_lease_from_others"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """``old`` occurs ``count`` times in ``file``; all of them become ``new``."""
-
-    name: str
-    promise: str
-    file: str
-    old: str
-    new: str
-    test: str
-    count: int = 1
-
-    def apply(self, source: str) -> str:
-        found = source.count(self.old)
-        if found != self.count:
-            raise ValueError(
-                f"{self.name}: {self.file} has {found} times, not {self.count}: {self.old!r}"
-            )
-        return source.replace(self.old, self.new)
-
 
 CATALOGUE = (
     # --- 1: mutual exclusion
@@ -180,50 +159,12 @@ CATALOGUE = (
         f"{TAKEN_OVER}[sqlite-release]",
     ),
     Mutant(
-        "renew-without-token-postgresql",
-        "only the holder renews",
-        PG,
-        "token = %(token)s FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l\n"
-        "            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
-        "true FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l\n"
-        "            SET expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name\n",
-        f"{TAKEN_OVER}[postgresql-renew]",
-    ),
-    Mutant(
-        "renew-without-token-mariadb",
-        "only the holder renews",
-        MARIADB,
-        "AND token = %(token)s AND expires_at > SYSDATE(6)",
-        "AND expires_at > SYSDATE(6)",
-        f"{TAKEN_OVER}[mariadb-renew]",
-    ),
-    Mutant(
-        "renew-without-token-sqlite",
-        "only the holder renews",
-        SQLITE,
-        "AND token = :token AND expires_at > {_NOW}",
-        "AND expires_at > {_NOW}",
-        f"{TAKEN_OVER}[sqlite-renew]",
-    ),
-    Mutant(
         "release-counts-no-rows",
         "a release that freed nothing says so",
         LEASING,
         "        if reply.matched == 1:\n            return\n        loss",
         "        if True:\n            return\n        loss",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[postgresql]",
-    ),
-    Mutant(
-        "renew-counts-no-rows",
-        "a renewal that renewed nothing says so",
-        LEASING,
-        "if reply.matched != 1:",
-        "if False:",
-        f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
     ),
     Mutant(
         "repeated-release-is-a-loss",
@@ -270,14 +211,6 @@ CATALOGUE = (
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
     ),
     Mutant(
-        "term-from-the-renewals-reply",
-        "the holder's own deadline is counted from before its request",
-        LEASING,
-        "return Term(reply.sent, ttl)",
-        "return Term(reply.now, ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
-    ),
-    Mutant(
         "term-from-the-settling",
         "a settled hold's deadline is counted from before its request",
         LEASING,
@@ -315,7 +248,7 @@ CATALOGUE = (
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
         LEASING,
-        "    loss = _loss(state, name, token, held.fence)\n    if loss is None and",
+        "    loss = loss_of(state, name, token, held.fence)\n    if loss is None and",
         "    loss = None\n    if not proved or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
@@ -429,4 +362,5 @@ CATALOGUE = (
         "dialect.apply(idempotency_key)).matched < 0:",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
+    *KEEPING,
 )

@@ -1,4 +1,4 @@
-"""A lock cannot leak through a fork, a garbage collection, a pool or an interrupt (promise 9)."""
+"""A lock cannot leak through a fork, a garbage collection or a pool (promise 9)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import QueuePool
 
-import dblock.driver
 from dblock import Locks, NotAcquired, NotHeld
-from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database
 
 ROOT = Path(__file__).parents[2]
@@ -226,55 +224,10 @@ def test_no_lock_is_left_after_not_acquired(locks: Locks, others: Locks) -> None
             pass
 
 
-# --- interrupts --------------------------------------------------------------------------------
+# --- other processes ---------------------------------------------------------------------------
 
 
-class Interrupt:
-    """Presses Ctrl-C once, when a statement has run but its reply was not yet seen."""
-
-    def __init__(self, marker: str) -> None:
-        self._marker = marker
-        self._run = dblock.driver.execute
-        self.connection: object = None
-
-    def __call__(self, dialect: Any, connection: Any, query: Query) -> Reply:
-        reply = self._run(dialect, connection, query)
-        if self.connection is None and self._marker in query.sql:
-            self.connection = connection
-            raise KeyboardInterrupt
-        return reply
-
-
-def test_an_interrupted_acquire_holds_nothing(
-    locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt = Interrupt("acquired_at = ")
-    monkeypatch.setattr(dblock.driver, "execute", interrupt)
-    lease = locks.lease("report", ttl=LONG)
-    with pytest.raises(KeyboardInterrupt):
-        lease.acquire()
-    assert not lease.held
-    assert not others.show("report").held
-    assert others.show("report").fence == 1  # it had been granted
-    assert interrupt.connection is not None
-    assert all(kept is not interrupt.connection for kept in locks.database.connections._idle)
-    assert lease.acquire(blocking=False)
-    assert lease.fence == 2
-
-
-def test_an_interrupted_row_lock_is_free(
-    locks: Locks, others: Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with locks.row("order"):  # the row is there
-        pass
-    interrupt = Interrupt("FOR UPDATE" if not locks.dialect.one_writer else "SELECT fence")
-    monkeypatch.setattr(dblock.driver, "execute", interrupt)
-    row = locks.row("order", wait=30)
-    with pytest.raises(KeyboardInterrupt):
-        row.acquire()
-    assert not row.held
-    assert all(kept is not interrupt.connection for kept in locks.database.holders._idle)
-    with others.row("order", wait=30):
-        pass
-    with row:
-        assert row.held
+def test_nothing_of_a_process_is_sent_to_another(locks: Locks) -> None:
+    for thing in (locks, locks.lease("report"), locks.row("order"), locks.all(locks.row("order"))):
+        with pytest.raises(TypeError, match=r"[Mm]ake Locks there, from the URL"):
+            pickle.dumps(thing)

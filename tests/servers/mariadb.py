@@ -84,7 +84,7 @@ class MariaDB(_Databases, OwnServer):
             f"--socket={self.directory}/socket",
             f"--pid-file={self.directory}/pid",
             f"--port={self.port}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             "--skip-name-resolve",
             "--character-set-server=utf8mb4",
             "--max-connections=300",

@@ -31,13 +31,14 @@ class OwnServer(Server):
 
     stop_signal: ClassVar[signal.Signals]
     name: ClassVar[str]
+    address: ClassVar[str] = "127.0.0.1"
 
     def __init__(self, durable: bool = False) -> None:
         if not Path("/proc/self/stat").exists():
             raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
         self.durable = durable
         self.port = _free_port()
-        self.directory = _make_directory()
+        self.directory = make_directory()
         self.data = self.directory / "data"
         self.log = self.directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,7 +72,8 @@ class OwnServer(Server):
             self._prepare()
         while True:
             with self.log.open("ab") as log:
-                self._process = subprocess.Popen(self._command(), stdout=log, **self._options())
+                command = [*self._through(), *self._command()]
+                self._process = subprocess.Popen(command, stdout=log, **self._options())
             try:
                 self._wait_until_ready()
             except ServerFailed:
@@ -128,9 +130,15 @@ class OwnServer(Server):
     def _run(self, *command: str | Path) -> None:
         """Run a program that sets the server up, as the server's user."""
         with self.log.open("ab") as log:
-            done = subprocess.run(command, stdout=log, timeout=120, **self._options())
+            done = subprocess.run(
+                [*self._through(), *command], stdout=log, timeout=120, **self._options()
+            )
         if done.returncode != 0:
             raise self._failure(f"set-up: {Path(command[0]).name} failed")
+
+    def _through(self) -> Sequence[str]:
+        """The command, if any, that starts the server's programs."""
+        return ()
 
     def _options(self) -> dict[str, Any]:
         # No setting of the developer's own servers may reach these.
@@ -145,7 +153,7 @@ class OwnServer(Server):
             "start_new_session": True,  # a Ctrl-C is for the tests, not for the server
         }
         if os.geteuid() == 0:
-            user = _server_user()
+            user = server_user()
             options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         return options
 
@@ -178,11 +186,12 @@ def reachable(path: Path) -> bool:
     return all(p.stat().st_mode & wanted for p in (path, *path.resolve().parents))
 
 
-def _server_user() -> pwd.struct_passwd:
+def server_user() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
 
 
-def _make_directory() -> Path:
+def make_directory() -> Path:
+    """Make a directory for a server, which goes when this process goes."""
     # Sockets live in it, whose paths are limited to 107 bytes.
     usual = Path(tempfile.gettempdir())
     parent = usual if reachable(usual) and len(str(usual)) < 60 else Path("/tmp")
@@ -190,7 +199,7 @@ def _make_directory() -> Path:
     watch(directory)
     directory.chmod(0o755)
     if os.geteuid() == 0:
-        user = _server_user()
+        user = server_user()
         os.chown(directory, user.pw_uid, user.pw_gid)
     return directory
 

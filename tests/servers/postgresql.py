@@ -130,7 +130,7 @@ class PostgreSQL(_Databases, OwnServer):
             "dynamic_shared_memory_type": "mmap",  # in the data directory, not in /dev/shm
             "fsync": "on" if self.durable else "off",
             "full_page_writes": "on" if self.durable else "off",
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": self.address,
             "max_connections": "200",
             "port": str(self.port),
             "shared_buffers": "32MB",

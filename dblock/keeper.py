@@ -1,0 +1,344 @@
+"""The keeper: one for the process, which renews all its leases and tells of their loss.
+
+::
+
+    timer      does no I/O: wakes the renewers, tells of danger and loss in time, whatever hangs
+    renewer    one for each database with something to renew; does the statements, in batches
+    callbacks  runs what the user wants run; it may block, or fail
+
+All are daemon threads, started when first needed; they end a while after they were last needed.
+What is to be done when is decided in :mod:`.protocol.keeping`, how in :mod:`.protocol.renewing`.
+The keeper never releases anything, and knows a hold only as long as its handle does: who drops a
+handle lets its lease run out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import random
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from . import clock
+from .errors import DBLockError, LockLost
+from .holds import LeaseHold, lock, settled
+from .protocol.faults import Fault, Trouble
+from .protocol.renewing import Asked, Missed, Renewed, renew_all
+from .protocol.state import Renewal
+from .protocol.term import Term
+
+if TYPE_CHECKING:
+    from .database import Database
+
+logger = logging.getLogger("dblock")
+
+# The timer's longest sleep: after a suspend it is awake as soon.
+SLICE = 1.0
+# How long a thread without anything to do stays.
+LINGER = 5.0
+BATCH = 500
+
+Call = Callable[[], object]
+
+_UNKNOWN = Missed(Trouble(Fault.DISCONNECTED, "it was cut short"))
+
+
+class Keeper:
+    """Renews the holds it was given and tells of their danger and loss, until they are dropped."""
+
+    def __init__(self) -> None:
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
+        self._kept: set[ref[LeaseHold]] = set()
+        self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
+        self._timer = Worker("dblock timer", self._watch)
+        self._next = math.inf  # when the timer wakes, or has to look again
+        self._renewers: dict[Database, Worker] = {}
+        self._calls: deque[Call] = deque()
+        self._caller = Worker("dblock callbacks", self._call)
+
+    # --- for those who hold ------------------------------------------------------------------
+
+    def keep(self, hold: LeaseHold) -> None:
+        """Begin with a hold that was just granted."""
+        with lock:
+            self._kept.add(ref(hold, self._forget))
+            self._look_again(hold.keeping.wake)
+
+    def drop(self, hold: LeaseHold) -> None:
+        """Have no more to do with a hold. A renewal that is under way changes it no more."""
+        self._kept.discard(ref(hold))
+
+    def moved(self, hold: LeaseHold, term: Term) -> bool:
+        """Take down a term that the holder asked for itself; False if the hold is lost by now."""
+        with lock:
+            if hold.loss is not None:
+                return False
+            hold.begin(term)
+            hold.keeping.extended(term, random())
+            self._look_again(hold.keeping.wake)
+            return True
+
+    def stop(self, database: Database, why: str) -> None:
+        """Renew nothing more in a database; tell of danger and loss all the same."""
+        for hold in self._holds(database):
+            with lock:
+                hold.keeping.stop(why, hold.lease.term)
+                self._look_again(hold.keeping.wake)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    # --- the timer ---------------------------------------------------------------------------
+
+    def _look_again(self, wake: float) -> None:
+        """See to it that the timer looks at ``wake``, at the latest."""
+        if wake < self._next or not self._timer.running:
+            self._next = min(self._next, wake)
+            self._timer.wake()
+
+    def _watch(self) -> float:
+        """Do what is due; return how long there is nothing to do."""
+        now = clock.now()
+        wake = now + SLICE
+        with lock:
+            self._next = wake
+        calls: list[Call] = []
+        due: dict[Database, float] = {}
+        for reference in list(self._kept):
+            hold = reference()
+            if hold is None:
+                continue
+            if hold.keeping.wake <= now:
+                wake = min(wake, self._look_at(hold, now, due, calls))
+            elif hold.keeping.wake < wake:
+                wake = hold.keeping.wake
+        self.call(*calls)
+        for database, when in due.items():
+            if when <= now:
+                self._wake_renewer(database)
+            else:
+                wake = min(wake, when)
+        with lock:
+            # Where nothing is kept, what comes next wakes the timer, whenever it is due.
+            self._next = min(self._next, wake) if self._kept else math.inf
+            return max(0.0, self._next - clock.now())
+
+    def _look_at(
+        self, hold: LeaseHold, now: float, due: dict[Database, float], calls: list[Call]
+    ) -> float:
+        """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
+        with lock:
+            keeping, held, database = hold.keeping, hold.lease, hold.database
+            if hold.ended or hold.loss is not None:
+                self.drop(hold)
+                return math.inf
+            term = held.term
+            if term.over(now):
+                self._lose(hold, hold.ran_out(), calls)
+                return math.inf
+            if not keeping.warned and keeping.danger(term) <= now:
+                danger = keeping.warning(hold.name, held, now, asking=hold.renewing)
+                keeping.told(term)
+                if hold.on_danger is not None:
+                    calls.append(partial(hold.on_danger, danger))
+            wake = term.deadline if keeping.warned else keeping.danger(term)
+            if hold.renewing:
+                return wake
+            if keeping.gather(term) > now:
+                return min(wake, keeping.gather(term))
+            due[database] = min(due.get(database, math.inf), keeping.due)
+            return wake
+
+    def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
+        self.drop(hold)
+        if hold.lose(loss) and hold.on_lost is not None:
+            calls.append(partial(hold.on_lost, loss))
+
+    # --- the renewers ------------------------------------------------------------------------
+
+    def _wake_renewer(self, database: Database) -> None:
+        with lock:
+            renewer = self._renewers.get(database)
+            if renewer is None:
+                work, end = partial(self._renew_due, database), partial(self._end_renewer, database)
+                renewer = self._renewers[database] = Worker("dblock renewer", work, end)
+            renewer.wake()
+
+    def _end_renewer(self, database: Database) -> None:
+        self._renewers.pop(database, None)
+
+    def _renew_due(self, database: Database) -> float:
+        """Renew what is due; nothing is to do then."""
+        while True:
+            ripe, within = self._ripe(database)
+            if not ripe:
+                return math.inf
+            for start in range(0, len(ripe), BATCH):
+                self._renew(database, ripe[start : start + BATCH], within)
+
+    def _ripe(self, database: Database) -> tuple[list[ref[LeaseHold]], float]:
+        """Return what is due and what nearly is, unless nothing is due; the most urgent first.
+
+        And how long an answer may be awaited, for all that is kept to have time for another try.
+        """
+        now, within, due = clock.now(), database.timeouts.socket, math.inf
+        ripe: list[tuple[float, ref[LeaseHold]]] = []
+        for hold in self._holds(database):
+            term = hold.lease.term
+            within = min(within, hold.keeping.patience(term))
+            if hold.renewing or not hold.keepable(now) or hold.keeping.gather(term) > now:
+                continue
+            ripe.append((term.deadline, ref(hold)))
+            due = min(due, hold.keeping.due)
+        if due > now:
+            return [], within
+        ripe.sort(key=lambda one: one[0])
+        return [reference for _, reference in ripe], within
+
+    def _holds(self, database: Database) -> Sequence[LeaseHold]:
+        found = (reference() for reference in list(self._kept))
+        return [hold for hold in found if hold is not None and hold.database is database]
+
+    def _renew(self, database: Database, holds: Sequence[ref[LeaseHold]], within: float) -> None:
+        """Renew a batch. It is known weakly meanwhile: handles may be dropped."""
+        asked: list[Asked] = []
+        begun: list[ref[LeaseHold]] = []
+        now = clock.now()
+        with lock:
+            for reference in holds:
+                hold = reference()
+                if hold is None or hold.renewing or not hold.keepable(now):
+                    continue
+                hold.renewing = True
+                length = hold.keeping.length(now)
+                asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease.fence))
+                begun.append(reference)
+            hold = None
+        if not asked:
+            return
+        outcomes: Sequence[Renewed] = [_UNKNOWN] * len(asked)
+        try:
+            outcomes = database.run(renew_all(database.dialect, asked, within))
+        except Exception as error:
+            if not isinstance(error, DBLockError | ValueError):  # closed, or not fit for use
+                logger.exception("renewing leases failed")
+            outcomes = [Missed(Trouble(Fault.REFUSED, str(error)))] * len(asked)
+        finally:
+            self._settle(begun, outcomes)
+
+    def _settle(self, begun: Sequence[ref[LeaseHold]], outcomes: Sequence[Renewed]) -> None:
+        """Take the outcomes down, unless the holds ended meanwhile or their loss was told."""
+        calls: list[Call] = []
+        with lock:
+            now = clock.now()
+            for reference, outcome in zip(begun, outcomes, strict=True):
+                hold = reference()
+                if hold is None:
+                    continue
+                hold.renewing = False
+                if not hold.keepable(now):
+                    continue
+                if isinstance(outcome, LockLost):
+                    self._lose(hold, outcome, calls)
+                    continue
+                if isinstance(outcome, Missed):
+                    hold.keeping.missed(outcome, hold.lease.term, now, random())
+                else:
+                    hold.begin(outcome)
+                    hold.keeping.renewed(outcome, random())
+                self._look_again(hold.keeping.wake)
+            settled.notify_all()
+        self.call(*calls)
+
+    # --- callbacks ---------------------------------------------------------------------------
+
+    def call(self, *calls: Call) -> None:
+        """Have callbacks called, in order, after all that were asked for before."""
+        if calls:
+            self._calls.extend(calls)
+            self._caller.wake()
+
+    def _call(self) -> float:
+        while self._calls:
+            guarded(self._calls.popleft())
+        return math.inf
+
+
+def guarded(call: Call) -> None:
+    """Call a callback of the user's; what it raises is logged."""
+    try:
+        call()
+    except Exception:
+        logger.exception("a callback of a lease failed")
+
+
+class Worker:
+    """A daemon thread that does something when woken, or when its own time has come.
+
+    ``work`` returns after how many seconds it is to be done again: at once when somebody called
+    :meth:`wake` meanwhile; and when it says that there is nothing to do, and nobody calls for a
+    while, ``end`` is called and the thread ends.
+    """
+
+    def __init__(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> None:
+        self._name = name
+        self._work = work
+        self._end = end
+        self._woken = False
+        self._wake = threading.Condition(lock)
+        self.running = False
+
+    def wake(self) -> None:
+        with lock:
+            self._woken = True
+            self._wake.notify()
+            if not self.running:
+                self._start()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self.running = True
+        try:
+            # No signal of the process is for it: the application waits for them where it likes.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                thread.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        except BaseException as error:
+            self.running = thread.is_alive()
+            if not isinstance(error, RuntimeError):  # no thread starts at the end of the process
+                raise
+
+    def _run(self) -> None:
+        while True:
+            try:
+                pause = self._work()
+            except Exception:
+                logger.exception("the keeper failed")
+                pause = SLICE
+            with lock:
+                if not self._woken:
+                    self._wake.wait(min(pause, LINGER))
+                if not self._woken and pause == math.inf:
+                    self.running = False
+                    self._end()
+                    return
+                self._woken = False
+
+
+#: The process's own.
+keeper = Keeper()
+
+
+os.register_at_fork(after_in_child=keeper.forget_all)

@@ -1,0 +1,207 @@
+"""When a held lease is due: for its renewal, for a warning, for being over. It never asks the time.
+
+::
+
+    start          1/3           2/3              deadline      expiry, on the database's clock
+      ├─────────────┼─────────────┼──────────────────┼───────────┤
+                 renewal        danger              lost
+                 (a little earlier, at random)
+
+A good renewal begins a new term. A missed one is repeated soon, until the term is over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import LockLost
+from .leasing import expired
+from .renewing import Missed, unreachable
+from .term import Term
+
+if TYPE_CHECKING:
+    from .leasing import Held
+
+RENEWAL_SHARE = 1 / 3
+DANGER_SHARE = 2 / 3
+# Of the interval: processes that began together do not stay in step.
+JITTER_SHARE = 0.1
+# Before a missed renewal is repeated: the shorter of the two, or up to half of it less.
+AGAIN_SHARE, AGAIN_MAX = 0.1, 1.0
+# What is due so soon is renewed along with what is due now: a share of the TTL, and seconds.
+GATHER_SHARE, GATHER_MAX = RENEWAL_SHARE * JITTER_SHARE, 1.0
+
+NEVER = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """What ``on_danger`` is told: the lease was not renewed in time, and is still held.
+
+    ``remaining`` is how many seconds the holder may still act. ``cause`` says why it was not
+    renewed, None when that is not known.
+    """
+
+    name: str
+    fence: int
+    remaining: float
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a lease is to be kept: the same for all holds of one handle."""
+
+    ttl: float
+    renew: bool = True
+    max_renewals: int | None = None
+    max_hold: float | None = None
+
+    @property
+    def first(self) -> float:
+        """The TTL to acquire with."""
+        return self.ttl if self.max_hold is None else min(self.ttl, self.max_hold)
+
+
+class Keeping:
+    """Where one hold is in its plan. It belongs to whoever holds the process-wide lock.
+
+    ``due`` is when to renew, :data:`NEVER` if not at all; ``wake`` when there is first anything to
+    do. ``warned`` tells that the holder knows of the danger of this term.
+    """
+
+    __slots__ = (
+        "_away",
+        "_began",
+        "_plan",
+        "_stopped",
+        "cause",
+        "due",
+        "renewals",
+        "wake",
+        "warned",
+    )
+
+    def __init__(self, plan: Plan, term: Term, random: float) -> None:
+        """``random`` is a number from 0 to 1, here and below."""
+        self._plan = plan
+        self._began = term.start
+        self._stopped: str | None = None
+        self.renewals = 0
+        self.extended(term, random)
+
+    # --- what happened -----------------------------------------------------------------------
+
+    def extended(self, term: Term, random: float) -> None:
+        """A new term began, whoever asked for it."""
+        self.cause: str | None = None
+        self._away = False
+        self.warned = False
+        self.due = NEVER
+        if self._limit(term) is None:
+            jitter = random * JITTER_SHARE * RENEWAL_SHARE
+            self.due = self._point(term, RENEWAL_SHARE - jitter)
+        self._set_wake(term)
+
+    def renewed(self, term: Term, random: float) -> None:
+        """A renewal that this plan asked for was good."""
+        self.renewals += 1
+        self.extended(term, random)
+
+    def missed(self, missed: Missed, term: Term, now: float, random: float) -> None:
+        """A renewal failed, or nobody knows."""
+        self.cause, self._away = str(missed.trouble), missed.away
+        if self._limit(term) is None:
+            pause = min(self._ttl(term) * AGAIN_SHARE, AGAIN_MAX)
+            self.due = now + pause * (1 - random / 2)
+        self._set_wake(term)
+
+    def told(self, term: Term) -> None:
+        """The holder was told of the danger."""
+        self.warned = True
+        self._set_wake(term)
+
+    def stop(self, why: str, term: Term) -> None:
+        """From now on it is watched, and not renewed."""
+        self._stopped = why
+        self.due = NEVER
+        self._set_wake(term)
+
+    # --- what to do --------------------------------------------------------------------------
+
+    def gather(self, term: Term) -> float:
+        """Return from when on a renewal may go along with others that are due."""
+        if self.cause is not None:
+            return self.due
+        return self.due - min(self._ttl(term) * GATHER_SHARE, GATHER_MAX)
+
+    def danger(self, term: Term) -> float:
+        """Return when the holder is to be told that its lease was not renewed."""
+        return self._point(term, DANGER_SHARE)
+
+    def length(self, now: float, asked: float | None = None) -> float:
+        """Return the TTL to renew with: as ``asked`` or planned, within the longest hold."""
+        length = self._plan.ttl if asked is None else asked
+        if self._plan.max_hold is None:
+            return length
+        return min(length, self._began + self._plan.max_hold - now)
+
+    def patience(self, term: Term) -> float:
+        """Return how long an answer may be awaited for there to be time for another try."""
+        return self._ttl(term) * RENEWAL_SHARE
+
+    # --- what to tell ------------------------------------------------------------------------
+
+    def warning(self, name: str, held: Held, now: float, *, asking: bool) -> Danger:
+        """Return what to tell the holder; ``asking`` says that a renewal is under way."""
+        cause = self._limit(held.term) or self.cause
+        if cause is None and asking:
+            cause = "the database has not answered yet"
+        return Danger(name, held.fence, held.term.remaining(now), cause)
+
+    def loss(self, name: str, term: Term, *, asking: bool) -> LockLost:
+        """Return why the hold is lost now that its term is over."""
+        limit = self._limit(term)
+        if limit is not None:
+            return expired(name, f"as it was to: {limit}")
+        if self.cause is not None and self._away:
+            return unreachable(name, self.cause)
+        if self.cause is not None:
+            return expired(name, f"without being renewed in time: {self.cause}")
+        if asking and self.warned:  # not so when the process slept, from before to after
+            return unreachable(name, "there was no answer")
+        return expired(name)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _limit(self, term: Term) -> str | None:
+        """Say what rules out another renewal, if anything does."""
+        plan = self._plan
+        if self._stopped is not None:
+            return self._stopped
+        if not plan.renew:
+            return "it is not renewed (renew=False)"
+        if plan.max_renewals is not None and self.renewals >= plan.max_renewals:
+            return f"it was renewed {self.renewals} times (max_renewals)"
+        if plan.max_hold is not None and term.start + term.ttl >= self._began + plan.max_hold:
+            return f"it was held for {plan.max_hold:g} s (max_hold)"
+        return None
+
+    def _ttl(self, term: Term) -> float:
+        """Return the shorter of the planned TTL and the term's own, which the user may have set."""
+        return min(self._plan.ttl, term.ttl)
+
+    def _point(self, term: Term, share: float) -> float:
+        """Return the moment of a term that is as long before its deadline as in a planned one.
+
+        So a term that the user made longer is not cut short by the next renewal.
+        """
+        ttl = self._ttl(term)
+        return term.deadline - (Term(0.0, ttl).deadline - ttl * share)
+
+    def _set_wake(self, term: Term) -> None:
+        self.wake = min(self.gather(term), term.deadline)
+        if not self.warned:
+            self.wake = min(self.wake, self.danger(term))

@@ -1,0 +1,139 @@
+"""Moving expiries: of the one hold that its holder renews, and of the many that are kept.
+
+Both are the same statement. It never waits for a row, and changes nothing that has expired or has
+another token, so it can be repeated whatever became of the last try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import LockLost
+from .faults import Fault, Trouble
+from .leasing import AWAY, PASSING, PAUSE, expired, loss_of
+from .state import LockState, Renewal
+from .steps import Protocol, Run, Sleep
+from .term import Term
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A hold to be renewed."""
+
+    renewal: Renewal
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """It was not renewed, or nobody knows whether it was, and it may still be held."""
+
+    trouble: Trouble
+
+    @property
+    def away(self) -> bool:
+        """Whether the database could not be reached, or could not serve anybody."""
+        return self.trouble.fault in AWAY | {Fault.REFUSED, Fault.READ_ONLY}
+
+
+#: What became of a hold that was to be renewed.
+Renewed = Term | LockLost | Missed
+
+
+def renew_all(
+    dialect: Dialect, asked: Sequence[Asked], within: float | None = None
+) -> Protocol[list[Renewed]]:
+    """Renew many holds in one round trip; return what became of each, in their order.
+
+    Nothing is waited for but replies, each for ``within`` seconds: what was missed is tried again
+    by whoever asks. Where one busy row fails the whole statement the batch is halved, down to the
+    row itself.
+    """
+    outcomes: dict[str, Renewed] = {}
+    batches, replaced = [list(asked)], False
+    while batches:
+        batch = batches.pop()
+        try:
+            reply = yield Run(dialect.renew([hold.renewal for hold in batch]), within)
+        except Trouble as trouble:
+            if trouble.fault is Fault.DISCONNECTED and not replaced:
+                replaced = True  # a connection that had died while idle
+                batches.append(batch)
+            elif trouble.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
+                half = len(batch) // 2
+                batches += [batch[half:], batch[:half]]
+            else:
+                outcomes.update((hold.renewal.token, Missed(trouble)) for hold in batch)
+                if trouble.fault not in PASSING:
+                    break  # the others would meet the same
+            continue
+        renewed = dialect.renewed(reply)
+        refused = []
+        for hold in batch:
+            if hold.renewal.token in renewed:
+                outcomes[hold.renewal.token] = Term(reply.sent, hold.renewal.ttl)
+            else:
+                refused.append(hold)
+        if refused:
+            outcomes.update((yield from _why_not(dialect, refused, within)))
+    rest = Missed(Trouble(Fault.UNREACHABLE, "the renewals before it failed"))
+    return [outcomes.get(hold.renewal.token, rest) for hold in asked]
+
+
+def _why_not(
+    dialect: Dialect, refused: Sequence[Asked], within: float | None
+) -> Protocol[dict[str, Renewed]]:
+    """Look, in one round trip, why holds were not found by the statement that renews."""
+    try:
+        query = dialect.look(*(hold.renewal.name for hold in refused))
+        reply = yield Run(query, within)
+    except Trouble as trouble:
+        return {hold.renewal.token: Missed(trouble) for hold in refused}
+    states: dict[str, LockState] = {state.name: state for state in dialect.states(reply)}
+    busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
+    return {
+        token: loss_of(states.get(name), name, token, hold.fence) or busy
+        for hold in refused
+        for name, token, _ in [hold.renewal]
+    }
+
+
+def renew(dialect: Dialect, asked: Asked, term: Term, start: float) -> Protocol[Term]:
+    """Renew the hold whose last term is ``term``. Raises LockLost when it is over.
+
+    Repeated until the holder's own deadline.
+    """
+    now = start
+    away: Trouble | None = None
+    while not term.over(now):
+        (outcome,) = yield from renew_all(dialect, [asked])
+        if isinstance(outcome, LockLost):
+            raise outcome
+        if isinstance(outcome, Term):
+            now = (yield Sleep(0)).now
+            if term.over(now):
+                break  # renewed, but told only when the holder had stopped believing
+            return outcome
+        trouble = outcome.trouble
+        if trouble.fault not in AWAY | PASSING:
+            raise explain(dialect, trouble, asked.renewal.name) from trouble.__cause__
+        away = trouble if outcome.away else None
+        now = (yield Sleep(PAUSE)).now
+    raise (
+        expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, str(away))
+    )
+
+
+def unreachable(name: str, said: str) -> LockLost:
+    """Return the loss of a lease that ran out because the database was not to be had."""
+    return LockLost(
+        f"the lease on {name!r} ran out, the database not being reached to renew it: {said}",
+        name=name,
+        reason="unreachable",
+    )

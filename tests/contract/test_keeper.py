@@ -1,0 +1,550 @@
+"""A held lease is renewed, and its danger and loss are told, without anybody asking (promise 8)."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import Engine
+
+import dblock.keeper
+import dblock.lease
+from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
+from dblock.driver import Driver
+from dblock.keeper import Keeper
+from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.state import Renewal
+from dblock.protocol.steps import Query, Reply
+from tests.contract.conftest import NewLocks
+from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
+
+TTL = 1.0  # renewed every 0.3 s, lost after 0.9 s
+RENEWER = "dblock renewer"
+
+
+def moved(engine: Engine, locks: Locks, name: str) -> Callable[[], bool]:
+    """Whether the expiry has moved since this was called."""
+    before = lock_row(engine, locks, name).expires_at
+    return lambda: lock_row(engine, locks, name).expires_at != before
+
+
+def by_keeper() -> bool:
+    return threading.current_thread().name == RENEWER
+
+
+class Renewals:
+    """Meddles with what the keeper sends and hears; the holders' own renewals are left alone."""
+
+    def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.before: Callable[[], object] = lambda: None
+        self.after: Callable[[], object] = lambda: None
+        renew, renewed = locks.dialect.renew, locks.dialect.renewed
+
+        def sent(asked: list[Renewal]) -> Query:
+            if by_keeper():
+                self.sizes.append(len(asked))
+                self.before()
+            return renew(asked)
+
+        def heard(reply: Reply) -> set[str]:
+            if by_keeper():
+                self.after()
+            return renewed(reply)
+
+        patch.setattr(locks.dialect, "renew", sent)
+        patch.setattr(locks.dialect, "renewed", heard)
+
+
+@pytest.fixture
+def renewals(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> Renewals:
+    return Renewals(locks, monkeypatch)
+
+
+class Gate:
+    """Where a thread stops, says so, and waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self.open.wait(SECONDS)
+
+
+@contextmanager
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    try:
+        yield made
+    finally:
+        made.open.set()
+
+
+class Told:
+    """What the callbacks were called with, in order, and by which threads."""
+
+    def __init__(self) -> None:
+        self.all: list[Danger | LockLost] = []
+        self.threads: set[str] = set()
+
+    def __call__(self, what: Danger | LockLost) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.all.append(what)
+
+    @property
+    def losses(self) -> list[str]:
+        return [what.reason for what in self.all if isinstance(what, LockLost)]
+
+    @property
+    def dangers(self) -> list[Danger]:
+        return [what for what in self.all if isinstance(what, Danger)]
+
+
+# --- renewed -----------------------------------------------------------------------------------
+
+
+def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> None:
+    told = Told()
+    with locks.lease("report", ttl=TTL, on_danger=told, on_lost=told) as lease:
+        fence, token = lease.fence, lease.token
+        for _ in range(5):
+            eventually(moved(engine, locks, "report"))
+            lease.check()
+            assert not others.lease("report").acquire(blocking=False)
+        assert (lease.fence, lease.token) == (fence, token)
+        assert not lease.lost.is_set()
+    assert told.all == []
+    assert not others.lease("report").locked()
+
+
+def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:
+    count = 30
+    leases = [locks.lease(f"report {number}", ttl=3 * TTL) for number in range(count)]
+    with gate() as held_up:
+        renewals.before = held_up
+        for lease in leases:
+            assert lease.acquire()
+        assert held_up.reached.wait(SECONDS)
+        # By then all are due.
+        threading.Event().wait(TTL / 2)
+        have_moved = [moved(engine, locks, lease.name) for lease in leases]
+        renewals.before = lambda: None
+    eventually(lambda: all(has_moved() for has_moved in have_moved))
+    assert sum(renewals.sizes[:2]) >= count
+    for lease in leases:
+        lease.release()
+
+
+def test_an_error_that_passes_is_survived(locks: Locks, engine: Engine, renewals: Renewals) -> None:
+    told = Told()
+    failures = iter([Fault.UNREACHABLE, Fault.CANCELED, Fault.REFUSED])
+
+    def fail() -> None:
+        for fault in failures:
+            raise Trouble(fault, "as if")
+
+    renewals.before = fail
+    with locks.lease("report", ttl=2 * TTL, on_lost=told) as lease:
+        eventually(moved(engine, locks, "report"))
+        assert len(renewals.sizes) >= 4
+        lease.check()
+    assert told.all == []
+
+
+def test_a_defect_is_logged_and_survived(
+    locks: Locks, engine: Engine, renewals: Renewals, caplog: pytest.LogCaptureFixture
+) -> None:
+    defects = iter([KeyError("a defect")])
+
+    def fail() -> None:
+        for defect in defects:
+            raise defect
+
+    renewals.before = fail
+    with locks.lease("report", ttl=2 * TTL) as lease:
+        eventually(moved(engine, locks, "report"))
+        lease.check()
+    assert "a defect" in caplog.text
+
+
+@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: Engine) -> None:
+    leases = [locks.lease(f"report {number}", ttl=4 * TTL) for number in range(5)]
+    for lease in leases:
+        assert lease.acquire()
+    busy = leases.pop(2)
+    with blocked(engine, locks, busy.name):
+        for _ in range(2):
+            have_moved = [moved(engine, locks, lease.name) for lease in leases]
+            eventually(lambda: all(has_moved() for has_moved in have_moved))  # noqa: B023
+    for lease in leases:
+        lease.release()
+    with contextlib.suppress(LockLost):
+        busy.release()
+
+
+# --- given back --------------------------------------------------------------------------------
+
+
+def test_a_release_waits_for_the_renewal_under_way(
+    locks: Locks, others: Locks, renewals: Renewals, threads: Threads
+) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    with gate() as held_up:
+        renewals.before = held_up
+        lease._plan = type(lease._plan)(3 * TTL)
+        assert lease.acquire()
+        assert held_up.reached.wait(SECONDS)
+        releasing = threads.start(lambda: threads.run(lease.release))
+        threading.Event().wait(TTL / 4)
+        assert not releasing.done()
+        assert others.show("report").held
+    releasing.result(SECONDS)
+    assert others.show("report").token is None
+    count = len(renewals.sizes)
+    assert count == 1
+
+
+def test_a_release_does_not_wait_for_ever_and_is_not_undone(
+    new_locks: NewLocks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = new_locks(timeouts=Timeouts(query=0.2, socket=0.4))
+    renewals, lease = Renewals(locks, monkeypatch), locks.lease("report", ttl=3 * TTL)
+    with gate() as hanging:
+        renewals.before = hanging
+        assert lease.acquire()
+        assert hanging.reached.wait(SECONDS)
+        lease.release()
+        assert others.show("report").token is None
+        with others.lease("report", ttl=LONG):
+            before = lock_row(engine, locks, "report")
+            heard = threading.Event()
+            renewals.after = heard.set
+            hanging.open.set()
+            assert heard.wait(SECONDS)
+            assert lock_row(engine, locks, "report") == before
+    assert not lease.held
+
+
+def test_a_release_that_failed_is_not_renewed(
+    locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be tried again, and meanwhile runs out."""
+    lease = locks.lease("report", ttl=2 * TTL)
+    assert lease.acquire()
+    with monkeypatch.context() as broken:
+
+        def refuse(*_: object) -> None:
+            raise Unavailable("as if")
+
+        broken.setattr(Driver, "_perform", refuse)
+        with pytest.raises(Unavailable):
+            lease.release()
+    assert not lease.held
+    assert others.lease("report", ttl=LONG, wait=SECONDS).acquire()
+    with pytest.raises(LockLost):
+        lease.release()
+
+
+def test_a_lease_whose_handle_is_dropped_runs_out(locks: Locks, others: Locks) -> None:
+    lease = locks.lease("report", ttl=TTL)
+    assert lease.acquire()
+    del lease
+    gc.collect()
+    assert others.lease("report", ttl=LONG, wait=SECONDS).acquire()
+
+
+def test_closed_locks_renew_nothing(new_locks: NewLocks, others: Locks) -> None:
+    told = Told()
+    locks = new_locks()
+    lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
+    assert lease.acquire()
+    locks.close()
+    assert lease.lost.wait(SECONDS)
+    eventually(lambda: len(told.all) == 2)
+    (danger,) = told.dangers
+    assert danger.cause == "its Locks were closed"
+    assert told.losses == ["expired"]
+    assert others.lease("report", ttl=LONG, wait=SECONDS).acquire()
+
+
+# --- lost --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["forced", "taken over", "expired"])
+def test_it_is_told_unprompted(locks: Locks, others: Locks, engine: Engine, how: str) -> None:
+    told = Told()
+    lease = locks.lease("report", ttl=TTL, on_lost=told)
+    assert lease.acquire()
+    lost = lease.lost
+    if how == "forced":
+        others.release("report", force=True)
+    else:
+        expire(engine, locks, "report")
+    if how == "taken over":
+        assert others.lease("report", ttl=LONG, wait=SECONDS).acquire() or lost.is_set()
+    assert lost.wait(SECONDS)
+    eventually(lambda: len(told.all) == 1)
+    reason = how
+    if how == "taken over" and told.losses == ["expired"]:
+        reason = "expired"  # the renewal came between
+    assert told.losses == [reason]
+    assert told.threads == {"dblock callbacks"}
+    assert not lease.held
+    for use in (lease.check, lease.release):
+        with pytest.raises(LockLost) as caught:
+            use()
+        assert caught.value is told.all[0]
+    with pytest.raises(NotHeld):
+        lease.release()
+
+
+def test_danger_then_loss_then_another_holder(
+    locks: Locks, others: Locks, threads: Threads
+) -> None:
+    order: list[str] = []
+    dangers: list[Danger] = []
+
+    def on_danger(danger: Danger) -> None:
+        dangers.append(danger)
+        order.append("danger" if lease.held else "danger, too late")
+
+    lease = locks.lease(
+        "report",
+        ttl=2 * TTL,
+        renew=False,
+        on_danger=on_danger,
+        on_lost=lambda loss: order.append(loss.reason),
+    )
+    assert lease.acquire()
+    fence = lease.fence
+
+    def rival() -> None:
+        with others.lease("report", ttl=LONG, wait=SECONDS):
+            order.append("another")
+
+    threads.start(rival).result(SECONDS)
+    assert order == ["danger", "expired", "another"]
+    (danger,) = dangers
+    assert (danger.name, danger.fence) == ("report", fence)
+    assert 0 < danger.remaining <= 2 * TTL * (0.9 - 2 / 3)
+    assert danger.cause == "it is not renewed (renew=False)"
+
+
+def test_unreachable(locks: Locks, renewals: Renewals) -> None:
+    told = Told()
+
+    def fail() -> None:
+        raise Trouble(Fault.UNREACHABLE, "connection refused, as if")
+
+    renewals.before = fail
+    lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
+    assert lease.acquire()
+    assert lease.lost.wait(SECONDS)
+    eventually(lambda: len(told.all) == 2)
+    assert [danger.cause for danger in told.dangers] == ["connection refused, as if"]
+    assert told.losses == ["unreachable"]
+    assert len(renewals.sizes) > 1  # it was tried again in between
+
+
+def hangs(locks: Locks, renewals: Renewals, when: str) -> None:
+    told = Told()
+    with gate() as hanging:
+        setattr(renewals, when, hanging)
+        lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
+        assert lease.acquire()
+        lost, hold = lease.lost, lease._holds.find()
+        assert hold is not None
+        term = hold.lease.term
+        assert hanging.reached.wait(SECONDS)
+        assert lost.wait(SECONDS)
+        eventually(lambda: len(told.all) == 2)
+        assert told.losses == ["unreachable"]
+        assert not lease.held
+    eventually(lambda: not hold.renewing)
+    assert hold.lease.term is term
+    assert not lease.held
+    assert lease.remaining == 0.0
+    with pytest.raises(LockLost):
+        lease.renew()
+    with pytest.raises(LockLost):
+        lease.check()
+
+
+def test_the_loss_is_told_in_time_while_a_renewal_hangs(locks: Locks, renewals: Renewals) -> None:
+    hangs(locks, renewals, "before")
+
+
+def test_an_answer_that_comes_late_revives_nothing(locks: Locks, renewals: Renewals) -> None:
+    hangs(locks, renewals, "after")
+
+
+def test_what_the_holder_can_see_needs_no_keeper(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Idle(Keeper):
+        def keep(self, hold: object) -> None:
+            pass
+
+    monkeypatch.setattr(dblock.lease, "keeper", Idle())
+    told = Told()
+    lease = locks.lease("report", ttl=TTL, on_lost=told)
+    assert lease.acquire()
+    eventually(lambda: not lease.held)
+    assert lease.remaining == 0.0
+    assert told.all == []
+    with pytest.raises(LockLost, match="ran out"):
+        lease.check()
+    assert told.threads == {threading.current_thread().name}
+    assert lease.lost.is_set()
+
+
+# --- limits ------------------------------------------------------------------------------------
+
+
+def test_at_most_so_many_renewals(locks: Locks, engine: Engine, renewals: Renewals) -> None:
+    lease = locks.lease("report", ttl=TTL, max_renewals=2)
+    assert lease.acquire()
+    assert lease.lost.wait(SECONDS)
+    assert renewals.sizes == [1, 1]
+    with pytest.raises(LockLost, match="renewed 2 times") as caught:
+        lease.check()
+    assert caught.value.reason == "expired"
+
+
+def test_never_held_longer(locks: Locks, engine: Engine) -> None:
+    lease = locks.lease("report", ttl=TTL, max_hold=2 * TTL)
+    assert lease.acquire()
+    assert lease.lost.wait(SECONDS)
+    row = lock_row(engine, locks, "report")
+    assert row.expires_at is not None
+    assert row.acquired_at is not None
+    held = (row.expires_at - row.acquired_at).total_seconds()
+    assert TTL < held <= 2 * TTL + 0.3
+    with pytest.raises(LockLost, match="held for 2 s"):
+        lease.check()
+
+
+def test_held_shorter_than_its_ttl(locks: Locks, engine: Engine) -> None:
+    with locks.lease("report", ttl=LONG, max_hold=2.5) as lease:
+        assert lease.remaining <= 2.5
+        lease.renew(LONG)
+        assert lease.remaining <= 2.5
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"renew": 1}, TypeError, "renew is True or False"),
+    ({"renew": None}, TypeError, "renew is True or False"),
+    ({"max_renewals": -1}, ValueError, "max_renewals cannot be negative"),
+    ({"max_renewals": 1.5}, TypeError, "max_renewals is an int, not float"),
+    ({"max_renewals": True}, TypeError, "max_renewals is an int, not bool"),
+    ({"max_hold": 0.01}, ValueError, r"max_hold is at least 0\.1 seconds"),
+    ({"max_hold": float("inf")}, ValueError, "for no limit give None"),
+    ({"max_hold": float("nan")}, ValueError, "max_hold cannot be NaN"),
+    ({"max_hold": "1"}, TypeError, "max_hold is a number of seconds or a timedelta"),
+    ({"on_danger": "print"}, TypeError, "on_danger is a function, not str"),
+    ({"on_lost": 1}, TypeError, "on_lost is a function, not int"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "says"), WRONG)
+def test_wrong_arguments(options: dict[str, Any], error: type[Exception], says: str) -> None:
+    with (
+        Locks("postgresql://nobody@127.0.0.1:1/nothing") as locks,
+        pytest.raises(error, match=says),
+    ):
+        locks.lease("report", **options)
+
+
+def test_a_coroutine_function_is_no_callback() -> None:
+    async def callback(loss: LockLost) -> None: ...
+
+    with (
+        Locks("sqlite:////nowhere/file") as locks,
+        pytest.raises(TypeError, match="nobody would await it"),
+    ):
+        locks.lease("report", on_lost=callback)  # type: ignore[arg-type] # what is tested
+
+
+# --- callbacks and threads ---------------------------------------------------------------------
+
+
+def test_a_callback_that_fails_harms_nobody(
+    locks: Locks, others: Locks, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(loss: LockLost) -> None:
+        raise KeyError("of the callback")
+
+    failing = locks.lease("a", ttl=TTL, renew=False, on_danger=fail, on_lost=fail)  # type: ignore[arg-type]
+    assert failing.acquire()
+    told = Told()
+    fine = locks.lease("b", ttl=TTL, renew=False, on_lost=told)
+    assert fine.acquire()
+    assert failing.lost.wait(SECONDS)
+    eventually(lambda: told.losses == ["expired"])
+    # In the user's own thread too: what is told is the loss.
+    with caplog.at_level(logging.ERROR, "dblock"), locks.lease("c", on_lost=fail) as lease:
+        others.release("c", force=True)
+        with pytest.raises(LockLost):
+            lease.renew()
+        assert lease.acquire()
+    eventually(lambda: caplog.text.count("of the callback") >= 3)
+
+
+def test_a_callback_that_blocks_harms_nobody(locks: Locks, others: Locks, engine: Engine) -> None:
+    with gate() as blocking:
+        first = locks.lease("a", ttl=TTL, renew=False, on_danger=lambda danger: blocking())
+        kept = locks.lease("b", ttl=TTL)
+        assert first.acquire()
+        assert kept.acquire()
+        assert blocking.reached.wait(SECONDS)
+        assert first.lost.wait(SECONDS)  # told in time
+        for _ in range(3):
+            eventually(moved(engine, locks, "b"))
+        kept.release()
+
+
+def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
+    events: list[threading.Event] = []
+    seen: list[list[bool]] = []
+    leases = [
+        locks.lease(
+            f"report {number}",
+            ttl=TTL,
+            renew=False,
+            on_lost=lambda loss: seen.append([event.is_set() for event in events]),
+        )
+        for number in range(3)
+    ]
+    for lease in leases:
+        assert lease.acquire()
+    holds = [lease._holds.find() for lease in leases]
+    term = holds[0].lease.term  # type: ignore[union-attr]
+    for hold in holds:
+        assert hold is not None
+        dblock.keeper.keeper.moved(hold, term)  # all at one moment
+    events += [lease.lost for lease in leases]
+    eventually(lambda: len(seen) == 3)
+    assert seen == [[True] * 3] * 3
+
+
+def test_the_threads_end_when_nothing_is_held(
+    locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Keeper()
+    monkeypatch.setattr(dblock.lease, "keeper", keeper)
+    monkeypatch.setattr(dblock.keeper, "LINGER", 0.05)
+    for _ in range(2):  # and begin again
+        with locks.lease("report", ttl=TTL):
+            eventually(moved(engine, locks, "report"))
+            assert len(keeper) == 1
+            assert keeper._timer.running
+        assert len(keeper) == 0
+        eventually(lambda: not keeper._timer.running and not keeper._renewers)

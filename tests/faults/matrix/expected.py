@@ -1,0 +1,171 @@
+"""What has to come of each fault at each statement: the matrix as data, for all databases.
+
+A cell says what the caller may be told, and what may then be found in the tables, read directly
+once the fault is over and every session of the client is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Bytes that occur in one statement only, of all that the operations send; the first that is
+# found in a request names it. Commit is the last: some statements commit by themselves.
+STATEMENTS: Mapping[str, bytes] = {
+    "grant": b"acquired_at = ",
+    "look": b"SELECT lock_name, fence, token, owner",
+    "renew": b"SET expires_at",
+    "release": b"SET token = NULL",
+    "guard (PostgreSQL)": b"FOR KEY SHARE SKIP LOCKED",
+    "guard (MariaDB)": b"LOCK IN SHARE MODE NOWAIT",
+    "apply": b"(idempotency_key, applied_at)",
+    "update": b"UPDATE stock SET",
+    "commit": b"COMMIT",
+}
+
+
+class Fault(StrEnum):
+    """What happens at the moment a statement's request is on its way."""
+
+    REQUEST = "lost request"
+    REPLY = "lost reply"
+    RESET = "reset"
+    DEAF = "deaf"
+    STOPPED = "server stopped"
+    RESTARTED = "server restarted"
+
+
+MEANING: Mapping[Fault, str] = {
+    Fault.REQUEST: "the connection is cut and the server never sees the request",
+    Fault.REPLY: "the server has done it; the connection is cut before the reply",
+    Fault.RESET: "the request is passed on, and all connections of the client are reset at once",
+    Fault.DEAF: "from this request on nothing gets through on its connection, in either "
+    "direction, not even its end; the network goes on acknowledging",
+    Fault.STOPPED: "the server is frozen (SIGSTOP) with the request in its buffer, and runs on "
+    "when the caller has been told",
+    Fault.RESTARTED: "the server crashes (SIGKILL) before it reads the request, and comes back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``told`` and ``found`` are the ways it may go; any other is a defect.
+
+    ``left``: the user's own session stays on the server until that notices the dead connection.
+    It broke in a statement of the user's own, so dblock does not know of it.
+    """
+
+    told: tuple[str, ...]
+    found: tuple[str, ...]
+    left: bool = False
+
+    def __str__(self) -> str:
+        text = f"{' or '.join(self.told)}; {' or '.join(self.found)}"
+        return f"{text}; the session is left" if self.left else text
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One statement of an operation; ``cells`` has one for each fault."""
+
+    operation: str
+    statement: str
+    cells: Mapping[Fault, Cell]
+    nth: int = 1  # of this operation's statements of this name
+
+
+def row(operation: str, statement: str, usual: Cell, **special: Cell) -> Row:
+    """Return a row whose cells are the ``usual`` one where none is given for a fault."""
+    cells = {fault: special.pop(fault.name.lower(), usual) for fault in Fault}
+    assert not special, special
+    return Row(operation, statement, cells)
+
+
+ACQUIRED = Cell(("acquired",), ("held, fence 1",))
+REFUSED = Cell(("refused",), ("another's, untouched",))
+RENEWED = Cell(("renewed",), ("held, renewed",))
+RELEASED = Cell(("released",), ("free",))
+COMMITTED = Cell(("committed",), ("written",))
+NOT_GUARDED = Cell(("Unavailable",), ("not written",))
+# A proof that a later break of the user's connection makes void: nothing can commit by it.
+COMMIT_FAILS = Cell(("commit fails",), ("not written",))
+TAKEN = Cell(("taken",), ("once, after a repeat",))
+NOT_TAKEN = Cell(("Unavailable",), ("once, after a repeat",))
+TAKE_UNKNOWN = Cell(("commit fails",), ("once, after a repeat",))
+
+ROWS = (
+    row(
+        "acquire (free)",
+        "grant",
+        ACQUIRED,
+        stopped=Cell(("OutcomeUnknown",), ("free", "free within the TTL")),
+    ),
+    row(
+        "acquire (held)",
+        "grant",
+        REFUSED,
+        stopped=Cell(("OutcomeUnknown",), REFUSED.found),
+    ),
+    row(
+        "acquire (held)",
+        "look",
+        REFUSED,
+        stopped=Cell(("Unavailable",), REFUSED.found),
+        restarted=Cell(("refused", "Unavailable"), REFUSED.found),
+    ),
+    row(
+        "renew",
+        "renew",
+        RENEWED,
+        stopped=Cell(("LockLost",), ("free within the TTL",)),
+    ),
+    row(
+        "release",
+        "release",
+        RELEASED,
+        stopped=Cell(("OutcomeUnknown", "Unavailable"), ("free", "free within the TTL")),
+    ),
+    row("guard", "guard", NOT_GUARDED),
+    row(
+        "guard",
+        "look",
+        COMMITTED,
+        reset=COMMIT_FAILS,
+        stopped=Cell(("Unavailable", "LockLost"), ("not written",)),
+        restarted=COMMIT_FAILS,
+    ),
+    row(
+        "guard",
+        "commit",
+        Cell(("commit fails",), ("written", "not written")),
+        request=COMMIT_FAILS,
+        reply=Cell(("commit fails",), ("written",)),
+        deaf=Cell(("commit fails",), ("not written",), left=True),
+        restarted=COMMIT_FAILS,
+    ),
+    row("take", "apply", NOT_TAKEN),
+    row("take", "update", NOT_TAKEN),
+    row(
+        "take",
+        "commit",
+        TAKE_UNKNOWN,
+        deaf=Cell(TAKE_UNKNOWN.told, TAKE_UNKNOWN.found, left=True),
+    ),
+)
+
+# Where the code falls short of this today, on all databases: why, for (operation, statement).
+_ENDED = "the session that was lost is not ended on the server"
+SHORT_OF: Mapping[tuple[str, str, Fault], str] = {
+    ("acquire (held)", "look", Fault.DEAF): _ENDED,
+    ("renew", "renew", Fault.DEAF): _ENDED,
+    ("guard", "guard", Fault.DEAF): _ENDED,
+    ("guard", "look", Fault.DEAF): _ENDED,
+    ("take", "apply", Fault.DEAF): _ENDED,
+    ("take", "update", Fault.DEAF): _ENDED,
+}
+
+
+def statements(operation: str) -> list[str]:
+    """Return the names of the statements of an operation, in their order."""
+    return [row.statement for row in ROWS if row.operation == operation]

@@ -1,0 +1,47 @@
+"""The matrix as a table, in Markdown: what is demanded, or what was found in a run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults.matrix.expected import MEANING, ROWS, Fault, Row
+
+PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
+BEGIN = "<!-- The fault matrix: python -m tests.faults.matrix --publish -->\n"
+END = "<!-- The end of the fault matrix -->\n"
+
+
+def table(cell: Callable[[Row, Fault], str]) -> Table:
+    made = Table("operation", "statement", *Fault, box=MARKDOWN)
+    for row in ROWS:
+        made.add_row(row.operation, row.statement, *(cell(row, fault) for fault in Fault))
+    return made
+
+
+def text_of(made: Table) -> str:
+    """Return it as text, each row on a line of its own."""
+    console = Console(file=io.StringIO(), width=10_000)
+    console.print(made)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return "".join(f"{line.strip()}\n" for line in output.getvalue().splitlines() if line.strip())
+
+
+def published() -> str:
+    """Return what the page has to say between its two marks."""
+    legend = "".join(f"- **{fault}**: {meaning}\n" for fault, meaning in MEANING.items())
+    demanded = text_of(table(lambda row, fault: str(row.cells[fault])))
+    return f"{BEGIN}\n{legend}\n{demanded}\n{END}"
+
+
+def publish() -> None:
+    """Write the table into the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{published()}{after}")

@@ -1,0 +1,42 @@
+"""The fault matrix on real servers, and its published table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.conftest import OwnServers
+from tests.faults.matrix.expected import ROWS, SHORT_OF, Fault, Row, statements
+from tests.faults.matrix.operations import OPERATIONS
+from tests.faults.matrix.page import PAGE, published
+from tests.faults.matrix.site import KINDS, Site
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(OwnServers(stack)(KINDS[request.param]))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_statement_of_an_operation_has_its_row(site: Site, operation: str) -> None:
+    assert site.requests(operation) == statements(operation)
+
+
+def cell(row: Row, fault: Fault) -> ParameterSet:
+    why = SHORT_OF.get((row.operation, row.statement, fault))
+    marks = [pytest.mark.xfail(reason=why)] if why else []
+    return pytest.param(row, fault, id=f"{row.operation} {row.statement} {fault}", marks=marks)
+
+
+@pytest.mark.parametrize(("row", "fault"), [cell(row, fault) for row in ROWS for fault in Fault])
+def test_cell(site: Site, row: Row, fault: Fault) -> None:
+    outcome = site.run(row, fault)
+    assert outcome.fits(row.cells[fault]), f"expected {row.cells[fault]}, but {outcome}"
+
+
+def test_the_published_table_is_what_is_demanded() -> None:
+    assert published() in PAGE.read_text(), "run: python -m tests.faults.matrix --publish"

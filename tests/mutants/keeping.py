@@ -1,0 +1,209 @@
+"""Mutants of the renewal and of the keeper (promises 4, 5 and 8)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+BASE = "dblock/dialects"
+PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
+RENEWING, PLAN = "dblock/protocol/renewing.py", "dblock/protocol/keeping.py"
+KEEPER, HOLDS = "dblock/keeper.py", "dblock/holds.py"
+
+PLANTED = "tests/faults/test_planted.py"
+TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
+EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
+CONTRACT = "tests/contract/test_keeper.py"
+BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
+BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
+PROCESSES = "tests/processes/test_keeper.py"
+
+KEEPING = (
+    # --- 4: only the holder renews
+    Mutant(
+        "renew-without-token-postgresql",
+        "only the holder renews",
+        PG,
+        "                    ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
+        "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
+        "            UPDATE {self.lock_table} AS l\n"
+        "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
+        "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token\n",
+        "                    ON k.lock_name = asked.lock_name\n"
+        "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
+        "            UPDATE {self.lock_table} AS l\n"
+        "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
+        "            FROM mine WHERE l.lock_name = mine.lock_name\n",
+        f"{TAKEN_OVER}[postgresql-renew]",
+    ),
+    Mutant(
+        "renew-without-token-mariadb",
+        "only the holder renews",
+        MARIADB,
+        " AND l.token = asked.token",
+        "",
+        f"{TAKEN_OVER}[mariadb-renew]",
+    ),
+    Mutant(
+        "renew-without-token-sqlite",
+        "only the holder renews",
+        SQLITE,
+        "AND l.token = json_extract(asked.value, '$[1]')",
+        "",
+        f"{TAKEN_OVER}[sqlite-renew]",
+    ),
+    Mutant(
+        "renew-counts-no-rows",
+        "a renewal that renewed nothing says so",
+        RENEWING,
+        "if hold.renewal.token in renewed:",
+        "if True:",
+        f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
+    ),
+    Mutant(
+        "keeper-counts-no-rows",
+        "the keeper notices what it did not renew",
+        RENEWING,
+        "if hold.renewal.token in renewed:",
+        "if True:",
+        f"{BATCH}::test_all_losses_are_explained_by_one_look",
+    ),
+    # --- 5: expiry
+    Mutant(
+        "renew-revives-postgresql",
+        "what has expired is not renewed",
+        PG,
+        "\n                AND mine.expires_at > clock_timestamp()",
+        "",
+        f"{EXPIRED}[postgresql]",
+    ),
+    Mutant(
+        "renew-revives-mariadb",
+        "what has expired is not renewed",
+        MARIADB,
+        "\n                WHERE expires_at > SYSDATE(6);",
+        ";",
+        f"{EXPIRED}[mariadb]",
+    ),
+    Mutant(
+        "renew-revives-sqlite",
+        "what has expired is not renewed",
+        SQLITE,
+        "\n                AND l.expires_at > {_NOW}",
+        "",
+        f"{EXPIRED}[sqlite]",
+    ),
+    Mutant(
+        "term-from-the-renewals-reply",
+        "the holder's own deadline is counted from before its request",
+        RENEWING,
+        "Term(reply.sent, hold.renewal.ttl)",
+        "Term(reply.now, hold.renewal.ttl)",
+        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
+    ),
+    # --- 8: loss is told in time
+    Mutant(
+        "renewed-after-the-deadline",
+        "a renewal is due long before the lease is over",
+        PLAN,
+        "RENEWAL_SHARE = 1 / 3",
+        "RENEWAL_SHARE = 0.95",
+        f"{DUE}::test_the_order_of_a_term",
+    ),
+    Mutant(
+        "missed-renewals-are-gathered",
+        "a missed renewal is not repeated without a pause",
+        PLAN,
+        "        if self.cause is not None:\n            return self.due\n",
+        "",
+        f"{DUE}::test_what_was_missed_is_tried_again_soon",
+    ),
+    Mutant(
+        "held-longer-than-the-longest",
+        "a lease is never held past max_hold",
+        PLAN,
+        "return min(length, self._began + self._plan.max_hold - now)",
+        "return length",
+        f"{DUE}::test_never_held_longer",
+    ),
+    Mutant(
+        "unreachable-told-as-expired",
+        "who lost a lease with its database is told so",
+        PLAN,
+        "if self.cause is not None and self._away:",
+        "if False:",
+        f"{DUE}::test_the_reason",
+    ),
+    Mutant(
+        "one-busy-row-fails-all",
+        "a busy row does not keep the others from renewal",
+        RENEWING,
+        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
+        "elif False",
+        BUSY,
+    ),
+    Mutant(
+        "renew-reads-the-whole-table",
+        "a busy row does not keep the others from renewal",
+        MARIADB,
+        " FORCE INDEX (PRIMARY)",
+        "",
+        BUSY,
+    ),
+    Mutant(
+        "renewed-after-a-release",
+        "what was given back is renewed no more",
+        HOLDS,
+        "return not self.ended and self.loss is None",
+        "return self.loss is None",
+        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[sqlite]",
+    ),
+    Mutant(
+        "release-during-a-renewal",
+        "a release comes after the renewal that is under way",
+        HOLDS,
+        "            self.ended = True\n            if self.renewing:",
+        "            self.ended = True\n            if False:",
+        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[sqlite]",
+    ),
+    Mutant(
+        "revived-after-the-loss",
+        "an answer that comes after the loss revives nothing",
+        KEEPER,
+        "                if not hold.keepable(now):\n                    continue\n"
+        "                if isinstance(outcome, LockLost):",
+        "                if isinstance(outcome, LockLost):",
+        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[sqlite]",
+    ),
+    Mutant(
+        "only-the-first-danger",
+        "every term's danger is told, before its loss",
+        KEEPER,
+        "if not keeping.warned and keeping.danger(term) <= now:",
+        "if False:",
+        f"{CONTRACT}::test_danger_then_loss_then_another_holder[sqlite]",
+    ),
+    Mutant(
+        "dropped-handles-are-kept",
+        "a lease whose handle is dropped runs out",
+        KEEPER,
+        "self._kept.add(ref(hold, self._forget))",
+        "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', []).append(hold)",
+        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[sqlite]",
+    ),
+    Mutant(
+        "a-child-keeps-its-parents",
+        "a forked child does not keep its parent's holds",
+        KEEPER,
+        "os.register_at_fork(after_in_child=keeper.forget_all)",
+        "",
+        f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
+    ),
+    Mutant(
+        "keeper-takes-signals",
+        "the keeper's threads leave signals to the application",
+        KEEPER,
+        "signal.valid_signals()",
+        "[]",
+        f"{PROCESSES}::test_the_keepers_threads_take_no_signals",
+    ),
+)

@@ -1,0 +1,222 @@
+"""Ctrl-C in the middle of each statement: before it is sent, or when its reply is on its way.
+
+Whatever was interrupted, the name is free for others then, or the hold is still its holder's to
+release; and no connection in an unknown state is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Connection
+
+import dblock.driver
+from dblock import Locks
+from dblock.borrowed import BorrowedTransaction
+from dblock.connections import OwnConnection
+from dblock.protocol.steps import Query, Reply
+from tests.conftest import Database
+from tests.support import LONG
+
+MOST = 20  # statements; no operation here has as many
+
+
+@pytest.fixture
+def locks(db: Database) -> Iterator[Locks]:
+    with Locks(db.url) as locks:
+        yield locks
+
+
+@pytest.fixture
+def others(db: Database) -> Iterator[Locks]:
+    """What another process would see and get."""
+    with Locks(db.url) as locks:
+        yield locks
+
+
+class Interrupt:
+    """Presses Ctrl-C at the n-th statement of dblock's, before or after the server ran it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._own, self._borrowed = dblock.driver.execute, BorrowedTransaction.execute
+        self._countdown, self._after = 0, False
+        self.connection: OwnConnection | None = None
+        patch.setattr(dblock.driver, "execute", self._execute)
+        patch.setattr(BorrowedTransaction, "execute", lambda on, query: self._in(on, query))
+
+    def at(self, number: int, *, after: bool) -> None:
+        self._countdown, self._after, self.connection = number, after, None
+
+    @property
+    def pressed(self) -> bool:
+        return self._countdown == 0
+
+    def stop(self) -> None:
+        self._countdown = 0
+
+    def _execute(self, dialect: Any, connection: OwnConnection, *args: Any) -> Reply:
+        return self._press(lambda: self._own(dialect, connection, *args), connection)
+
+    def _in(self, transaction: BorrowedTransaction, query: Query) -> Reply:
+        return self._press(lambda: self._borrowed(transaction, query), None)
+
+    def _press(self, run: Callable[[], Reply], connection: OwnConnection | None) -> Reply:
+        if self._countdown != 1:
+            self._countdown = max(0, self._countdown - 1)
+            return run()
+        self._countdown, self.connection = 0, connection
+        if self._after:
+            run()
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
+    return Interrupt(monkeypatch)
+
+
+def each(
+    interrupt: Interrupt,
+    locks: Locks,
+    operation: Callable[[], Callable[[], object]],
+    undo: Callable[[], object] = lambda: None,
+) -> Iterator[bool]:
+    """Interrupt an operation at each of its statements in turn, first before and then after it.
+
+    Yield each time whether it was after. ``operation`` prepares and returns what is interrupted;
+    ``undo`` is for when it was not.
+    """
+    for after in (False, True):
+        for number in range(1, MOST):
+            call = operation()
+            interrupt.at(number, after=after)
+            try:
+                call()
+            except KeyboardInterrupt:
+                broken = interrupt.connection
+                for pool in (locks.database.connections, locks.database.holders):
+                    assert all(kept is not broken for kept in pool._idle)
+                yield after
+            else:
+                assert not interrupt.pressed, "the interrupt was swallowed"
+                interrupt.stop()
+                undo()
+                break
+        else:
+            pytest.fail("it never came to an end")
+
+
+def test_acquire(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    acquire = partial(lease.acquire, timeout=LONG)
+    seen = 0
+    for _ in each(interrupt, locks, lambda: acquire, lease.release):
+        seen += 1
+        assert not lease.held
+        with others.lease("report", ttl=LONG, wait=0):
+            pass
+    assert seen >= 2
+
+
+def test_a_refused_acquire(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    with others.lease("report", ttl=LONG) as holder:
+        for _ in each(interrupt, locks, lambda: partial(lease.acquire, False)):
+            assert not lease.held
+            holder.check()
+            assert others.show("report").token == holder.token
+
+
+def test_renew(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    for _ in each(interrupt, locks, lambda: lease.renew):
+        assert lease.held
+        assert others.show("report").token == lease.token
+    lease.release()
+    assert not others.show("report").held
+
+
+def test_release(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    lease = locks.lease("report", ttl=LONG)
+
+    def acquired() -> Callable[[], object]:
+        assert lease.acquire(blocking=False)
+        return lease.release
+
+    for after in each(interrupt, locks, acquired):
+        assert not lease.held  # its holder has let go of it
+        if after:  # it had been done
+            with others.lease("report", ttl=LONG, wait=0):
+                pass
+        else:
+            lease.release()  # for which it is still there
+        assert not others.show("report").held
+
+
+def test_guard(db: Database, locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    engine = create_engine(db.url)
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    connections: list[Connection] = []
+
+    def guarded() -> Callable[[], object]:
+        connections.append(connection := engine.connect())
+        return lambda: lease.guard(connection).__enter__()
+
+    def close() -> None:
+        connections.pop().close()
+
+    for _ in each(interrupt, locks, guarded, close):
+        close()
+        assert lease.held
+        lease.renew()  # nothing is in its way
+    lease.release()
+    with others.row("report", wait=0):
+        pass
+    engine.dispose()
+
+
+def test_row(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    row = locks.row("order", wait=LONG)
+    for _ in each(interrupt, locks, lambda: row.acquire, row.release):
+        assert not row.held
+        with others.row("order", wait=LONG):
+            pass
+
+
+def test_the_end_of_a_row_lock(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    row = locks.row("order", wait=LONG)
+
+    def acquired() -> Callable[[], object]:
+        assert row.acquire()
+        return row.release
+
+    for _ in each(interrupt, locks, acquired):
+        assert not row.held
+        with others.row("order", wait=LONG):
+            pass
+
+
+def test_a_row_lock_in_a_transaction(
+    db: Database, locks: Locks, others: Locks, interrupt: Interrupt
+) -> None:
+    engine = create_engine(db.url)
+    connections: list[Connection] = []
+
+    def borrowed() -> Callable[[], object]:
+        connections.append(connection := engine.connect())
+        return locks.row("order", on=connection, wait=LONG).acquire
+
+    def close() -> None:
+        connections.pop().close()
+
+    for _ in each(interrupt, locks, borrowed, close):
+        close()
+        with others.row("order", wait=LONG):
+            pass
+    engine.dispose()

@@ -1,0 +1,81 @@
+"""The command: ``python -m tests.soak``."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tests.servers import ServerMissing
+
+from . import report
+from .checker import check, count
+from .history import Tail
+from .progress import progress
+from .run import SERVERS, Settings, soak
+
+MISSING = 69  # EX_UNAVAILABLE: there is no server to run it on
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(0), default=5.0, show_default=True)
+@click.option("--database", type=click.Choice(list(SERVERS)), default="postgresql")
+@click.option("--seed", type=int, help="Of the workers' choices and of the faults.")
+@click.option("--unguarded", is_flag=True, help="Write without the guard: must find stale writes.")
+@click.option("--workers", type=click.IntRange(2), default=6, show_default=True)
+@click.option("--names", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--ttl", type=click.FloatRange(0.1), default=1.0, show_default=True)
+@click.option("--keep", is_flag=True, help="Keep the history even if it is clean.")
+def main(
+    minutes: float,
+    database: str,
+    seed: int | None,
+    unguarded: bool,
+    workers: int,
+    names: int,
+    ttl: float,
+    keep: bool,
+) -> None:
+    """Use leases on a server of its own while faults happen, and check what came of it."""
+    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+    settings = Settings(minutes * 60, seed, not unguarded, workers, names, ttl)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120
+    directory = Path(tempfile.mkdtemp(prefix="dblock-soak-"))
+    title = f"{database}, seed {seed}, {workers} workers" + ", unguarded" * unguarded
+    console.print(f"soak on {title}: {minutes:g} minutes", highlight=False)
+    try:
+        with SERVERS[database]() as server, progress(console, settings.seconds) as watch:
+            history = soak(settings, server, directory, watch)
+    except ServerMissing as missing:
+        shutil.rmtree(directory)
+        console.print(str(missing).replace("tests skipped", "not soaked"))
+        sys.exit(MISSING)
+    except BaseException:
+        console.print(f"history, as far as it goes: {directory}", highlight=False, soft_wrap=True)
+        raise
+    tail = Tail(directory)
+    tail.follow()
+    rules = check(history)
+    report.show(console, title, count(history), tail.faults, rules)
+    for rule in rules:
+        if rule.violations:
+            for line in report.excerpt(rule.violations[0]):
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+    good, says = report.verdict(rules, guarded=not unguarded)
+    console.print(says, style="green" if good else "red")
+    if keep or not good:
+        console.print(f"history: {directory}", highlight=False, soft_wrap=True)
+    else:
+        shutil.rmtree(directory)
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""How far a soak is: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .history import Tail
+from .run import Watch
+
+LINES = 10  # where there is no terminal
+
+
+@contextlib.contextmanager
+def progress(console: Console, seconds: float) -> Iterator[Watch]:
+    """Yield what a soak calls to tell how far it is."""
+    if console.is_terminal:
+        with _bar(console) as bar:
+            task = bar.add_task("", total=seconds)
+            yield lambda over, tail: bar.update(
+                task, completed=min(over, seconds), description=_counted(tail)
+            )
+        return
+    told = 0
+
+    def tell(over: float, tail: Tail) -> None:
+        nonlocal told
+        if over >= (told + 1) * seconds / LINES:
+            told = int(over * LINES / seconds) if seconds else told + 1
+            console.print(f"{over:4.0f} s: {_counted(tail)}", highlight=False)
+
+    yield tell
+
+
+def _bar(console: Console) -> Progress:
+    columns = BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    return Progress(*columns, console=console, transient=True)
+
+
+def _counted(tail: Tail) -> str:
+    return (
+        f"{tail.counts['acquire', 'ok']} holds, {tail.counts['write', 'ok']} writes, "
+        f"{tail.faults.total()} faults"
+    )

@@ -1,0 +1,90 @@
+"""What a soak tells: its figures, its rules, and the piece of the history that shows a fault."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from .checker import BROKEN_UNGUARDED, Rule, Violation
+
+OUTCOMES = ("ok", "failed", "unknown", "error")
+SHOWN = 40  # events of one violation
+WIDTH = 300  # characters of one event's details
+
+
+def verdict(rules: Sequence[Rule], *, guarded: bool) -> tuple[bool, str]:
+    """Whether the soak is as it has to be, and one line that says so."""
+    broken = {rule.name for rule in rules if rule.violations}
+    if guarded:
+        if broken:
+            return False, f"violated: {', '.join(sorted(broken))}"
+        return True, "clean: no rule is violated"
+    if unexpected := broken - BROKEN_UNGUARDED:
+        return False, f"violated, and not for want of a guard: {', '.join(sorted(unexpected))}"
+    if "stale" not in broken:
+        return False, "no stale write was seen, though nothing kept one from being committed"
+    number = sum(len(rule.violations) for rule in rules if rule.name == "stale")
+    return True, f"without the guard {number} stale writes were seen: the harness can see them"
+
+
+def show(
+    console: Console,
+    title: str,
+    counts: Counter[tuple[str, str]],
+    faults: Counter[str],
+    rules: Sequence[Rule],
+) -> None:
+    """Print the three tables."""
+    console.print(_operations(title, counts), _faults(faults), _rules(rules), sep="\n")
+
+
+def _operations(title: str, counts: Counter[tuple[str, str]]) -> Table:
+    table = Table(title=f"{title}: operations", title_justify="left")
+    table.add_column("operation")
+    for step in OUTCOMES:
+        table.add_column(step, justify="right")
+    for kind in sorted({kind for kind, _ in counts} - {"fault", "worker"}):
+        table.add_row(kind, *(str(counts[kind, step]) for step in OUTCOMES))
+    return table
+
+
+def _faults(faults: Counter[str]) -> Table:
+    table = Table(title="faults", title_justify="left")
+    table.add_column("fault")
+    table.add_column("injected", justify="right")
+    for fault, number in sorted(faults.items()):
+        table.add_row(fault, str(number))
+    table.add_section()
+    table.add_row("all", str(faults.total()))
+    return table
+
+
+def _rules(rules: Sequence[Rule]) -> Table:
+    table = Table(title="rules", title_justify="left")
+    for heading in ("rule", "says"):
+        table.add_column(heading)
+    for heading in ("checked", "violated"):
+        table.add_column(heading, justify="right")
+    for rule in rules:
+        number = len(rule.violations)
+        style = "red" if number else "green"
+        table.add_row(rule.name, rule.says, str(rule.checked), f"[{style}]{number}[/]")
+    return table
+
+
+def excerpt(violation: Violation) -> list[str]:
+    """The events that show a violation, one line each, the times from the first one on."""
+    distinct = {id(event): event for event in violation.events}.values()
+    events = sorted(distinct, key=lambda event: event.at)
+    lines = [violation.what]
+    for event in events[:SHOWN]:
+        what = f"{event.process:14} {event.op:5} {event.kind:8} {event.step:8}"
+        detail = json.dumps(event.detail)[:WIDTH]
+        lines.append(f"  {event.at - events[0].at:9.4f}  {what} {detail}")
+    if len(events) > SHOWN:
+        lines.append(f"  and {len(events) - SHOWN} more")
+    return lines + [f"  in the log: {row}" for row in violation.rows]
