@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
     from .dialects import Dialect
+    from .keeper import Keeper
     from .timeouts import Timeouts
     from .world import World
 
@@ -53,6 +54,8 @@ class Database:
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(engine, dialect, world=world, verify=self._verify)
         self.flow_holds = world.holds()
+        #: The database as the keeper sees it, which may be on another loop.
+        self.kept = self
         self._driver = Driver(self.connections, dialect, world)
 
     def run(
@@ -63,6 +66,10 @@ class Database:
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
         return self._driver.run(protocol, transaction, left)
+
+    @property
+    def keeper(self) -> Keeper:
+        return self.world.keeper()
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""

@@ -139,7 +139,8 @@ class OwnTransaction:
                 self._connections.clear()
             raise
         except BaseException:
-            self.left = self._connection and self._connection.session.end
+            if self._connection is not None:
+                self.left = self._connection.session.end
             self.drop()
             raise
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from .holds import FlowHolds, ThreadHolds
+from .holds import Event, FlowHolds, ThreadHolds, lock, settled
+from .keeper import Keeper, keeper
 
 T = TypeVar("T")
 
@@ -27,8 +29,8 @@ class Turns(Protocol):
 class World:
     """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
 
-    #: What waits, and has holds of its own.
-    flow = "thread"
+    #: What is finished may go on when its caller does not wait for it any more.
+    lingers = False
 
     def who(self) -> int:
         """Return the number of the flow that calls."""
@@ -54,6 +56,20 @@ class World:
         After ``within`` seconds it goes on by itself, and None is returned.
         """
         return function()
+
+    def keeper(self) -> Keeper:
+        """Return who renews the leases that are held here."""
+        return keeper
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        with lock:
+            settled.wait_for(done, patience)
+            yield
 
     def check(self) -> None:
         """Raise a cancellation that came while a statement was under way."""

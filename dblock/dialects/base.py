@@ -22,7 +22,6 @@ from ..protocol.state import Grant, LockState, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 
-
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
 

@@ -68,6 +68,8 @@ class MariaDB(Dialect):
     extra = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    #: Where the drivers' errors are defined.
+    modules: ClassVar[tuple[str, ...]] = ("pymysql",)
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
@@ -141,7 +143,7 @@ class MariaDB(Dialect):
         return bool(connection.open)
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
-        if not connection.open:
+        if not self.is_usable(connection):
             return "its connection is closed"
         if locking and connection.get_autocommit():
             return "its connection is in autocommit mode, so nothing stays locked"
@@ -149,7 +151,7 @@ class MariaDB(Dialect):
 
     def classify(self, error: BaseException) -> Fault | None:
         code = error.args[0] if error.args else None
-        if isinstance(code, int) and type(error).__module__.startswith("pymysql"):
+        if isinstance(code, int) and type(error).__module__.startswith(self.modules):
             return _FAULTS.get(code)
         return None
 

@@ -188,6 +188,26 @@ def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
         yield Run(dialect.release(claim.name, claim.token))
 
 
+def abandon(
+    dialect: Dialect, claim: Claim, left: list[Query], patience: float, start: float
+) -> Protocol[None]:
+    """Give back what a cancelled acquire was granted, or may still be.
+
+    ``left`` ends the session that its last try may still be run in; it is ended first.
+    """
+    now, until = start, start + patience
+    while left:
+        now = yield from end_session(dialect, left[-1], until - now, now)
+        left.pop()
+    query = dialect.release(claim.name, claim.token)
+    while now < until:
+        now = (yield from persist(query, until - now, now, AWAY | PASSING)).now
+        state, now = yield from look(dialect, claim.name, until - now, now)
+        if state is None or state.token != claim.token:
+            return
+        now = (yield Sleep(PAUSE)).now  # its row was in use
+
+
 def release(
     dialect: Dialect, name: str, token: str, fence: int, patience: float, start: float
 ) -> Protocol[None]:

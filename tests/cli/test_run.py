@@ -322,7 +322,7 @@ def test_an_interrupted_acquire_holds_nothing(
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         with monkeypatch.context() as patch:
-            patch.setattr(type(locks.database.thread_holds), "add", interrupt)
+            patch.setattr(type(locks.database.flow_holds), "add", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         assert not lease.held

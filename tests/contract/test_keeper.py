@@ -393,7 +393,7 @@ def test_what_the_holder_can_see_needs_no_keeper(
         def keep(self, hold: object) -> None:
             pass
 
-    monkeypatch.setattr(dblock.lease, "keeper", Idle())
+    monkeypatch.setattr(dblock.world, "keeper", Idle())
     told = Told()
     lease = locks.lease("report", ttl=TTL, on_lost=told)
     assert lease.acquire()
@@ -539,7 +539,7 @@ def test_the_threads_end_when_nothing_is_held(
     locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = Keeper()
-    monkeypatch.setattr(dblock.lease, "keeper", keeper)
+    monkeypatch.setattr(dblock.world, "keeper", keeper)
     monkeypatch.setattr(dblock.keeper, "LINGER", 0.05)
     for _ in range(2):  # and begin again
         with locks.lease("report", ttl=TTL):
