@@ -1,0 +1,262 @@
+"""Cancelled at each of its points of waiting in turn, an operation leaves no orphan behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from dblock import Locks, NotAcquired
+from dblock.aio import AsyncLocks
+from tests.aio.support import cancelled_at, settled
+from tests.support import EAGER, LONG, Facts, blocked
+
+HOW = ("waiting", "answered", "again")
+how = pytest.mark.parametrize("how", HOW)
+
+
+def is_free(direct: Locks, name: str = "report") -> bool:
+    """Whether another program gets the lease, and a row lock, now."""
+    lease = direct.lease(name, ttl=LONG)
+    if not lease.acquire(blocking=False):
+        return False
+    lease.release()
+    row = direct.row(name, wait=1)
+    if not row.acquire():
+        return False
+    row.release()
+    return True
+
+
+async def at_each_point(
+    locks: AsyncLocks,
+    operation: Callable[[], Awaitable[Any]],
+    how: str,
+    afterwards: Callable[[bool], Awaitable[None]],
+) -> int:
+    """Cancel it at the first, the second, ... point, until it comes to its end before."""
+    for at in count(1):
+        cancelled = await cancelled_at(operation(), at, how)
+        await settled(locks)
+        await afterwards(cancelled)
+        if not cancelled:
+            return at
+    raise AssertionError("not reached")
+
+
+@how
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "warm"])
+@pytest.mark.parametrize("kind", ["lease", "row", "all"])
+def test_acquire(url: str, run: Any, direct: Locks, how: str, kind: str, fresh: bool) -> None:
+    async def main() -> None:
+        for at in count(1):
+            async with AsyncLocks(url) as locks:
+                lock: Any = locks.lease("report", ttl=LONG)
+                if kind == "row":
+                    lock = locks.row("report")
+                elif kind == "all":
+                    lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
+                if not fresh:
+                    assert await lock.acquire()
+                    await lock.release()
+                cancelled = await cancelled_at(lock.acquire(), at, how)
+                await settled(locks)
+                assert lock.held is not cancelled
+                if not cancelled:
+                    await lock.release()
+                assert await asyncio.to_thread(is_free, direct)
+                if not cancelled:
+                    return
+
+    run(main())
+
+
+@how
+@pytest.mark.parametrize("kind", ["lease", "row"])
+def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: str) -> None:
+    """It looks, sleeps and tries; in the end it gets the lock, which is free then."""
+
+    async def main() -> None:
+        async with AsyncLocks(url, retry=EAGER) as locks, AsyncLocks(url) as others:
+            lock: Any = locks.lease("report", ttl=LONG) if kind == "lease" else locks.row("report")
+            await lock.acquire()
+            await lock.release()
+
+            async def acquire() -> None:
+                other = others.lease("report", ttl=LONG)
+                assert await asyncio.create_task(other.acquire())
+                asyncio.get_running_loop().call_later(
+                    0.1, lambda: asyncio.create_task(other.release())
+                )
+                await lock.acquire()
+
+            for at in (*range(1, 16), 10_000):
+                cancelled = await cancelled_at(acquire(), at, how)
+                await settled(locks)
+                assert lock.held is not cancelled
+                while [task for task in asyncio.all_tasks() if "release" in repr(task)]:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.12)
+                if not cancelled:
+                    await lock.release()
+                assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+@how
+@pytest.mark.parametrize("kind", ["lease", "row", "all"])
+def test_release(url: str, run: Any, direct: Locks, how: str, kind: str) -> None:
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lock: Any = locks.lease("report", ttl=LONG)
+            if kind == "row":
+                lock = locks.row("report")
+            elif kind == "all":
+                lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
+
+            for at in count(1):
+                assert await lock.acquire()
+                cancelled = await cancelled_at(lock.release(), at, how)
+                await settled(locks)
+                assert not lock.held
+                assert await asyncio.to_thread(is_free, direct)
+                if not cancelled:
+                    return
+
+    run(main())
+
+
+@how
+def test_the_body_of_with(url: str, run: Any, direct: Locks, how: str) -> None:
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+
+            async def body() -> None:
+                async with lease:
+                    await asyncio.sleep(0)
+                    await lease.renew()
+
+            async def afterwards(cancelled: bool) -> None:
+                assert not lease.held
+                assert await asyncio.to_thread(is_free, direct)
+
+            assert await at_each_point(locks, body, how, afterwards) > 4
+
+    run(main())
+
+
+@how
+def test_renew_and_look(url: str, run: Any, direct: Locks, how: str) -> None:
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+            assert await lease.acquire()
+
+            async def use() -> None:
+                await lease.renew()
+                await lease.locked()
+                await locks.list()
+
+            async def afterwards(cancelled: bool) -> None:
+                assert lease.held
+                assert direct.show("report").token == lease.token
+                # The holder believes in no more than the database knows.
+                state = direct.show("report")
+                assert state.remaining is not None
+                assert lease.remaining <= state.remaining + 0.01
+
+            await at_each_point(locks, use, how, afterwards)
+            await lease.release()
+
+    run(main())
+
+
+@how
+def test_guard(url: str, run: Any, direct: Locks, facts: Facts, how: str) -> None:
+    async def main() -> None:
+        engine = create_async_engine(url, pool_size=1, max_overflow=0)
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+            assert await lease.acquire()
+
+            async def write() -> None:
+                async with AsyncSession(engine) as session, session.begin():
+                    async with lease.guard(session):
+                        await session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+
+            async def afterwards(cancelled: bool) -> None:
+                assert lease.held
+                async with engine.connect() as connection:  # its one connection is usable
+                    assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
+
+            await at_each_point(locks, write, how, afterwards)
+            await lease.release()
+            assert await asyncio.to_thread(is_free, direct)
+        await engine.dispose()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["lease", "row"])
+@pytest.mark.parametrize("held_by", ["lease", "row"])
+def test_a_timeout_around_acquire(
+    url: str, run: Any, direct: Locks, engine: Engine, kind: str, held_by: str
+) -> None:
+    direct.lease("report").acquire()
+    direct.release("report", force=True)
+    with contextlib.ExitStack() as stack:
+        if held_by == "row":
+            stack.enter_context(blocked(engine, direct, "report"))
+        else:
+            assert direct.lease("report", ttl=LONG, renew=False).acquire()
+
+        async def main() -> None:
+            async with AsyncLocks(url) as locks:
+                lock: Any = locks.lease("report") if kind == "lease" else locks.row("report")
+                start = time.monotonic()
+                with pytest.raises(TimeoutError) as caught:
+                    async with asyncio.timeout(0.3):
+                        await lock.acquire()
+                assert not isinstance(caught.value, NotAcquired)
+                assert time.monotonic() - start < 1.5
+                task = asyncio.current_task()
+                assert task is not None
+                assert task.cancelling() == 0
+                await settled(locks)
+                assert not lock.held
+                assert await lock.acquire(blocking=False) is False
+
+        run(main())
+        stack.close()
+        direct.release("report", force=True)
+        assert is_free(direct)
+
+
+def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
+    url: str, run: Any, direct: Locks, engine: Engine
+) -> None:
+    """Its session, which would get the lock one day, is ended on the server."""
+    direct.lease("report").acquire()
+    direct.release("report", force=True)
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            with blocked(engine, direct, "report"):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await locks.row("report").acquire()
+            assert await asyncio.to_thread(direct.row("report", wait=0).acquire)
+
+    if direct.dialect.one_writer:
+        pytest.skip("the wait for the file's writer ends by itself in half a second")
+    run(main())
