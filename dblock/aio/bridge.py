@@ -101,6 +101,11 @@ def answer(
     After ``within`` seconds ``give_up`` is called, which is to end the connection, the task given
     ``after`` seconds to notice, and TimeoutError raised.
     """
+    try:
+        check()
+    except BaseException:
+        statement.close()
+        raise
     result: T = await_(_answer(statement, within, give_up, waits, after))
     return result
 
@@ -112,7 +117,7 @@ async def _answer(
     waits: bool,
     after: float,
 ) -> T:
-    task = asyncio.get_running_loop().create_task(statement)
+    task = begin(statement)
     cancelled = None
     try:
         await asyncio.wait((task,), timeout=within)
@@ -158,10 +163,18 @@ async def outlast(
     return cancelled
 
 
-def leave(task: asyncio.Future[Any]) -> None:
-    """Let a task go on without anybody waiting for it; its outcome is nobody's."""
-    _background.add(task)
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin a task whose failure may be nobody's to know."""
+    task = asyncio.get_running_loop().create_task(coroutine)
     task.add_done_callback(_ended)
+    return task
+
+
+def leave(task: asyncio.Future[Any]) -> None:
+    """Let a task go on without anybody waiting for it."""
+    if not task.done():
+        _background.add(task)
+        task.add_done_callback(_ended)
 
 
 def _ended(task: asyncio.Future[Any]) -> None:
@@ -201,7 +214,7 @@ def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asynci
             _acting.set((this_task(), whom))
         return await run(function)
 
-    return asyncio.get_running_loop().create_task(act())
+    return begin(act())
 
 
 def connect(make: Callable[[], T], keep: Callable[[T], None]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 from dblock.aio import AsyncLocks
@@ -46,20 +46,19 @@ class Stepped:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         inner = self._coroutine.__await__()
-        step: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731
+        thrown: BaseException | None = None
         while True:
             try:
-                waited_for = step()
+                waited_for = inner.send(None) if thrown is None else inner.throw(thrown)
             except StopIteration as stop:
                 return stop.value
+            finally:
+                thrown = None  # a frame in its own traceback would live on
             self._arrived(waited_for)
             try:
                 yield waited_for
             except BaseException as error:
                 thrown = error
-                step = lambda: inner.throw(thrown)  # noqa: E731, B023
-            else:
-                step = lambda: inner.send(None)  # noqa: E731
 
 
 async def cancelled_at(coroutine: Any, at: int, how: str) -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import Locks, NotAcquired
-from dblock.aio import AsyncLocks
+from dblock.aio import AsyncLease, AsyncLocks
 from tests.aio.support import cancelled_at, settled
 from tests.support import EAGER, LONG, Facts, blocked
 
@@ -52,6 +52,11 @@ async def at_each_point(
     raise AssertionError("not reached")
 
 
+async def once(lock: Any) -> None:
+    async with lock:
+        pass
+
+
 @how
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "warm"])
 @pytest.mark.parametrize("kind", ["lease", "row", "all"])
@@ -64,9 +69,8 @@ def test_acquire(url: str, run: Any, direct: Locks, how: str, kind: str, fresh: 
                     lock = locks.row("report")
                 elif kind == "all":
                     lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
-                if not fresh:
-                    assert await lock.acquire()
-                    await lock.release()
+                if not fresh:  # by another task: who never took it releases what that one took
+                    await asyncio.create_task(once(lock))
                 cancelled = await cancelled_at(lock.acquire(), at, how)
                 await settled(locks)
                 assert lock.held is not cancelled
@@ -87,24 +91,25 @@ def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: st
     async def main() -> None:
         async with AsyncLocks(url, retry=EAGER) as locks, AsyncLocks(url) as others:
             lock: Any = locks.lease("report", ttl=LONG) if kind == "lease" else locks.row("report")
-            await lock.acquire()
-            await lock.release()
+            await asyncio.create_task(once(lock))
 
-            async def acquire() -> None:
-                other = others.lease("report", ttl=LONG)
-                assert await asyncio.create_task(other.acquire())
-                asyncio.get_running_loop().call_later(
-                    0.1, lambda: asyncio.create_task(other.release())
-                )
-                await lock.acquire()
+            async def release_when(told: asyncio.Event, other: AsyncLease) -> None:
+                await told.wait()
+                await other.release()
 
             for at in (*range(1, 16), 10_000):
-                cancelled = await cancelled_at(acquire(), at, how)
+                other = others.lease("report", ttl=LONG)
+                assert await other.acquire()
+                told = asyncio.Event()
+                releasing = asyncio.create_task(release_when(told, other))
+                if at == 10_000:
+                    asyncio.get_running_loop().call_later(0.1, told.set)
+                cancelled = await cancelled_at(lock.acquire(), at, how)
+                assert cancelled is (at != 10_000)
                 await settled(locks)
                 assert lock.held is not cancelled
-                while [task for task in asyncio.all_tasks() if "release" in repr(task)]:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.12)
+                told.set()
+                await releasing
                 if not cancelled:
                     await lock.release()
                 assert await asyncio.to_thread(is_free, direct)
@@ -189,17 +194,20 @@ def test_guard(url: str, run: Any, direct: Locks, facts: Facts, how: str) -> Non
             lease = locks.lease("report", ttl=LONG)
             assert await lease.acquire()
 
-            async def write() -> None:
-                async with AsyncSession(engine) as session, session.begin():
-                    async with lease.guard(session):
-                        await session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+            async def prove(session: AsyncSession) -> None:
+                async with lease.guard(session):
+                    await asyncio.sleep(0)
 
-            async def afterwards(cancelled: bool) -> None:
-                assert lease.held
-                async with engine.connect() as connection:  # its one connection is usable
-                    assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
-
-            await at_each_point(locks, write, how, afterwards)
+            for at in count(1):
+                async with AsyncSession(engine) as session:  # on the pool's one connection
+                    await session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+                    cancelled = await cancelled_at(prove(session), at, how)
+                    await settled(locks)
+                    assert lease.held
+                    if not cancelled:
+                        await session.commit()
+                        break
+            assert facts.n == 1
             await lease.release()
             assert await asyncio.to_thread(is_free, direct)
         await engine.dispose()
@@ -251,12 +259,9 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
 
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            with blocked(engine, direct, "report"):
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.3):
-                        await locks.row("report").acquire()
-            assert await asyncio.to_thread(direct.row("report", wait=0).acquire)
+            with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await locks.row("report").acquire()
+            assert await asyncio.to_thread(is_free, direct)
 
-    if direct.dialect.one_writer:
-        pytest.skip("the wait for the file's writer ends by itself in half a second")
     run(main())

@@ -17,6 +17,7 @@ import dblock.keeper
 import dblock.lease
 from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
 from dblock.driver import Driver
+from dblock.holds import Event
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.state import Renewal
@@ -512,7 +513,7 @@ def test_a_callback_that_blocks_harms_nobody(locks: Locks, others: Locks, engine
 
 
 def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
-    events: list[threading.Event] = []
+    events: list[Event] = []
     seen: list[list[bool]] = []
     leases = [
         locks.lease(

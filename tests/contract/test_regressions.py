@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine
@@ -62,7 +63,7 @@ def test_a_release_that_failed_can_be_repeated(
     lease.acquire()
     with monkeypatch.context() as broken:
 
-        def refuse(self: Driver, step: object, transaction: object) -> None:
+        def refuse(self: Driver, *step: Any) -> None:
             raise Unavailable("as if")
 
         broken.setattr(Driver, "_perform", refuse)
@@ -99,8 +100,8 @@ def test_an_interrupted_renewal_to_less_is_believed_to_have_happened(
     lease.acquire()
     run = Driver._run
 
-    def interrupted(self: Driver, query: object) -> None:
-        run(self, query)  # type: ignore[arg-type]
+    def interrupted(self: Driver, *step: Any) -> None:
+        run(self, *step)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as keyboard:
@@ -195,7 +196,7 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
 
     perform, sent = Driver._perform, 0
 
-    def breaking(self: Driver, step: object, transaction: object) -> object:
+    def breaking(self: Driver, step: object, *where: Any) -> object:
         nonlocal sent
         if (
             isinstance(step, Run)
@@ -204,7 +205,7 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
         ):
             sent += 1
             raise Trouble(Fault.DISCONNECTED, "as if")
-        return perform(self, step, transaction)  # type: ignore[arg-type]
+        return perform(self, step, *where)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Driver, "_perform", breaking)
     assert not locks.lease("report", wait=0).acquire()
