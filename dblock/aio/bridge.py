@@ -36,8 +36,12 @@ await_: Callable[[Any], Any] = getattr(concurrency, "await_", None) or concurren
 # How long a caller that was cancelled waits for what cannot be cut short.
 GRACE = 1.0
 
+#: Makes a cancellation that came anew, to be raised later. The exception itself is not kept: in a
+#: frame of its own traceback it would keep all those frames, and the handles in them, alive.
+Again = Callable[[], asyncio.CancelledError]
+
 # The cancellations that came during a statement and are still to be raised.
-_pending: dict[asyncio.Task[Any], asyncio.CancelledError] = {}
+_pending: dict[asyncio.Task[Any], Again] = {}
 # Which task acts for which, so that both are the same to whoever asks.
 _acting: ContextVar[tuple[asyncio.Task[Any], asyncio.Task[Any]] | None] = ContextVar(
     "dblock_acting", default=None
@@ -75,7 +79,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     except BaseException as error:
         cancelled = _pending.pop(task, None)
         if cancelled is not None:
-            raise cancelled from error
+            raise cancelled() from error
         raise
     check()
     return result
@@ -85,7 +89,11 @@ def check() -> None:
     """Raise the cancellation that came while the last statement was under way."""
     cancelled = _pending.pop(this_task(), None) if _pending else None
     if cancelled is not None:
-        raise cancelled
+        raise cancelled()
+
+
+def again(cancelled: asyncio.CancelledError) -> Again:
+    return partial(asyncio.CancelledError, *cancelled.args)
 
 
 def answer(
@@ -101,11 +109,12 @@ def answer(
     After ``within`` seconds ``give_up`` is called, which is to end the connection, the task given
     ``after`` seconds to notice, and TimeoutError raised.
     """
-    try:
-        check()
-    except BaseException:
-        statement.close()
-        raise
+    if waits and _pending:
+        try:
+            check()
+        except asyncio.CancelledError:
+            statement.close()
+            raise
     result: T = await_(_answer(statement, within, give_up, waits, after))
     return result
 
@@ -122,26 +131,24 @@ async def _answer(
     try:
         await asyncio.wait((task,), timeout=within)
     except asyncio.CancelledError as error:
-        cancelled = error
+        cancelled = again(error)
         if not waits:
             await outlast(task, GRACE)
     if not task.done():
         give_up()
         cancelled = await outlast(task, after) or cancelled
         if cancelled is not None:
-            raise cancelled
+            raise cancelled()
         raise TimeoutError
     if cancelled is None:
         return task.result()
     if task.cancelled() or task.exception() is not None:
-        raise cancelled
+        raise cancelled()
     _pending[this_task()] = cancelled
     return task.result()
 
 
-async def outlast(
-    task: asyncio.Task[Any], grace: float | None = None
-) -> asyncio.CancelledError | None:
+async def outlast(task: asyncio.Task[Any], grace: float | None = None) -> Again | None:
     """Wait for a task, not cut short by cancellations; return the first.
 
     For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done
@@ -158,7 +165,7 @@ async def outlast(
         try:
             await asyncio.wait((task,), timeout=left)
         except asyncio.CancelledError as error:
-            cancelled = cancelled or error
+            cancelled = cancelled or again(error)
             until = until or loop.time() + GRACE
     return cancelled
 
@@ -202,8 +209,8 @@ async def _finish(function: Callable[[], T], within: float | None) -> T | None:
     if cancelled is None:
         return task.result() if task.done() else None
     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        raise cancelled from error
-    raise cancelled
+        raise cancelled() from error
+    raise cancelled()
 
 
 def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asyncio.Task[T]:
