@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -194,8 +195,12 @@ def execute(
             try:
                 cursor.execute(query.sql, query.params)
                 rows = cursor.fetchall() if cursor.description else ()
-                return Reply(rows, cursor.rowcount, sent, clock.now(), session.server)
+                matched = cursor.rowcount
+                cursor.close()  # PyMySQL reads here what else the reply has in it
+                return Reply(rows, matched, sent, clock.now(), session.server)
             except Exception as error:
+                with contextlib.suppress(Exception):
+                    cursor.close()
                 if dialect.can_resend(driver, error):
                     continue
                 fault = dialect.classify(error)
@@ -208,8 +213,6 @@ def execute(
                     timed_out=lost and dialect.timed_out(error),
                     end=session.end if lost else None,
                 ) from error
-            finally:
-                cursor.close()
     finally:
         if within is not None:
             dialect.bound_reads(driver, dialect.timeouts.socket)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
 from dblock import Locks, Timeouts
 from tests.conftest import NewDatabase
@@ -37,10 +36,6 @@ class HalfLink(proxy.Link):
         self.cut()
 
 
-@pytest.mark.xfail(
-    reason="Driver.execute closes the cursor in a finally: PyMySQL then reads the second result, "
-    "and the driver's own exception gets past the classification",
-)
 def test_a_connection_that_breaks_between_two_results(
     new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,11 +55,6 @@ def test_a_connection_that_breaks_between_two_results(
 
 @pytest.mark.parametrize(
     ("kind", "marker"), [("postgresql", b"version()"), ("mariadb", b"sql_mode")]
-)
-@pytest.mark.xfail(
-    reason="SQLAlchemy itself asks the engine's first connection some questions; what goes wrong "
-    "with those is its own OperationalError, which Connections does not take for a driver's",
-    raises=SQLAlchemyError,
 )
 def test_a_connection_that_breaks_while_it_is_the_first(
     new_database: NewDatabase, kind: str, marker: bytes
