@@ -16,6 +16,7 @@ SETTLING = "tests/faults/test_settling.py"
 TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
+INTERRUPTS = "tests/processes/test_interrupts.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
@@ -317,7 +318,7 @@ CATALOGUE = (
         DRIVER,
         "            self.connections.drop(connection)\n            raise\n",
         "            self.connections.give(connection)\n            raise\n",
-        f"{FORK}::test_an_interrupted_acquire_holds_nothing[sqlite]",
+        f"{INTERRUPTS}::test_acquire[sqlite]",
     ),
     Mutant(
         "interrupted-grant-kept",
@@ -325,7 +326,7 @@ CATALOGUE = (
         "dblock/lease.py",
         "                self._abandon(claim)\n",
         "                pass\n",
-        f"{FORK}::test_an_interrupted_acquire_holds_nothing[postgresql]",
+        f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
     # --- costs
     Mutant(
