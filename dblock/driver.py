@@ -198,9 +198,11 @@ def execute(
                 matched = cursor.rowcount
                 cursor.close()  # PyMySQL reads here what else the reply has in it
                 return Reply(rows, matched, sent, clock.now(), session.server)
-            except Exception as error:
+            except BaseException as error:
                 with contextlib.suppress(Exception):
-                    cursor.close()
+                    cursor.close()  # or SQLite keeps the statement, and with it the file
+                if not isinstance(error, Exception):
+                    raise
                 if dialect.can_resend(driver, error):
                     continue
                 fault = dialect.classify(error)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dblock import Locks, Timeouts
+from dblock import Locks
 from tests.conftest import NewDatabase
 from tests.faults import proxy
 from tests.faults.conftest import GRANT
@@ -44,7 +44,7 @@ def test_a_connection_that_breaks_between_two_results(
     db = new_database("mariadb", migrated=True)
     with (
         proxy.Proxy(db.url) as between,
-        Locks(between.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
+        Locks(between.url) as locks,
     ):
         lease = locks.lease("name", ttl=60, wait=3)
         assert lease.acquire()  # settled by its token
@@ -62,7 +62,7 @@ def test_a_connection_that_breaks_while_it_is_the_first(
     db = new_database(kind, migrated=True)
     with (
         proxy.Proxy(db.url) as between,
-        Locks(between.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
+        Locks(between.url) as locks,
     ):
         lost = between.lose(proxy.Lose.REQUEST, marker)
         assert locks.lease("name", ttl=60, wait=3).acquire()  # nothing was sent: try again
