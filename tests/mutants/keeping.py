@@ -44,14 +44,6 @@ KEEPING = (
         f"{TAKEN_OVER}[mariadb-renew]",
     ),
     Mutant(
-        "renew-without-token-sqlite",
-        "only the holder renews",
-        SQLITE,
-        "AND l.token = json_extract(asked.value, '$[1]')",
-        "",
-        f"{TAKEN_OVER}[sqlite-renew]",
-    ),
-    Mutant(
         "renew-counts-no-rows",
         "a renewal that renewed nothing says so",
         RENEWING,
@@ -132,14 +124,6 @@ KEEPING = (
         "if self.cause is not None and self._away:",
         "if False:",
         f"{DUE}::test_the_reason",
-    ),
-    Mutant(
-        "one-busy-row-fails-all",
-        "a busy row does not keep the others from renewal",
-        RENEWING,
-        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
-        "elif False",
-        BUSY,
     ),
     Mutant(
         "renew-reads-the-whole-table",
