@@ -216,7 +216,7 @@ class Keeper:
                     continue
                 hold.renewing = True
                 length = hold.keeping.length(now)
-                asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease.fence))
+                asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease))
                 begun.append(reference)
             hold = None
         if not asked:

@@ -240,16 +240,16 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, now = yield from look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
         "    if proved:\n        return\n"
-        "    state, now = yield from look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
         LEASING,
-        "    loss = loss_of(state, name, token, held.fence)\n    if loss is None and",
+        "    loss = loss or loss_of(state, name, token, held.fence)\n    if loss is None and",
         "    loss = None\n    if not proved or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
@@ -294,6 +294,23 @@ CATALOGUE = (
         "in_doubt = now if in_doubt is None else in_doubt",
         "return Held(1, Term(now, claim.ttl))",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+    ),
+    Mutant(
+        "a-later-refusal-hides-a-doubt",
+        "what is not known is said to be unknown",
+        LEASING,
+        "                if in_doubt is not None:\n"
+        "                    raise _unknown(claim, error) from error\n",
+        "",
+        "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
+    ),
+    Mutant(
+        "settled-keeps-the-handle",
+        "a handle that is dropped is gone",
+        "dblock/driver.py",
+        "del trouble",
+        "pass",
+        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb]",
     ),
     Mutant(
         "unknown-told-as-unavailable",
