@@ -42,20 +42,17 @@ class Driver:
         """Perform ``protocol``'s steps; those of the row lock in ``transaction``."""
         reply: Any = None  # a generator is started by sending None
         trouble: Trouble | None = None
-        try:
-            while True:
-                try:
-                    step = protocol.throw(trouble) if trouble else protocol.send(reply)
-                except StopIteration as stop:
-                    outcome: T = stop.value
-                    return outcome
-                trouble = None
-                try:
-                    reply = self._perform(step, transaction)
-                except Trouble as caught:
-                    trouble = caught
-        finally:
-            del trouble  # which knows this frame, and all that it was called from: the handle
+        while True:
+            try:
+                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+            except StopIteration as stop:
+                outcome: T = stop.value
+                return outcome
+            trouble = None
+            try:
+                reply = self._perform(step, transaction)
+            except Trouble as caught:
+                trouble = caught
 
     def _perform(self, step: Step, transaction: Transaction | None) -> Reply:
         if isinstance(step, Run):

@@ -107,10 +107,9 @@ def acquire(
                 in_doubt = now if in_doubt is None else in_doubt
                 lost += [trouble.end] if trouble.end is not None else []
             elif trouble.fault not in PASSING:
-                error = explain(dialect, trouble, claim.name)
-                if in_doubt is not None:
-                    raise _unknown(claim, error) from error
-                raise error from trouble.__cause__
+                if in_doubt is None:
+                    raise explain(dialect, trouble, claim.name) from trouble.__cause__
+                raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
         if held is None:
             state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
             now = reply.now

@@ -57,7 +57,8 @@ def test_a_dropped_handle_goes_at_once_whatever_was_settled(net: Net) -> None:
     try:
         net.proxy.lose(Lose.REPLY, GRANT)
         assert lease.acquire()
-        net.proxy.lose(Lose.REPLY, RENEW)
+        for _ in range(2):  # the second is not taken for a connection that had died while idle
+            net.proxy.lose(Lose.REPLY, RENEW)
         lease.renew()
         del lease
         assert gone() is None
