@@ -299,9 +299,9 @@ _WHO = """SELECT pg_backend_pid(),
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
 
-# A promotion begins a new timeline; on a standby the one that it follows stands.
-_SERVER = """SELECT system_identifier || '/' || CASE WHEN pg_is_in_recovery() THEN 'standby'
-    ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
+# A promotion begins a new timeline. Which that will be a standby cannot tell.
+_SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
+    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
 
 # What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
 # not a forgotten transaction, so of those limits none holds for it.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LockLost
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, PAUSE, expired, loss_of
+from .leasing import AWAY, PASSING, PAUSE, Held, expired, failed_over, loss_of
 from .state import LockState, Renewal
 from .steps import Protocol, Run, Sleep
 from .term import Term
@@ -27,7 +27,7 @@ class Asked:
     """A hold to be renewed."""
 
     renewal: Renewal
-    fence: int
+    held: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class Missed:
     """It was not renewed, or nobody knows whether it was, and it may still be held."""
 
     trouble: Trouble
+
+    def __post_init__(self) -> None:
+        # It is kept, and its frames would keep the handle.
+        self.trouble.__traceback__ = None
 
     @property
     def away(self) -> bool:
@@ -76,7 +80,9 @@ def renew_all(
         renewed = dialect.renewed(reply)
         refused = []
         for hold in batch:
-            if hold.renewal.token in renewed:
+            if hold.held.elsewhere(reply.server):
+                outcomes[hold.renewal.token] = failed_over(hold.renewal.name)
+            elif hold.renewal.token in renewed:
                 outcomes[hold.renewal.token] = Term(reply.sent, hold.renewal.ttl)
             else:
                 refused.append(hold)
@@ -98,18 +104,18 @@ def _why_not(
     states: dict[str, LockState] = {state.name: state for state in dialect.states(reply)}
     busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
     return {
-        token: loss_of(states.get(name), name, token, hold.fence) or busy
+        token: loss_of(states.get(name), name, token, hold.held.fence) or busy
         for hold in refused
         for name, token, _ in [hold.renewal]
     }
 
 
-def renew(dialect: Dialect, asked: Asked, term: Term, start: float) -> Protocol[Term]:
-    """Renew the hold whose last term is ``term``. Raises LockLost when it is over.
+def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
+    """Renew a hold. Raises LockLost when it is over.
 
     Repeated until the holder's own deadline.
     """
-    now = start
+    now, term = start, asked.held.term
     away: Trouble | None = None
     while not term.over(now):
         (outcome,) = yield from renew_all(dialect, [asked])

@@ -28,7 +28,7 @@ def test_every_statement_of_an_operation_has_its_row(site: Site, operation: str)
 
 def cell(row: Row, fault: Fault) -> ParameterSet:
     why = SHORT_OF.get((row.operation, row.statement, fault))
-    marks = [pytest.mark.xfail(reason=why)] if why else []
+    marks = [pytest.mark.xfail(reason=why, strict=False)] if why else []
     return pytest.param(row, fault, id=f"{row.operation} {row.statement} {fault}", marks=marks)
 
 

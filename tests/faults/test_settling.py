@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -45,6 +47,23 @@ def end_sessions(db: Database) -> int:
 
 
 # --- the lease ---------------------------------------------------------------------------------
+
+
+def test_a_dropped_handle_goes_at_once_whatever_was_settled(net: Net) -> None:
+    """Not with the next garbage collection: until then its thread would still hold the name."""
+    lease = net.locks.lease("report", ttl=60)
+    gone = weakref.ref(lease)
+    gc.disable()
+    try:
+        net.proxy.lose(Lose.REPLY, GRANT)
+        assert lease.acquire()
+        for _ in range(2):  # the second is not taken for a connection that had died while idle
+            net.proxy.lose(Lose.REPLY, RENEW)
+        lease.renew()
+        del lease
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_grant_whose_reply_is_lost_is_held(net: Net) -> None:

@@ -15,9 +15,27 @@ EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
 BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
+PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPING = (
+    # --- 15: not two, although another server takes over
+    Mutant(
+        "another-server-is-believed",
+        "a hold is not trusted on another server",
+        RENEWING,
+        "if hold.held.elsewhere(reply.server):",
+        "if False:",
+        f"{PROMOTION}[renew]",
+    ),
+    Mutant(
+        "another-server-is-believed-by-a-guard",
+        "a hold is not trusted on another server",
+        "dblock/protocol/leasing.py",
+        "failed_over(name) if held.elsewhere(reply.server) else None",
+        "None",
+        f"{PROMOTION}[guard]",
+    ),
     # --- 4: only the holder renews
     Mutant(
         "renew-without-token-postgresql",
@@ -42,14 +60,6 @@ KEEPING = (
         " AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
-    ),
-    Mutant(
-        "renew-without-token-sqlite",
-        "only the holder renews",
-        SQLITE,
-        "AND l.token = json_extract(asked.value, '$[1]')",
-        "",
-        f"{TAKEN_OVER}[sqlite-renew]",
     ),
     Mutant(
         "renew-counts-no-rows",
@@ -132,14 +142,6 @@ KEEPING = (
         "if self.cause is not None and self._away:",
         "if False:",
         f"{DUE}::test_the_reason",
-    ),
-    Mutant(
-        "one-busy-row-fails-all",
-        "a busy row does not keep the others from renewal",
-        RENEWING,
-        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
-        "elif False",
-        BUSY,
     ),
     Mutant(
         "renew-reads-the-whole-table",

@@ -159,6 +159,7 @@ _ENDED = "the session that was lost is not ended on the server"
 SHORT_OF: Mapping[tuple[str, str, Fault], str] = {
     ("acquire (held)", "look", Fault.DEAF): _ENDED,
     ("renew", "renew", Fault.DEAF): _ENDED,
+    ("renew", "renew", Fault.STOPPED): "on PostgreSQL one of its sessions stays, idle, for a time",
     ("guard", "guard", Fault.DEAF): _ENDED,
     ("guard", "look", Fault.DEAF): _ENDED,
     ("take", "apply", Fault.DEAF): _ENDED,
