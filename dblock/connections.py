@@ -77,7 +77,7 @@ class Connections:
         self._turns = self._new_turns()
         self._verify = verify
         self._closed = False
-        self._at_end = weakref.finalize(self, _close_all, self._idle, dialect)
+        self._at_end = weakref.finalize(self, close_all, self._idle, dialect)
         _all.add(self)
 
     def _new_turns(self) -> Turns | None:
@@ -134,7 +134,7 @@ class Connections:
 
     def clear(self) -> None:
         """Close the idle connections: after one was found broken, the others are suspect."""
-        _close_all(self._idle, self._dialect)
+        close_all(self._idle, self._dialect)
 
     def close(self) -> None:
         self._closed = True
@@ -173,7 +173,7 @@ class Connections:
         leave_to_parent((self._pool, self._idle))
         self._at_end.detach()
         self._idle = deque()
-        self._at_end = weakref.finalize(self, _close_all, self._idle, self._dialect)
+        self._at_end = weakref.finalize(self, close_all, self._idle, self._dialect)
         self._pool = self._pool.recreate()
         self._turns = self._new_turns()
 
@@ -195,7 +195,8 @@ def _close(driver: Any, dialect: Dialect) -> None:
         dialect.close(driver)
 
 
-def _close_all(connections: deque[OwnConnection], dialect: Dialect) -> None:
+def close_all(connections: deque[OwnConnection], dialect: Dialect) -> None:
+    """Close connections, whatever state they are in."""
     while True:
         try:
             _close(connections.pop().driver, dialect)

@@ -15,6 +15,7 @@ from .protocol.leasing import Refused
 from .protocol.steps import Protocol, Query
 from .protocol.troubles import explain, schema_missing
 from .version import SCHEMA_VERSION
+from .waiting import Room
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -56,7 +57,8 @@ class Database:
         self.flow_holds = world.holds()
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
-        self._driver = Driver(self.connections, dialect, world)
+        self._room = Room(self.holders, dialect, world)
+        self._driver = Driver(self.connections, dialect, world, self._room)
 
     def run(
         self,
@@ -105,6 +107,7 @@ class Database:
             )
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and the one that listens."""
+        self._room.close()
         self.connections.close()
         self.holders.close()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from . import clock
 from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
-from .protocol.steps import Forget, Query, Reply, Run, RunHeld, Sleep, Step
+from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
 
 if TYPE_CHECKING:
     from .dialects import Dialect
+    from .waiting import Room, Spot
     from .world import World
 
 T = TypeVar("T")
@@ -33,10 +34,13 @@ class Transaction(Protocol):
 class Driver:
     """Runs protocols to their end, one step after the other, in the flow that calls."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
+    def __init__(
+        self, connections: Connections, dialect: Dialect, world: World, room: Room
+    ) -> None:
         self.connections = connections
         self.dialect = dialect
         self.world = world
+        self.room = room
 
     def run(
         self,
@@ -50,33 +54,50 @@ class Driver:
         """
         reply: Any = None  # a generator is started by sending None
         trouble: Trouble | None = None
-        while True:
-            try:
-                step = protocol.throw(trouble) if trouble else protocol.send(reply)
-            except StopIteration as stop:
-                outcome: T = stop.value
-                return outcome
-            trouble = None
-            try:
-                reply = self._perform(step, transaction, left)
-            except Trouble as caught:
-                trouble = caught
-            self.world.check()
+        spot: Spot | None = None
+        try:
+            while True:
+                try:
+                    step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                except StopIteration as stop:
+                    outcome: T = stop.value
+                    return outcome
+                trouble = None
+                if isinstance(step, Stand) and spot is None:
+                    spot = self.room.enter(step.name, step.seconds)
+                try:
+                    reply = self._perform(step, transaction, left, spot)
+                except Trouble as caught:
+                    trouble = caught
+                self.world.check()
+        finally:
+            if spot is not None:
+                spot.leave()
 
     def _perform(
-        self, step: Step, transaction: Transaction | None, left: list[Query] | None
+        self,
+        step: Step,
+        transaction: Transaction | None,
+        left: list[Query] | None,
+        spot: Spot | None,
     ) -> Reply:
         if isinstance(step, Run):
             return self._run(step, left)
+        sent = clock.now()
         if isinstance(step, Sleep):
-            sent = clock.now()
             self.world.sleep(step.seconds)
             return Reply((), 0, sent, clock.now())
+        if isinstance(step, Stand):
+            rows = [] if spot is None else [(spot.ticket(connect=step.seconds != 0),)]
+            return Reply(rows, 0, sent, clock.now())
+        if isinstance(step, Await):
+            assert spot is not None, "who has a ticket has stood in line"
+            called = spot.wait(step.seconds)
+            return Reply((), int(called), sent, clock.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
             return transaction.run(step)
         assert isinstance(step, Forget)
-        sent = clock.now()
         transaction.forget()
         return Reply((), 0, sent, clock.now())
 

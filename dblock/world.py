@@ -6,6 +6,8 @@ is different there, but for the drivers.
 
 from __future__ import annotations
 
+import math
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +40,16 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        """Wait until an event of this world is set, so long; return whether it is."""
+        return bool(event.wait(seconds))
+
+    def readable(self, descriptor: int, seconds: float) -> bool:
+        """Wait until there is something to read, so long; return whether there is."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(math.ceil(seconds * 1000)))
 
     def turns(self, limit: int) -> Turns:
         return threading.Semaphore(limit)

@@ -16,7 +16,7 @@ FLOORS = [
     {"connections", "target"},
     {"driver", "borrowed", "schema"},
     {"holds", "handle"},
-    {"database", "keeper", "world"},
+    {"database", "keeper", "waiting", "world"},
     {"lease", "row", "counter"},
     {"together"},
     {"locks"},

@@ -36,6 +36,12 @@ class TaskWorld(World):
     def sleep(self, seconds: float) -> None:
         await_(asyncio.sleep(seconds))
 
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        return bool(await_(event.wait(seconds)))
+
+    def readable(self, descriptor: int, seconds: float) -> bool:
+        return bool(await_(_readable(descriptor, seconds)))
+
     def turns(self, limit: int) -> Turns:
         return TaskTurns(limit)
 
@@ -124,6 +130,9 @@ class TaskEvent:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 future.get_loop().call_soon_threadsafe(_wake, future)
 
+    def clear(self) -> None:
+        self._set.clear()
+
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, so long; return whether it is, as :class:`threading.Event` does."""
         future = asyncio.get_running_loop().create_future()
@@ -139,6 +148,20 @@ class TaskEvent:
             with lock:
                 self._waiting.discard(future)
         return self.is_set()
+
+
+async def _readable(descriptor: int, seconds: float) -> bool:
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.add_reader(descriptor, _wake, future)
+    try:
+        async with asyncio.timeout(seconds):
+            await future
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True
 
 
 def _wake(future: asyncio.Future[None]) -> None:

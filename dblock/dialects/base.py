@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Renewal
+from ..protocol.state import Grant, LockState, Place, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 
@@ -64,6 +64,8 @@ class Dialect(ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
+    #: It keeps those who wait for a lease in a queue, in the name's row, and can call the first.
+    queues: ClassVar[bool] = False
     #: The longest one statement may wait before it is sent again; None for no limit.
     longest_patience: float | None = None
 
@@ -182,8 +184,13 @@ class Dialect(ABC):
     # --- the lease ---------------------------------------------------------------------------
 
     @abstractmethod
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+    def grant(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+    ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
+
+        Where there is a queue the name is free for who is not in it only when nobody is; and with
+        a ticket a name that is not free is queued for, which may wait for a moment.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -191,6 +198,34 @@ class Dialect(ABC):
 
     @abstractmethod
     def granted(self, reply: Reply, token: str) -> Grant | None: ...
+
+    def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
+        """Return what a grant that joined the queue said of the name."""
+        return None
+
+    def leave(self, name: str, ticket: str) -> Query:
+        """Take a ticket out of the queue; call the next one if the name is free."""
+        raise NotImplementedError
+
+    def listen(self, connection: Any, session: Session) -> str | None:
+        """Let a connection hear of tickets that begin with what is returned, and of no others.
+
+        None where it cannot. As long as it is open such tickets are taken to be waited with.
+        """
+        return None
+
+    def called(self, connection: Any) -> list[str]:
+        """Return the tickets called since, for a connection that can be read."""
+        raise NotImplementedError
+
+    def look_queued(self, name: str, ticket: str) -> Query:
+        """Read a name's row as :meth:`look` does, and where the ticket stands."""
+        raise NotImplementedError
+
+    def place(self, reply: Reply) -> Place:
+        """Return what a look said of the way to the name."""
+        states = self.states(reply)
+        return Place(None, free=not states or not states[0].held)
 
     @abstractmethod
     def renew(self, asked: Sequence[Renewal]) -> Query:

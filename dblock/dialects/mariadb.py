@@ -164,7 +164,9 @@ class MariaDB(Dialect):
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
         return f"{guard}, {super().privileges()}"
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+    def grant(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+    ) -> Query:
         # A compound statement: one round trip. MariaDB assigns from left to right and later
         # columns see the earlier ones' new values: what decides (token, expires_at) is assigned
         # last, and the expiry asks who won.

@@ -123,7 +123,9 @@ class SQLite(Dialect):
     def privileges(self) -> str:
         return "write access to the file and to its directory"
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+    def grant(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+    ) -> Query:
         return Query(
             f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)

@@ -13,13 +13,14 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .faults import Fault, Trouble
-from .state import LockState
-from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
+from .queueing import leave, nap
+from .state import LockState, Place
+from .steps import Await, Protocol, Query, Reply, Run, RunHeld, Sleep, Stand
 from .term import Term
 from .troubles import explain, transaction_broken
 
@@ -64,6 +65,8 @@ class Claim:
     token: str
     owner: str
     ttl: float
+    #: What it has stood in the queue with.
+    tickets: list[str] = field(default_factory=list, compare=False)
 
 
 def acquire(
@@ -86,20 +89,27 @@ def acquire(
             return patience
         return max(0.0, min(patience, start + wait - now))
 
-    query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
     number, now = 0, start
+    queues = dialect.queues and wait != 0
+    ticket: str | None = None
+    if queues:  # where this process listens already, the first try joins the queue
+        ticket, now = yield from _ticket(claim, 0.0)
     in_doubt: float | None = None  # when the first try without a clear reply was sent, or before
     lost: list[Query] = []  # what ends the sessions that such tries were sent on
     cut_off_once = replaced = False
     while True:
         number += 1
         held, cut_off = None, False
+        state: LockState | None = None
+        stands: tuple[LockState, Place] | None = None
+        query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, ticket)
         try:
             reply = yield from persist(query, reach(), now, AWAY - {Fault.DISCONNECTED})
             now = reply.now
             grant = dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
                 held = Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+            stands = dialect.stands(reply)
         except Trouble as trouble:
             cut_off = trouble.fault is Fault.DISCONNECTED
             cut_off_once = cut_off_once or cut_off
@@ -110,9 +120,11 @@ def acquire(
                 if in_doubt is None:
                     raise explain(dialect, trouble, claim.name) from trouble.__cause__
                 raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
-        if held is None:
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
+        if held is None and in_doubt is None and stands is not None:
+            state, place = stands
+        elif held is None:
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
+            now, place = reply.now, dialect.place(reply)
             if in_doubt is not None and state is not None and state.token == claim.token:
                 # A grant runs after it was sent, so its expiry is no earlier than this term's.
                 term = Term(in_doubt, claim.ttl)
@@ -125,24 +137,50 @@ def acquire(
                 return held
             # The reply took longer than the lease is good for.
             yield from give_back(dialect, claim)
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
+            now, place = reply.now, dialect.place(reply)
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
             if sleep is None:
+                yield from leave(dialect, claim.name, ticket)
                 if in_doubt is not None:  # a try that is still under way must not outlive this
                     yield from give_back(dialect, claim)
                 return Refused(state)
-            if state is not None and state.held and state.remaining is not None:
-                sleep = min(sleep, state.remaining)
-            now = (yield Sleep(sleep)).now
+            if queues:
+                before = ticket
+                ticket, now = yield from _ticket(claim, left if policy.endless else sleep)
+                if ticket is not None and ticket != before:
+                    break  # and join the queue with it
+                if wait is not None and now >= start + wait:
+                    continue
+            if ticket is not None and place.before is not None:
+                pause = nap(state, place, sleep) if policy.endless else sleep
+                reply = yield Await(pause if left is None else min(pause, left))
+                now = reply.now
+                if reply.matched:
+                    break
+            else:
+                if state is not None and state.held and state.remaining is not None:
+                    sleep = min(sleep, state.remaining)
+                now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
-            if state is None or not state.held or state.token == claim.token:
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
+            now, place = reply.now, dialect.place(reply)
+            if state is None or place.free or state.token == claim.token:
                 break
+            if ticket is not None and place.before is None:
+                break  # it has to join again
             number += 1
+
+
+def _ticket(claim: Claim, seconds: float | None) -> Protocol[tuple[str | None, float]]:
+    """Wait for this process's turn to wait for the name; return what is called, and the time."""
+    reply = yield Stand(claim.name, seconds)
+    ticket: str | None = reply.rows[0][0] if reply.rows else None
+    if ticket is not None and ticket not in claim.tickets:
+        claim.tickets.append(ticket)
+    return ticket, reply.now
 
 
 def _settle(
@@ -152,6 +190,7 @@ def _settle(
     now: float,
     in_doubt: float | None,
     lost: list[Query],
+    ticket: str | None,
 ) -> Protocol[tuple[LockState | None, Reply]]:
     """Look at the name; whoever cannot, and does not know what became of a try, says so.
 
@@ -162,7 +201,7 @@ def _settle(
         while lost:
             now = yield from end_session(dialect, lost[-1], patience, now)
             lost.pop()
-        return (yield from _look(dialect, claim.name, patience, now))
+        return (yield from _look(dialect, claim.name, patience, now, ticket))
     except DBLockError as error:
         if in_doubt is None:
             raise
@@ -214,6 +253,8 @@ def abandon(
     while left:
         now = yield from end_session(dialect, left[-1], until - now, now)
         left.pop()
+    for ticket in claim.tickets:
+        yield from leave(dialect, claim.name, ticket)
     query = dialect.release(claim.name, claim.token)
     while now < until:
         now = (yield from persist(query, until - now, now, AWAY | PASSING)).now
@@ -338,9 +379,10 @@ def look(
 
 
 def _look(
-    dialect: Dialect, name: str, patience: float, now: float
+    dialect: Dialect, name: str, patience: float, now: float, ticket: str | None = None
 ) -> Protocol[tuple[LockState | None, Reply]]:
-    reply = yield from _read(dialect, dialect.look(name), name, patience, now)
+    query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
+    reply = yield from _read(dialect, query, name, patience, now)
     states = dialect.states(reply)
     return (states[0] if states else None), reply
 

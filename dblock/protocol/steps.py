@@ -67,6 +67,29 @@ class Sleep:
     seconds: float
 
 
-Step = Run | RunHeld | Forget | Sleep
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Wait for the first place in this process's line for a name, ``seconds`` long.
+
+    Once it is ours the reply has a row with the ticket that is called when it is our turn in the
+    database, or None where nothing can be called; before, it has none. The place is left, and the
+    ticket void, when the protocol ends. 0 seconds is for what takes no time and no connection.
+    """
+
+    name: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
+
+    It is also when nobody can call any more: then :class:`Stand` has another ticket.
+    """
+
+    seconds: float
+
+
+Step = Run | RunHeld | Forget | Sleep | Stand | Await
 T = TypeVar("T")
 Protocol = Generator[Step, Reply, T]
