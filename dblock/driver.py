@@ -88,7 +88,7 @@ class Driver:
             self.world.sleep(step.seconds)
             return Reply((), 0, sent, clock.now())
         if isinstance(step, Stand):
-            rows = [] if spot is None else [(spot.ticket(connect=step.seconds != 0),)]
+            rows = [] if spot is None else [(spot.ticket(connect=step.connect),)]
             return Reply(rows, 0, sent, clock.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"

@@ -25,6 +25,7 @@ from .handle import Handle
 from .holds import Event, HandleHolds, LeaseHold
 from .keeper import guarded
 from .protocol import leasing, renewing
+from .protocol.acquiring import acquire
 from .protocol.keeping import Danger, Keeping, Plan
 from .protocol.leasing import Claim, Held
 from .protocol.renewing import Asked
@@ -113,7 +114,7 @@ class Lease(Handle):
         left: list[Query] = []
         try:
             outcome = self._database.run(
-                leasing.acquire(
+                acquire(
                     self._database.dialect,
                     claim,
                     self._retry,

@@ -16,6 +16,7 @@ from sqlalchemy import MetaData, create_engine, inspect, text
 
 from dblock import Locks, SchemaMissing
 from dblock.schema import downgrade, sql, tables, upgrade
+from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database
 
 ROOT = Path(__file__).parent.parent
@@ -101,7 +102,7 @@ def test_created_from_the_metadata(database: Database) -> None:
     engine = create_engine(database.url)
     metadata.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(made["schema"].insert().values(version=1))
+        connection.execute(made["schema"].insert().values(version=SCHEMA_VERSION))
     with Locks(engine) as locks, locks.lease("a", wait=0):
         pass
     engine.dispose()

@@ -66,6 +66,8 @@ class Dialect(ABC):
     one_writer: ClassVar[bool] = False
     #: It keeps those who wait for a lease in a queue, in the name's row, and can call the first.
     queues: ClassVar[bool] = False
+    #: How long a free name is kept for each one in it before the next may have it; seconds.
+    grace: ClassVar[float] = 0.0
     #: The longest one statement may wait before it is sent again; None for no limit.
     longest_patience: float | None = None
 

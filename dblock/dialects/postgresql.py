@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.queueing import GRACE
 from ..protocol.state import Grant, LockState, Place, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
@@ -38,6 +37,9 @@ _FAULTS = {
 # Both are raised before the statement runs.
 _FOREIGN_PREPARED = {"26000", "42P05"}
 
+# How long a free name is kept for each one in the queue before the next may have it; seconds.
+GRACE = 0.4
+
 _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
@@ -58,6 +60,7 @@ class PostgreSQL(Dialect):
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
     queues = True
+    grace = GRACE
     remaining = _REMAINING
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:

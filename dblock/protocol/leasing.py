@@ -1,13 +1,6 @@
-"""Taking, proving and giving back a lease. :mod:`.renewing` keeps it.
+"""Looking at a lease, proving it and giving it back.
 
-::
-
-    acquire:  try ── granted ──────────────────────────────> Held
-               │ ├── refused ── look ── sleep ── looks free ─> try
-               │ └── no reply ── settle ── token there ────> Held
-               │                    │ └── not there ───────> as refused
-               │                    └── nobody answers ────> OutcomeUnknown
-               └── the deadline, or the policy stops ──────> Refused
+:mod:`.acquiring` takes it, :mod:`.renewing` keeps it.
 """
 
 from __future__ import annotations
@@ -16,17 +9,15 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
+from ..errors import Conflict, DBLockError, LockLost, Unavailable
 from .faults import Fault, Trouble
-from .queueing import leave, nap
-from .state import LockState, Place
-from .steps import Await, Protocol, Query, Reply, Run, RunHeld, Sleep, Stand
+from .state import LockState
+from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
 from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
-    from ..policy import RetryPolicy
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
@@ -69,154 +60,6 @@ class Claim:
     tickets: list[str] = field(default_factory=list, compare=False)
 
 
-def acquire(
-    dialect: Dialect,
-    claim: Claim,
-    policy: RetryPolicy,
-    *,
-    wait: float | None,
-    patience: float,
-    start: float,
-) -> Protocol[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from ``start``.
-
-    ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
-    """
-
-    def reach() -> float:
-        if wait is None or cut_off_once:  # the truth comes before the deadline
-            return patience
-        return max(0.0, min(patience, start + wait - now))
-
-    number, now = 0, start
-    queues = dialect.queues and wait != 0
-    ticket: str | None = None
-    if queues:  # where this process listens already, the first try joins the queue
-        ticket, now = yield from _ticket(claim, 0.0)
-    in_doubt: float | None = None  # when the first try without a clear reply was sent, or before
-    lost: list[Query] = []  # what ends the sessions that such tries were sent on
-    cut_off_once = replaced = False
-    while True:
-        number += 1
-        held, cut_off = None, False
-        state: LockState | None = None
-        stands: tuple[LockState, Place] | None = None
-        query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, ticket)
-        try:
-            reply = yield from persist(query, reach(), now, AWAY - {Fault.DISCONNECTED})
-            now = reply.now
-            grant = dialect.granted(reply, claim.token)
-            if grant is not None and grant.remaining > 0:
-                held = Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
-            stands = dialect.stands(reply)
-        except Trouble as trouble:
-            cut_off = trouble.fault is Fault.DISCONNECTED
-            cut_off_once = cut_off_once or cut_off
-            if cut_off or trouble.fault is Fault.CANCELED:  # in whichever part of the statement
-                in_doubt = now if in_doubt is None else in_doubt
-                lost += [trouble.end] if trouble.end is not None else []
-            elif trouble.fault not in PASSING:
-                if in_doubt is None:
-                    raise explain(dialect, trouble, claim.name) from trouble.__cause__
-                raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
-        if held is None and in_doubt is None and stands is not None:
-            state, place = stands
-        elif held is None:
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
-            now, place = reply.now, dialect.place(reply)
-            if in_doubt is not None and state is not None and state.token == claim.token:
-                # A grant runs after it was sent, so its expiry is no earlier than this term's.
-                term = Term(in_doubt, claim.ttl)
-                held = Held(state.fence, term, reply.server) if state.held else None
-            elif cut_off and (state is None or not state.held) and not replaced:
-                replaced = True  # a connection that had died while idle is no reason to be refused
-                continue
-        if held is not None:
-            if not held.term.over(now):
-                return held
-            # The reply took longer than the lease is good for.
-            yield from give_back(dialect, claim)
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
-            now, place = reply.now, dialect.place(reply)
-        while True:
-            left = None if wait is None else start + wait - now
-            sleep = policy.sleep_after(claim.name, number, now - start, left)
-            if sleep is None:
-                yield from leave(dialect, claim.name, ticket)
-                if in_doubt is not None:  # a try that is still under way must not outlive this
-                    yield from give_back(dialect, claim)
-                return Refused(state)
-            if queues:
-                before = ticket
-                ticket, now = yield from _ticket(claim, left if policy.endless else sleep)
-                if ticket is not None and ticket != before:
-                    break  # and join the queue with it
-                if wait is not None and now >= start + wait:
-                    continue
-            if ticket is not None and place.before is not None:
-                pause = nap(state, place, sleep) if policy.endless else sleep
-                reply = yield Await(pause if left is None else min(pause, left))
-                now = reply.now
-                if reply.matched:
-                    break
-            else:
-                if state is not None and state.held and state.remaining is not None:
-                    sleep = min(sleep, state.remaining)
-                now = (yield Sleep(sleep)).now
-            # Waiters look, which takes no lock, and try when the name seems free.
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost, ticket)
-            now, place = reply.now, dialect.place(reply)
-            if state is None or place.free or state.token == claim.token:
-                break
-            if ticket is not None and place.before is None:
-                break  # it has to join again
-            number += 1
-
-
-def _ticket(claim: Claim, seconds: float | None) -> Protocol[tuple[str | None, float]]:
-    """Wait for this process's turn to wait for the name; return what is called, and the time."""
-    reply = yield Stand(claim.name, seconds)
-    ticket: str | None = reply.rows[0][0] if reply.rows else None
-    if ticket is not None and ticket not in claim.tickets:
-        claim.tickets.append(ticket)
-    return ticket, reply.now
-
-
-def _settle(
-    dialect: Dialect,
-    claim: Claim,
-    patience: float,
-    now: float,
-    in_doubt: float | None,
-    lost: list[Query],
-    ticket: str | None,
-) -> Protocol[tuple[LockState | None, Reply]]:
-    """Look at the name; whoever cannot, and does not know what became of a try, says so.
-
-    What is not there may still come, as long as the session it was sent on is alive. So that is
-    ended first.
-    """
-    try:
-        while lost:
-            now = yield from end_session(dialect, lost[-1], patience, now)
-            lost.pop()
-        return (yield from _look(dialect, claim.name, patience, now, ticket))
-    except DBLockError as error:
-        if in_doubt is None:
-            raise
-        raise _unknown(claim, error) from error
-
-
-def _unknown(claim: Claim, error: DBLockError) -> OutcomeUnknown:
-    """Return what to tell of ``error`` when the reply to a try before it never came."""
-    return OutcomeUnknown(
-        f"the reply to acquiring {claim.name!r} never came, and the database could not be "
-        f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
-        name=claim.name,
-    )
-
-
 def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Protocol[float]:
     """End a session that was lost, and wait until it is gone; return the time.
 
@@ -234,6 +77,14 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         if not reply.rows or reply.now >= until:
             return reply.now
         now = (yield Sleep(PAUSE / 5)).now
+
+
+def leave(dialect: Dialect, name: str, ticket: str | None) -> Protocol[None]:
+    """Leave the queue; a call that came too late goes to the next. Where it fails that one need
+    not wait for it, but for a moment longer."""
+    if ticket is not None:
+        with contextlib.suppress(Trouble):
+            yield Run(dialect.leave(name, ticket))
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -350,7 +201,7 @@ def guard(
         if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
             raise explain(dialect, trouble, name) from trouble.__cause__
         proved, now, said, cause = False, start, str(trouble), trouble.__cause__
-    state, reply = yield from _look(dialect, name, patience, now)
+    state, reply = yield from look_from(dialect, name, patience, now)
     loss = failed_over(name) if held.elsewhere(reply.server) else None
     loss = loss or loss_of(state, name, token, held.fence)
     if loss is None and held.term.over(reply.now):
@@ -374,13 +225,14 @@ def look(
     dialect: Dialect, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockState | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
-    state, reply = yield from _look(dialect, name, patience, now)
+    state, reply = yield from look_from(dialect, name, patience, now)
     return state, reply.now
 
 
-def _look(
+def look_from(
     dialect: Dialect, name: str, patience: float, now: float, ticket: str | None = None
 ) -> Protocol[tuple[LockState | None, Reply]]:
+    """As :func:`look`; return the reply too, and ask where a ticket stands."""
     query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
     reply = yield from _read(dialect, query, name, patience, now)
     states = dialect.states(reply)

@@ -73,11 +73,13 @@ class Stand:
 
     Once it is ours the reply has a row with the ticket that is called when it is our turn in the
     database, or None where nothing can be called; before, it has none. The place is left, and the
-    ticket void, when the protocol ends. 0 seconds is for what takes no time and no connection.
+    ticket void, when the protocol ends. ``connect`` allows for a connection to be called on;
+    without it there is a ticket only where that is there already.
     """
 
     name: str
     seconds: float | None
+    connect: bool
 
 
 @dataclass(frozen=True, slots=True)

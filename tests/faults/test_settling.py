@@ -323,7 +323,7 @@ def test_a_database_that_comes_back_in_time(net: Net) -> None:
             net.proxy.restore()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dblock.driver.time.sleep", Restorer())
+        patch.setattr("dblock.world.time.sleep", Restorer())
         assert net.locks.lease("report", wait=SECONDS).acquire()
     assert restored
 

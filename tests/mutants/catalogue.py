@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
+ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
 DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/together.py"
 
@@ -36,8 +37,8 @@ CATALOGUE = (
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {_FREE} FOR UPDATE SKIP LOCKED\n            ), taken",
-        "AND {_FREE}\n            ), taken",
+        "AND {_turn(_LAST)} FOR UPDATE SKIP LOCKED\n            ), taken",
+        "AND {_turn(_LAST)}\n            ), taken",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
@@ -101,7 +102,8 @@ CATALOGUE = (
         "fence-starts-again",
         "a fence outlives the holds of its name",
         PG,
-        "UPDATE {self.lock_table} AS l SET token = NULL\n            FROM mine",
+        "UPDATE {self.lock_table} AS l\n            SET token = NULL, "
+        "expires_at = clock_timestamp(), waiters = {_ALIVE}\n            FROM mine",
         "DELETE FROM {self.lock_table} AS l\n            USING mine",
         f"{TRAP_4}[postgresql]",
     ),
@@ -135,11 +137,13 @@ CATALOGUE = (
         "release-without-token-postgresql",
         "only the holder releases",
         PG,
-        "AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l SET token = NULL\n"
+        "AND token = %(token)s AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "            )\n            UPDATE {self.lock_table} AS l\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
-        "FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l SET token = NULL\n"
+        "AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "            )\n            UPDATE {self.lock_table} AS l\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name\n",
         f"{TAKEN_OVER}[postgresql-release]",
     ),
@@ -191,7 +195,7 @@ CATALOGUE = (
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=3,
+        count=5,
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
@@ -206,7 +210,7 @@ CATALOGUE = (
     Mutant(
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
-        LEASING,
+        ACQUIRING,
         "Term(reply.sent, claim.ttl)",
         "Term(reply.now, claim.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
@@ -214,9 +218,9 @@ CATALOGUE = (
     Mutant(
         "term-from-the-settling",
         "a settled hold's deadline is counted from before its request",
-        LEASING,
-        "Term(in_doubt, claim.ttl)",
-        "Term(now, claim.ttl)",
+        ACQUIRING,
+        "Term(self.in_doubt, claim.ttl)",
+        "Term(self.now, claim.ttl)",
         f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
     ),
     # --- 6: the guard
@@ -240,9 +244,9 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from look_from(dialect, name, patience, now)\n    loss =",
         "    if proved:\n        return\n"
-        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from look_from(dialect, name, patience, now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
@@ -257,17 +261,17 @@ CATALOGUE = (
     Mutant(
         "settle-trusts-nothing",
         "a grant whose reply was lost is found by its token",
-        LEASING,
-        "if in_doubt is not None and state is not None and state.token == claim.token:",
-        "if False:",
+        ACQUIRING,
+        "or state.token != claim.token:",
+        "or True:",
         f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
     ),
     Mutant(
         "settle-too-early",
         'what was sent cannot come after it was said to be "not there"',
-        LEASING,
-        "        while lost:\n",
-        "        while False:\n",
+        ACQUIRING,
+        "while self.lost:",
+        "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
         "[postgresql]",
     ),
@@ -290,17 +294,17 @@ CATALOGUE = (
     Mutant(
         "settle-skipped",
         "no lock is reported that was not granted",
-        LEASING,
-        "in_doubt = now if in_doubt is None else in_doubt",
-        "return Held(1, Term(now, claim.ttl))",
+        ACQUIRING,
+        "            self._doubt(trouble)\n",
+        "            return Held(1, Term(self.now, claim.ttl))\n",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
         "what is not known is said to be unknown",
-        LEASING,
-        "raise _unknown(claim, explain(dialect, trouble)) from",
-        "raise explain(dialect, trouble) from",
+        ACQUIRING,
+        "raise self._unknown(explain(self.dialect, trouble)) from",
+        "raise explain(self.dialect, trouble) from",
         "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
     ),
     Mutant(
@@ -314,9 +318,9 @@ CATALOGUE = (
     Mutant(
         "unknown-told-as-unavailable",
         "what is not known is said to be unknown",
-        LEASING,
-        "        if in_doubt is None:\n            raise\n",
-        "        raise\n",
+        ACQUIRING,
+        "            if self.in_doubt is None:\n                raise\n",
+        "            raise\n",
         f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
     ),
     # --- 9: nothing leaks
@@ -358,8 +362,8 @@ CATALOGUE = (
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
         PG,
-        "\n            RETURNING set_config('synchronous_commit', 'off', true)",
-        "",
+        'RETURNING {_CALL}, {_LAZY}""",\n            {"name": name, "token": token},',
+        'RETURNING {_CALL}""",\n            {"name": name, "token": token},',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     # --- counters
