@@ -57,8 +57,8 @@ class Database:
         self.flow_holds = world.holds()
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
-        self._room = Room(self.holders, dialect, world)
-        self._driver = Driver(self.connections, dialect, world, self._room)
+        self.room = Room(self.holders, dialect, world)
+        self._driver = Driver(self.connections, dialect, world, self.room)
 
     def run(
         self,
@@ -108,6 +108,6 @@ class Database:
 
     def close(self) -> None:
         """Close the idle connections, and the one that listens."""
-        self._room.close()
+        self.room.close()
         self.connections.close()
         self.holders.close()

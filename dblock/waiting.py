@@ -15,6 +15,7 @@ import logging
 import os
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -66,6 +67,10 @@ class Room:
             raise
         spot.leave()
         return None
+
+    def line(self, name: str) -> Sequence[Event]:
+        """Return those who wait in this process for a name, the first included."""
+        return tuple(self._lines.get(name, ()))
 
     def leave(self, name: str, mine: Event) -> None:
         """Give a place up; whoever is the first then may go on."""

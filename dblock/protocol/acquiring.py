@@ -71,8 +71,9 @@ def acquire(
     """
     tries = _Tries(dialect, claim, policy, wait, patience, start, start)
     replaced = False
-    if tries.queues:  # where this process is called already, the first try joins the queue
-        yield from tries.stand(0.0)
+    if tries.queues and not (yield from tries.enter()):
+        yield from tries.look()
+        return Refused(tries.state)
     while True:
         held = yield from tries.once()
         if held is None and tries.cut_off and tries.seems_free and not replaced:
@@ -238,7 +239,17 @@ class _Tries:
                 return True
             self.number += 1
 
-    def stand(self, seconds: float | None) -> Protocol[None]:
+    def enter(self) -> Protocol[bool]:
+        """Wait until nobody else of this process tries or waits for the name; False if too long.
+
+        Where this process is called already, the first try joins the queue.
+        """
+        if not self.policy.endless:  # its tries are counted, so they are made
+            yield from self.stand(0.0)
+            return True
+        return (yield from self.stand(self.left))
+
+    def stand(self, seconds: float | None) -> Protocol[bool]:
         """Wait for this process's turn to wait for the name, and for what is called then."""
         # Behind a pooler the server is not known, and nobody can be called.
         reply = yield Stand(self.claim.name, seconds, connect=self.server is not None)
@@ -246,6 +257,7 @@ class _Tries:
         self.ticket = reply.rows[0][0] if reply.rows else None
         if self.ticket is not None and self.ticket not in self.claim.tickets:
             self.claim.tickets.append(self.ticket)
+        return bool(reply.rows)
 
     def _nap(self, sleep: float) -> float:
         """Return how long to wait for the call before looking: until it may be our turn anyway."""

@@ -112,6 +112,15 @@ def want(say: Say, wait: Wait, url: str, name: str) -> None:
             say("locked")
 
 
+def queue_up(say: Say, wait: Wait, url: str, name: str) -> None:
+    """Wait for a lease, say so when it is there, and hold it until told to go on."""
+    with Locks(url) as locks:
+        say("waiting")
+        with locks.lease(name, ttl=SECONDS, wait=SECONDS):
+            say("held")
+            wait()
+
+
 # --- contending --------------------------------------------------------------------------------
 
 NAMES = ("a", "b", "c")
