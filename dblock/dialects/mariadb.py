@@ -119,10 +119,12 @@ class MariaDB(Dialect):
             )
         connection.autocommit(True)
         with connection.cursor() as cursor:
-            # A lease statement never waits for a row lock: who has it is taking the name.
+            # A lease statement never waits for a row lock: who has it is taking the name. An idle
+            # row lock is not a forgotten client: the least wait_timeout is the usual eight hours.
             cursor.execute(
                 "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-                "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0",
+                "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0, "
+                "wait_timeout = GREATEST(@@wait_timeout, 28800)",
                 (self.timeouts.query,),
             )
             cursor.execute(_WHO)

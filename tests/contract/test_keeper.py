@@ -19,8 +19,10 @@ from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
 from dblock.driver import Driver
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
+from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
 
@@ -188,6 +190,20 @@ def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: 
         lease.release()
     with contextlib.suppress(LockLost):
         busy.release()
+
+
+@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> None:
+    """In the batch itself: the keeper tries each of the others again, by then without it."""
+    leases = [locks.lease(f"report {number}", ttl=LONG) for number in range(5)]
+    for lease in leases:
+        assert lease.acquire()
+    asked = [Asked(Renewal(lease.name, lease.token, LONG), lease.fence) for lease in leases]
+    with blocked(engine, locks, leases[2].name):
+        outcomes = locks.database.run(renew_all(locks.dialect, asked))
+    assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]
+    for lease in leases:
+        lease.release()
 
 
 # --- given back --------------------------------------------------------------------------------

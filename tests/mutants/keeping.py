@@ -13,7 +13,7 @@ PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
-BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
+ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
 PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
 PROCESSES = "tests/processes/test_keeper.py"
@@ -60,6 +60,14 @@ KEEPING = (
         " AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
+    ),
+    Mutant(
+        "renew-without-token-sqlite",
+        "only the holder renews",
+        SQLITE,
+        "AND l.token = json_extract(asked.value, '$[1]')",
+        "",
+        f"{TAKEN_OVER}[sqlite-renew]",
     ),
     Mutant(
         "renew-counts-no-rows",
@@ -144,12 +152,20 @@ KEEPING = (
         f"{DUE}::test_the_reason",
     ),
     Mutant(
+        "one-busy-row-fails-all",
+        "a busy row does not keep the others from renewal",
+        RENEWING,
+        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
+        "elif False",
+        ONE_BUSY,
+    ),
+    Mutant(
         "renew-reads-the-whole-table",
         "a busy row does not keep the others from renewal",
         MARIADB,
         " FORCE INDEX (PRIMARY)",
         "",
-        BUSY,
+        ONE_BUSY,
     ),
     Mutant(
         "renewed-after-a-release",
