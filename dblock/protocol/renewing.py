@@ -130,7 +130,7 @@ def renew(dialect: Dialect, asked: Asked, term: Term, start: float) -> Protocol[
         # A hold keeps its loss, which keeps these frames, and they psycopg's half-made connection.
         del outcome, trouble
         now = (yield Sleep(PAUSE)).now
-    raise (expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away))
+    raise expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away)
 
 
 def unreachable(name: str, said: str) -> LockLost:

@@ -104,6 +104,14 @@ KEEPING = (
         "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
     ),
     Mutant(
+        "loss-keeps-a-connection",
+        "who keeps a lost lease keeps no half-made connection open",
+        RENEWING,
+        "        del outcome, trouble\n",
+        "",
+        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+    ),
+    Mutant(
         "renewal-repeated-to-the-dead",
         "a renewal that cannot reach the server is told without another try",
         LEASING,
