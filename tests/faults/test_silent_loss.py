@@ -151,7 +151,7 @@ def test_a_waiter_for_a_lease_leaves_no_ghost(apart: Apart, client: FarClient, n
     eventually(lambda: apart.sessions() > 0)
     apart.network.cut()
     answer: Answer = waiter.result(SECONDS)
-    assert answer.told == "Unavailable"
+    assert answer.told in {"Unavailable", "OutcomeUnknown"}  # between its tries, or in one
     holder.release()
     with Locks(apart.url) as others:
         next_one = others.lease("report", ttl=LONG)
