@@ -15,10 +15,11 @@ from sqlalchemy.engine import Engine
 
 import dblock.keeper
 import dblock.lease
-from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
+from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
 from dblock.driver import Driver
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
@@ -198,7 +199,10 @@ def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> No
     leases = [locks.lease(f"report {number}", ttl=LONG) for number in range(5)]
     for lease in leases:
         assert lease.acquire()
-    asked = [Asked(Renewal(lease.name, lease.token, LONG), lease.fence) for lease in leases]
+    term = Term(clock.now(), LONG)
+    asked = [
+        Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
+    ]
     with blocked(engine, locks, leases[2].name):
         outcomes = locks.database.run(renew_all(locks.dialect, asked))
     assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]

@@ -1,4 +1,4 @@
-"""Mutants of the renewal and of the keeper (promises 4, 5 and 8)."""
+"""Mutants of the renewal and of the keeper (promises 4, 5, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from tests.mutants.mutant import Mutant
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
-RENEWING, PLAN = "dblock/protocol/renewing.py", "dblock/protocol/keeping.py"
+LEASING, RENEWING = "dblock/protocol/leasing.py", "dblock/protocol/renewing.py"
+PLAN = "dblock/protocol/keeping.py"
 KEEPER, HOLDS = "dblock/keeper.py", "dblock/holds.py"
 
 PLANTED = "tests/faults/test_planted.py"
@@ -16,6 +17,7 @@ CONTRACT = "tests/contract/test_keeper.py"
 ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
 PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
+ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPING = (
@@ -117,6 +119,31 @@ KEEPING = (
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
+    ),
+    # --- 7: what is lost leaves nothing behind
+    Mutant(
+        "ghost-renewer",
+        "the session that a renewal lost does not stay on the server",
+        RENEWING,
+        "            yield from end_lost(lost, within)\n",
+        "",
+        "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
+    ),
+    Mutant(
+        "loss-keeps-a-connection",
+        "who keeps a lost lease keeps no half-made connection open",
+        RENEWING,
+        "        del outcome, trouble\n",
+        "",
+        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+    ),
+    Mutant(
+        "renewal-repeated-to-the-dead",
+        "a renewal that cannot reach the server is told without another try",
+        LEASING,
+        "            if trouble.fault in AWAY:\n                raise\n        lost.pop()",
+        "            pass\n        lost.pop()",
+        f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
     ),
     # --- 8: loss is told in time
     Mutant(
