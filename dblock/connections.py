@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -151,6 +152,8 @@ class Connections:
         except BaseException as raised:
             if driver is not None:
                 _close(driver)
+            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
+            traceback.clear_frames(raised.__traceback__)
             cause = raised
             if isinstance(raised, DBAPIError) and raised.orig is not None:
                 cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection

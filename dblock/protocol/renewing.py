@@ -133,8 +133,6 @@ def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
         if trouble.fault not in AWAY | PASSING:
             raise explain(dialect, trouble, asked.renewal.name) from trouble.__cause__
         away = str(trouble) if outcome.away else None
-        # A hold keeps its loss, which keeps these frames, and they psycopg's half-made connection.
-        del outcome, trouble
         now = (yield Sleep(PAUSE)).now
     raise expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -97,8 +96,6 @@ class Site:
                 proxy.cut()
                 assert ended.wait(SECONDS)
             client.close()
-            if stopped:
-                gc.collect()  # psycopg closes an attempt to connect that timed out no earlier
             left = self._left(proxy, MOMENT if cell.left else SESSIONS_END)
             proxy.cut()  # as the server's own keepalive does, in the end
             assert not self._left(proxy, SECONDS), "sessions without a client"
