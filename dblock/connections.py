@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -157,6 +158,8 @@ class Connections:
         except BaseException as raised:
             if driver is not None:
                 _close(driver, self._dialect)
+            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
+            traceback.clear_frames(raised.__traceback__)
             cause = raised
             if isinstance(raised, DBAPIError) and raised.orig is not None:
                 cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection

@@ -30,8 +30,10 @@ _FAULTS = {
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P04": Fault.DISCONNECTED,  # database_dropped
     "57P05": Fault.DISCONNECTED,  # idle_session_timeout
     "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
 # A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
 # Both are raised before the statement runs.

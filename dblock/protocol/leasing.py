@@ -87,6 +87,21 @@ def leave(dialect: Dialect, name: str, ticket: str | None) -> Protocol[None]:
             yield Run(dialect.leave(name, ticket))
 
 
+def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
+    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
+
+    Raises Trouble where the database is not reached: that try is spent then, for it would have
+    fared no better. So ending them takes no time that a dead server would not have taken anyway.
+    """
+    while lost:
+        try:
+            yield Run(lost[-1], within)
+        except Trouble as trouble:
+            if trouble.fault in AWAY:
+                raise
+        lost.pop()
+
+
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
@@ -256,12 +271,15 @@ def persist(
     However short that is, a connection that had died while idle is replaced once.
     """
     until, replaced = now + patience, False
+    lost: list[Query] = []
     while True:
         try:
+            yield from end_lost(lost)
             return (yield Run(query))
         except Trouble as trouble:
             if trouble.fault not in faults:
                 raise
+            lost += [] if trouble.end is None else [trouble.end]
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue

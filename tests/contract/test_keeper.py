@@ -15,13 +15,16 @@ from sqlalchemy.engine import Engine
 
 import dblock.keeper
 import dblock.lease
-from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
+from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
 from dblock.driver import Driver
 from dblock.holds import Event
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Held
+from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
+from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
 
@@ -189,6 +192,23 @@ def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: 
         lease.release()
     with contextlib.suppress(LockLost):
         busy.release()
+
+
+@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> None:
+    """In the batch itself: the keeper tries each of the others again, by then without it."""
+    leases = [locks.lease(f"report {number}", ttl=LONG) for number in range(5)]
+    for lease in leases:
+        assert lease.acquire()
+    term = Term(clock.now(), LONG)
+    asked = [
+        Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
+    ]
+    with blocked(engine, locks, leases[2].name):
+        outcomes = locks.database.run(renew_all(locks.dialect, asked))
+    assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]
+    for lease in leases:
+        lease.release()
 
 
 # --- given back --------------------------------------------------------------------------------

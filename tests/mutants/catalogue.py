@@ -18,6 +18,7 @@ TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
 INTERRUPTS = "tests/processes/test_interrupts.py"
+MATRIX = "tests/faults/test_matrix.py::test_cell"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
@@ -282,6 +283,14 @@ CATALOGUE = (
         "    if trouble.end is not None:\n",
         "    if False:\n",
         f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+    ),
+    Mutant(
+        "ghost-reader",
+        "the session that a read lost does not stay on the server",
+        LEASING,
+        "            yield from end_lost(lost)\n",
+        "",
+        f"{MATRIX}[postgresql-acquire (held) look deaf]",
     ),
     Mutant(
         "no-read-deadline",

@@ -1,4 +1,4 @@
-"""Mutants of the renewal and of the keeper (promises 4, 5 and 8)."""
+"""Mutants of the renewal and of the keeper (promises 4, 5, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from tests.mutants.mutant import Mutant
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
-RENEWING, PLAN = "dblock/protocol/renewing.py", "dblock/protocol/keeping.py"
+LEASING, RENEWING = "dblock/protocol/leasing.py", "dblock/protocol/renewing.py"
+PLAN = "dblock/protocol/keeping.py"
 KEEPER, HOLDS = "dblock/keeper.py", "dblock/holds.py"
 
 PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
-BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
+ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
 PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
+ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPING = (
@@ -60,6 +62,14 @@ KEEPING = (
         " AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
+    ),
+    Mutant(
+        "renew-without-token-sqlite",
+        "only the holder renews",
+        SQLITE,
+        "AND l.token = json_extract(asked.value, '$[1]')",
+        "",
+        f"{TAKEN_OVER}[sqlite-renew]",
     ),
     Mutant(
         "renew-counts-no-rows",
@@ -110,6 +120,31 @@ KEEPING = (
         "Term(reply.now, hold.renewal.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
     ),
+    # --- 7: what is lost leaves nothing behind
+    Mutant(
+        "ghost-renewer",
+        "the session that a renewal lost does not stay on the server",
+        RENEWING,
+        "            yield from end_lost(lost, within)\n",
+        "",
+        "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
+    ),
+    Mutant(
+        "loss-keeps-a-connection",
+        "who keeps a lost lease keeps no half-made connection open",
+        "dblock/connections.py",
+        "traceback.clear_frames(raised.__traceback__)",
+        "pass",
+        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+    ),
+    Mutant(
+        "renewal-repeated-to-the-dead",
+        "a renewal that cannot reach the server is told without another try",
+        LEASING,
+        "            if trouble.fault in AWAY:\n                raise\n        lost.pop()",
+        "            pass\n        lost.pop()",
+        f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
+    ),
     # --- 8: loss is told in time
     Mutant(
         "renewed-after-the-deadline",
@@ -144,12 +179,20 @@ KEEPING = (
         f"{DUE}::test_the_reason",
     ),
     Mutant(
+        "one-busy-row-fails-all",
+        "a busy row does not keep the others from renewal",
+        RENEWING,
+        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
+        "elif False",
+        ONE_BUSY,
+    ),
+    Mutant(
         "renew-reads-the-whole-table",
         "a busy row does not keep the others from renewal",
         MARIADB,
         " FORCE INDEX (PRIMARY)",
         "",
-        BUSY,
+        ONE_BUSY,
     ),
     Mutant(
         "renewed-after-a-release",

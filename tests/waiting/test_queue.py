@@ -78,7 +78,7 @@ def test_a_waiter_that_died_is_passed_over(queue: Queue, threads: Threads) -> No
 
 
 def test_one_that_does_not_come_is_passed_over_too(queue: Queue) -> None:
-    """Its session is there, so it is called; the next takes the name after a moment all the same."""
+    """Its session is there, so it is called; a moment later the next may take the name."""
     holder, second = lease(queue.locks()), lease(queue.locks())
     assert holder.acquire()
     with Process(queue_up, queue.db.url, NAME) as waiter:
