@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from concurrent.futures import Future
 
 import pytest
+from tenacity import wait_fixed
 
-from dblock import Lease, Locks
+from dblock import Lease, Locks, RetryPolicy
 from tests.faults.proxy import Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, Queue
 
-LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
@@ -103,13 +105,15 @@ def test_a_holder_that_died_keeps_nobody_waiting_past_its_ttl(queue: Queue) -> N
 def test_who_gives_up_leaves_no_trace_and_takes_no_call_along(
     queue: Queue, threads: Threads
 ) -> None:
-    holder, impatient = lease(queue.locks()), lease(queue.locks(), wait=MOMENT)
-    turns: list[int] = []
+    holder, turns, enough = lease(queue.locks()), list[int](), threading.Event()
+    until_then = RetryPolicy(wait=wait_fixed(0.01), stop=lambda _: enough.is_set())
+    impatient = queue.locks().lease(NAME, retry=until_then)
     assert holder.acquire()
     given_up: Future[bool] = threads.start(impatient.acquire)
     queue.wait_for(1)
     threads.start(take_turn, queue.locks(), turns, 1)
     queue.wait_for(2)
+    enough.set()
     assert not given_up.result(SECONDS)
     assert len(queue.tickets) == 1
     holder.release()
