@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
+from tests.aio.support import renewed
 from tests.support import EAGER, LONG, SECONDS
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -32,10 +34,7 @@ async def used(url: str, keeper: Any = "task") -> None:
     """A bit of everything."""
     async with AsyncLocks(url, keeper=keeper, retry=EAGER) as locks:
         async with locks.lease("report", ttl=0.4) as lease:
-            before = lease.remaining
-            while lease.remaining <= before:  # not renewed
-                lease.check()
-                await asyncio.sleep(0.01)
+            await renewed(lease)
             waiter = asyncio.create_task(locks.row("report").acquire())
             await asyncio.sleep(0.05)
             waiter.cancel()
@@ -188,14 +187,13 @@ def test_a_process_ends_with_its_keepers(url: str) -> None:
     script = f"""
         import asyncio
         from dblock.aio import AsyncLocks
+        from tests.aio.support import renewed
 
         async def main():
             asyncio.get_running_loop().slow_callback_duration = 10
             async with AsyncLocks({url!r}) as one, AsyncLocks({url!r}, keeper="thread") as two:
                 async with one.lease("a"), two.lease("b", ttl=0.3) as lease:
-                    before = lease.remaining
-                    while lease.remaining <= before:
-                        await asyncio.sleep(0.01)
+                    await renewed(lease)
 
         asyncio.run(main())
     """
@@ -205,6 +203,7 @@ def test_a_process_ends_with_its_keepers(url: str) -> None:
         text=True,
         timeout=SECONDS,
         check=False,
+        cwd=Path(__file__).parents[2],
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
