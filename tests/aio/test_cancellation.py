@@ -267,3 +267,39 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
             assert await asyncio.to_thread(is_free, direct)
 
     run(main())
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_cancelled_before_it_waits(
+    url: str, run: Any, direct: Locks, engine: Engine, at: int
+) -> None:
+    """What comes with the answer of one statement is not told after the next, which waits."""
+    direct.lease("report").acquire()
+    direct.release("report", force=True)
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            await asyncio.create_task(once(locks.row("another")))
+            with blocked(engine, direct, "report"):
+                assert await cancelled_at(locks.row("report").acquire(), at, "answered")
+                await settled(locks)
+            assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+def test_a_cancelled_release_goes_on(url: str, run: Any, direct: Locks, engine: Engine) -> None:
+    """Its row is in use, so it cannot be done at once."""
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+            assert await lease.acquire()
+            with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await lease.release()
+            await settled(locks)
+            assert not lease.held
+            assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
