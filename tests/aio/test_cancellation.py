@@ -15,10 +15,11 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from dblock import Locks, NotAcquired
+from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
 from tests.aio.support import cancelled_at, settled
-from tests.support import EAGER, LONG, Facts, blocked
+from tests.conftest import Database
+from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
@@ -252,8 +253,17 @@ def test_a_timeout_around_acquire(
         assert is_free(direct)
 
 
+# How many sessions wait for a row.
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND datname = current_database()",
+    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    "sqlite": "SELECT 0",
+}
+
+
 def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
-    url: str, run: Any, direct: Locks, engine: Engine
+    url: str, run: Any, direct: Locks, engine: Engine, db: Database
 ) -> None:
     """Its session, which would get the lock one day, is ended on the server."""
     direct.lease("report").acquire()
@@ -261,9 +271,12 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
 
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await locks.row("report").acquire()
+            with blocked(engine, direct, "report"), engine.connect() as watching:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await locks.row("report").acquire()
+                await settled(locks)
+                assert watching.execute(text(WAITING[db.kind])).scalar_one() == 0
             assert await asyncio.to_thread(is_free, direct)
 
     run(main())
@@ -278,7 +291,8 @@ def test_cancelled_before_it_waits(
     direct.release("report", force=True)
 
     async def main() -> None:
-        async with AsyncLocks(url) as locks:
+        timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
+        async with AsyncLocks(url, timeouts=timeouts) as locks, asyncio.timeout(SECONDS / 4):
             await asyncio.create_task(once(locks.row("another")))
             with blocked(engine, direct, "report"):
                 assert await cancelled_at(locks.row("report").acquire(), at, "answered")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +19,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
-from tests.aio.support import renewed
+from tests.aio.support import async_url, renewed
+from tests.conftest import NewDatabase
 from tests.support import EAGER, LONG, SECONDS
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -130,24 +130,27 @@ def test_a_lent_engine_is_left_alone(url: str, run: Any, caplog: pytest.LogCaptu
     run(main())
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["in the loop", "after the loop"])
-def test_dropped_without_being_closed(url: str, after: bool) -> None:
-    """Its connections are closed all the same, wherever that comes."""
+async def kept(url: str) -> list[AsyncLocks]:
+    locks = AsyncLocks(url)
+    async with locks.lease("report", ttl=LONG):
+        pass
+    return [locks]
 
-    async def main() -> list[AsyncLocks]:
-        locks = AsyncLocks(url)
-        async with locks.lease("report", ttl=LONG):
-            pass
-        kept = [locks]
-        del locks
-        if not after:
-            # In another thread, as a garbage collection may be.
-            await asyncio.to_thread(kept.clear)
-            gc.collect()
-            await asyncio.sleep(0.05)
-        return kept
 
-    asyncio.run(main()).clear()
+def test_dropped_without_being_closed(url: str, run: Any) -> None:
+    """Its connections are closed all the same, and in another thread if it comes there."""
+
+    async def main() -> None:
+        await asyncio.to_thread((await kept(url)).clear)
+        gc.collect()
+        await asyncio.sleep(0.05)
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])  # asyncmy's need the loop for that
+def test_dropped_after_its_loop(new_database: NewDatabase, kind: str) -> None:
+    asyncio.run(kept(async_url(new_database(kind, migrated=True).url))).clear()
     gc.collect()
 
 
@@ -160,14 +163,6 @@ def test_a_loop_that_ends_with_a_lease_in_it(
         async with locks.lease("report", ttl=0.3):
             inside.set()
             await asyncio.sleep(SECONDS)
-
-    async def main() -> asyncio.Task[None]:
-        locks, inside = AsyncLocks(url), asyncio.Event()
-        task = asyncio.create_task(work(locks, inside))
-        await inside.wait()
-        await asyncio.sleep(0.15)  # the keeper is at it
-        asyncio.get_running_loop().run_in_executor(None, time.sleep, 0)
-        return task
 
     async def closing() -> None:
         locks, inside = AsyncLocks(url), asyncio.Event()
