@@ -257,6 +257,7 @@ def test_a_loss_that_the_body_finds_itself_does_not_cancel_it(
             told: list[LockLost] = []
             lease = locks.lease("report", ttl=LONG, cancel_on_loss=True, on_lost=told.append)
             found: list[LockLost] = []
+            cleaned = asyncio.Event()
 
             async def work() -> None:
                 async with lease:
@@ -266,9 +267,11 @@ def test_a_loss_that_the_body_finds_itself_does_not_cancel_it(
                     except LockLost as loss:
                         found.append(loss)
                     await asyncio.sleep(0)  # it can clean up
+                    cleaned.set()
 
             with pytest.raises(LockLost) as caught:
                 await work()
+            assert cleaned.is_set()
             assert told == found == [caught.value]
             task = asyncio.current_task()
             assert task is not None
