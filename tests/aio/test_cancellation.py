@@ -17,7 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
-from tests.aio.support import cancelled_at, settled
+from dblock.protocol.steps import Query
+from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 
@@ -282,20 +283,35 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
     run(main())
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
 def test_cancelled_before_it_waits(
-    url: str, run: Any, direct: Locks, engine: Engine, at: int
+    url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes with the answer of one statement is not told after the next, which waits."""
-    direct.lease("report").acquire()
-    direct.release("report", force=True)
+    """What comes with the answer to BEGIN is told before the row is waited for."""
 
     async def main() -> None:
         timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
-        async with AsyncLocks(url, timeouts=timeouts) as locks, asyncio.timeout(SECONDS / 4):
-            await asyncio.create_task(once(locks.row("another")))
+        soon = asyncio.timeout(SECONDS / 4)
+        async with AsyncLocks(url, timeouts=timeouts) as locks, soon:
+            for _ in range(2):
+                await asyncio.create_task(once(locks.row("report")))
+            dialect, begun = locks.database.dialect, 0
+            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.send
+
+            def counting(connection: Any, query: Query, **how: bool) -> Any:
+                nonlocal begun
+                if query.sql.startswith("BEGIN"):
+                    begun = stepped.points + 1
+                return send(connection, query, **how)
+
+            async def dry_run() -> None:
+                await stepped
+
+            with monkeypatch.context() as patch:
+                patch.setattr(dialect, "send", counting)
+                await asyncio.create_task(dry_run())
             with blocked(engine, direct, "report"):
-                assert await cancelled_at(locks.row("report").acquire(), at, "answered")
+                assert await cancelled_at(locks.row("report").acquire(), begun, "answered")
+                assert not soon.expired()
                 await settled(locks)
             assert await asyncio.to_thread(is_free, direct)
 

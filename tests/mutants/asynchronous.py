@@ -26,7 +26,7 @@ ASYNCHRONOUS = (
         BRIDGE,
         "if waits and _pending:",
         "if False:",
-        f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql-2]",
+        f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",
     ),
     Mutant(
         "cancelled-grant-kept",
