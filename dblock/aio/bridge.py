@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
+from weakref import ref
 
 from sqlalchemy.util import concurrency, greenlet_spawn
 
@@ -42,8 +43,9 @@ Again = Callable[[], asyncio.CancelledError]
 
 # The cancellations that came during a statement and are still to be raised.
 _pending: dict[asyncio.Task[Any], Again] = {}
-# Which task acts for which, so that both are the same to whoever asks.
-_acting: ContextVar[tuple[asyncio.Task[Any], asyncio.Task[Any]] | None] = ContextVar(
+# Which task acts for which, so that both are the same to whoever asks. Known weakly: a connection
+# that is made meanwhile keeps the context.
+_acting: ContextVar[tuple[ref[asyncio.Task[Any]], ref[asyncio.Task[Any]]] | None] = ContextVar(
     "dblock_acting", default=None
 )
 # What goes on although nobody waits for it.
@@ -65,7 +67,7 @@ def whose() -> asyncio.Task[Any] | None:
         return None
     acting = _acting.get()
     # A task that was made while acting has the variable too, and acts for nobody.
-    return acting[1] if acting is not None and acting[0] is task else task
+    return acting[1]() if acting is not None and acting[0]() is task else task
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -218,7 +220,7 @@ def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asynci
 
     async def act() -> T:
         if whom is not None:
-            _acting.set((this_task(), whom))
+            _acting.set((ref(this_task()), ref(whom)))
         return await run(function)
 
     return begin(act())

@@ -93,12 +93,14 @@ class TaskHolds(FlowHolds):
 
 
 class TaskTurns:
-    """A semaphore for tasks; that which can go on at once does not ask the loop."""
+    """A semaphore for tasks."""
 
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        if not self._free.locked():
+            return bool(await_(self._free.acquire()))  # at once
         return bool(await_(self._acquire(timeout)))
 
     async def _acquire(self, timeout: float | None) -> bool:

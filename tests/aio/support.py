@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from dblock.aio import AsyncLocks
+from dblock.aio import AsyncLease, AsyncLocks
 from dblock.aio.bridge import drain
 from tests.support import SECONDS
 
@@ -76,6 +76,16 @@ async def cancelled_at(coroutine: Any, at: int, how: str) -> bool:
         return True
     assert stepped.points < at, "its cancellation was swallowed"
     return False
+
+
+async def renewed(lease: AsyncLease) -> None:
+    """Wait until the keeper has renewed it."""
+    hold = lease.sync.current()
+    assert hold is not None
+    before = hold.lease.term
+    while hold.lease.term is before:
+        lease.check()
+        await asyncio.sleep(0.005)
 
 
 async def settled(locks: AsyncLocks) -> None:

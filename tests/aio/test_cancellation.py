@@ -15,10 +15,12 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from dblock import Locks, NotAcquired
+from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
-from tests.aio.support import cancelled_at, settled
-from tests.support import EAGER, LONG, Facts, blocked
+from dblock.protocol.steps import Query
+from tests.aio.support import Stepped, cancelled_at, settled
+from tests.conftest import Database
+from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
@@ -252,8 +254,17 @@ def test_a_timeout_around_acquire(
         assert is_free(direct)
 
 
+# How many sessions wait for a row.
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND datname = current_database()",
+    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    "sqlite": "SELECT 0",
+}
+
+
 def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
-    url: str, run: Any, direct: Locks, engine: Engine
+    url: str, run: Any, direct: Locks, engine: Engine, db: Database
 ) -> None:
     """Its session, which would get the lock one day, is ended on the server."""
     direct.lease("report").acquire()
@@ -261,9 +272,64 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
 
     async def main() -> None:
         async with AsyncLocks(url) as locks:
+            with blocked(engine, direct, "report"), engine.connect() as watching:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await locks.row("report").acquire()
+                await settled(locks)
+                assert watching.execute(text(WAITING[db.kind])).scalar_one() == 0
+            assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+def test_cancelled_before_it_waits(
+    url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes with the answer to BEGIN is told before the row is waited for."""
+
+    async def main() -> None:
+        timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
+        soon = asyncio.timeout(SECONDS / 4)
+        async with AsyncLocks(url, timeouts=timeouts) as locks, soon:
+            for _ in range(2):
+                await asyncio.create_task(once(locks.row("report")))
+            dialect, begun = locks.database.dialect, 0
+            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.send
+
+            def counting(connection: Any, query: Query, **how: bool) -> Any:
+                nonlocal begun
+                if query.sql.startswith("BEGIN"):
+                    begun = stepped.points + 1
+                return send(connection, query, **how)
+
+            async def dry_run() -> None:
+                await stepped
+
+            with monkeypatch.context() as patch:
+                patch.setattr(dialect, "send", counting)
+                await asyncio.create_task(dry_run())
+            with blocked(engine, direct, "report"):
+                assert await cancelled_at(locks.row("report").acquire(), begun, "answered")
+                assert not soon.expired()
+                await settled(locks)
+            assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+def test_a_cancelled_release_goes_on(url: str, run: Any, direct: Locks, engine: Engine) -> None:
+    """Its row is in use, so it cannot be done at once."""
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+            assert await lease.acquire()
             with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await locks.row("report").acquire()
+                async with asyncio.timeout(0.2):
+                    await lease.release()
+            await settled(locks)
+            assert not lease.held
             assert await asyncio.to_thread(is_free, direct)
 
     run(main())

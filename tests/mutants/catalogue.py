@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 
@@ -393,4 +394,5 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *ASYNCHRONOUS,
 )
