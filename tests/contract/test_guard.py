@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Lease, LockLost, Locks, NotHeld, RowLock
@@ -23,6 +23,7 @@ from tests.support import (
     expire,
     settings,
 )
+from tests.worlds.world import World
 
 how_borrowed = pytest.mark.parametrize("how", BORROWED)
 ENOUGH = 2.0  # a TTL that lasts until the guard is there, and ends while the test waits for it
@@ -192,10 +193,10 @@ def test_guards_do_not_exclude_each_other(locks: Locks, engine: Engine, facts: F
 
 
 def test_stale_after_a_takeover_since_the_snapshot(
-    locks: Locks, others: Locks, engine: Engine, facts: Facts, db: Database
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, db: Database, world: World
 ) -> None:
     level = "SERIALIZABLE" if db.kind == "sqlite" else "REPEATABLE READ"
-    strict = create_engine(db.url, isolation_level=level)
+    strict = world.engine(db.url, isolation_level=level)
     lease, later = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
     assert lease.acquire()
     with borrowed(strict, "session") as on:
