@@ -74,13 +74,16 @@ class MariaDB(_Databases, OwnServer):
     def _prepare(self) -> None:
         install = shutil.which("mariadb-install-db", path=PLACES) or "mariadb-install-db"
         root = "--auth-root-authentication-method=normal"
-        self._run(install, "--no-defaults", f"--datadir={self.data}", root, "--skip-test-db")
+        places = (f"--datadir={self.data}", f"--tmpdir={self.directory}")
+        self._run(install, "--no-defaults", *places, root, "--skip-test-db")
 
     def _command(self) -> Sequence[str | Path]:
         return [
             self._program,
             "--no-defaults",
             f"--datadir={self.data}",
+            # Not /tmp: a server that starts deletes all the temporary tables it finds there.
+            f"--tmpdir={self.directory}",
             f"--socket={self.directory}/socket",
             f"--pid-file={self.directory}/pid",
             f"--port={self.port}",
