@@ -121,6 +121,7 @@ async def _answer(
         if not waits:
             await outlast(task, GRACE)
     if not task.done():
+        task.add_done_callback(_ended)
         give_up()
         cancelled = await outlast(task, after) or cancelled
         if cancelled is not None:
