@@ -14,10 +14,9 @@ from tests.conftest import KINDS
 from tests.contract.apart import EVERY_KIND, ONE_KIND, THREADS_ONLY
 from tests.lending import Database, Lender
 from tests.support import Facts
-from tests.worlds.portal import Asyncio
+from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
-WORLDS = {world.name: world for world in (World, Asyncio)}
 NewLocks = Callable[..., Locks]
 
 

@@ -47,7 +47,7 @@ class Asyncio(World):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        assert self._complaints == []
+        assert not self._complaints, "\n".join(self._complaints)
 
     # --- from threads to tasks ------------------------------------------------------------------
 
@@ -103,3 +103,6 @@ async def _end_all() -> None:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_default_executor()
+
+
+WORLDS = {world.name: world for world in (World, Asyncio)}
