@@ -36,6 +36,7 @@ class Asyncio(World):
         self._loop.set_exception_handler(lambda _, told: self._complaints.append(f"{told}"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="event loop")
         self._mine = threading.local()
+        self._flows: list[Flow] = []  # they end with the world, not with their threads
         self._surfaces: WeakValueDictionary[Any, Surface] = WeakValueDictionary()
 
     def __enter__(self) -> Self:
@@ -67,6 +68,7 @@ class Asyncio(World):
     def _flow(self) -> Flow:
         if not hasattr(self._mine, "flow"):
             self._mine.flow = Flow(self._loop)
+            self._flows.append(self._mine.flow)
         flow: Flow = self._mine.flow
         return flow
 
