@@ -49,7 +49,7 @@ class Hold:
     name: str
     transaction: OwnTransaction | None = None
     count: int = 1
-    flow: int = field(default_factory=threading.get_ident)
+    flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
@@ -149,19 +149,20 @@ class HandleHolds(Generic[H]):
     A flow is a thread, or a task.
     """
 
-    __slots__ = ("_holds", "_kind", "_name", "_takers", "_who", "last")
+    __slots__ = ("__weakref__", "_flows", "_holds", "_kind", "_name", "last")
 
-    def __init__(self, kind: str, name: str, who: Callable[[], int]) -> None:
-        self._who = who
+    def __init__(self, kind: str, name: str, flows: FlowHolds) -> None:
+        self._flows = flows
         self._kind = kind
         self._name = name
         self._holds: list[H] = []
-        self._takers: tuple[int, ...] = ()
         self.last: H | None = None
 
     def add(self, hold: H) -> None:
-        if hold.flow not in self._takers:
-            self._takers += (hold.flow,)
+        """Take down a hold of the calling flow."""
+        hold.flow = mine = self._flows.mine()
+        mine.own[hold.name] = hold
+        mine.handles.add(self)
         self._holds.append(hold)
         self.last = hold
 
@@ -171,12 +172,14 @@ class HandleHolds(Generic[H]):
         So that one thread may release what another acquired, as with threading.Lock, and yet a
         thread that releases twice does not release another's.
         """
-        flow = self._who()
         holds = list(self._holds)
+        if not holds:
+            return None
+        mine = self._flows.mine()
         for hold in reversed(holds):
-            if hold.flow == flow:
+            if hold.flow is mine:
                 return hold
-        return holds[-1] if holds and flow not in self._takers else None
+        return None if self in mine.handles else holds[-1]
 
     def get(self, *, ending: bool = False) -> H:
         """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
@@ -203,10 +206,11 @@ class HandleHolds(Generic[H]):
 
 class Holdings:
     """The holds of one flow, only weakly: a handle that is dropped takes its holds along, and a
-    transaction its row locks."""
+    transaction its row locks. And the handles with which it ever took one."""
 
     def __init__(self) -> None:
         self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
+        self.handles: weakref.WeakSet[HandleHolds[Any]] = weakref.WeakSet()
         self.borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
             weakref.WeakKeyDictionary()
         )
@@ -221,9 +225,6 @@ class FlowHolds(ABC):
     @abstractmethod
     def mine(self) -> Holdings:
         """Return those of the calling flow."""
-
-    def add(self, hold: Hold) -> None:
-        self.mine().own[hold.name] = hold
 
     def find(self, name: str) -> Hold | None:
         """Return the live hold that the flow has on a name, through any handle."""

@@ -82,7 +82,7 @@ class Lease(Handle):
         self._label = check_label(label or "")
         self._on_danger = check_callback("on_danger", on_danger)
         self._on_lost = check_callback("on_lost", on_lost)
-        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name, database.world.who)
+        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name, database.flow_holds)
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -130,13 +130,11 @@ class Lease(Handle):
                     token=claim.token,
                     keeping=Keeping(self._plan, outcome.term, random()),
                     database=self._database.kept,
-                    flow=self._database.world.who(),
                     make_event=self._database.world.event,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
                 )
                 self._holds.add(hold)
-                flows.add(hold)
                 self._database.keeper.keep(hold)
                 return None
         except BaseException as error:
@@ -346,10 +344,14 @@ class Lease(Handle):
         database = self._database
         # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
         patience = claim.ttl if database.world.lingers else database.timeouts.connect
-        protocol = leasing.abandon(database.dialect, claim, left, patience, clock.now())
 
         def abandon() -> None:
+            dialect, now = database.dialect, clock.now()
             with contextlib.suppress(Exception):
-                database.run(protocol)
+                if not left:  # then it is there by now, or was not granted
+                    state, now = database.run(leasing.look(dialect, self.name, patience, now))
+                    if state is None or state.token != claim.token:
+                        return
+                database.run(leasing.abandon(dialect, claim, left, patience, now))
 
-        database.world.finish(abandon, database.timeouts.connect)
+        database.world.finish(abandon, cancelled=True)

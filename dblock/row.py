@@ -52,7 +52,7 @@ class RowLock(Handle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.world.who)
+        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.flow_holds)
         self._root: RootTransaction | None = None
 
     def __repr__(self) -> str:
@@ -101,15 +101,14 @@ class RowLock(Handle):
             own.drop()
             if own.left is not None and not isinstance(error, DBLockError):
                 # It may wait on, for a lock that nobody would give back at once.
-                world.finish(partial(self._end, own.left), self._database.timeouts.connect)
+                world.finish(partial(self._end, own.left), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             own.forget()
             return self._database.not_acquired(self.name, outcome, wait)
         if transaction is None:
-            hold = Hold(self.name, transaction=own, flow=world.who(), make_event=world.event)
+            hold = Hold(self.name, transaction=own, make_event=world.event)
             self._holds.add(hold)
-            flows.add(hold)
         else:
             root = transaction.connection.get_transaction()  # autobegun by the first statement
             if root is not None:

@@ -32,10 +32,6 @@ class World:
     #: What is finished may go on when its caller does not wait for it any more.
     lingers = False
 
-    def who(self) -> int:
-        """Return the number of the flow that calls."""
-        return threading.get_ident()
-
     def holds(self) -> FlowHolds:
         """Return the place for what each flow holds."""
         return ThreadHolds()
@@ -50,10 +46,10 @@ class World:
         """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
         return make()
 
-    def finish(self, function: Callable[[], T], within: float | None = None) -> T | None:
-        """Run a function to its end, even if the caller is to be cancelled meanwhile.
+    def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
+        """Run a function to its end, even if the caller is cancelled meanwhile, or was before.
 
-        After ``within`` seconds it goes on by itself, and None is returned.
+        Where it need not wait for it, that caller does so for a moment only; None is returned then.
         """
         return function()
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
+from weakref import ref
 
 from sqlalchemy.util import concurrency, greenlet_spawn
 
@@ -36,10 +37,15 @@ await_: Callable[[Any], Any] = getattr(concurrency, "await_", None) or concurren
 # How long a caller that was cancelled waits for what cannot be cut short.
 GRACE = 1.0
 
+#: Makes a cancellation that came anew, to be raised later. The exception itself is not kept: in a
+#: frame of its own traceback it would keep all those frames, and the handles in them, alive.
+Again = Callable[[], asyncio.CancelledError]
+
 # The cancellations that came during a statement and are still to be raised.
-_pending: dict[asyncio.Task[Any], asyncio.CancelledError] = {}
-# Which task acts for which, so that both are the same to whoever asks.
-_acting: ContextVar[tuple[asyncio.Task[Any], asyncio.Task[Any]] | None] = ContextVar(
+_pending: dict[asyncio.Task[Any], Again] = {}
+# Which task acts for which, so that both are the same to whoever asks. Known weakly: a connection
+# that is made meanwhile keeps the context.
+_acting: ContextVar[tuple[ref[asyncio.Task[Any]], ref[asyncio.Task[Any]]] | None] = ContextVar(
     "dblock_acting", default=None
 )
 # What goes on although nobody waits for it.
@@ -61,7 +67,7 @@ def whose() -> asyncio.Task[Any] | None:
         return None
     acting = _acting.get()
     # A task that was made while acting has the variable too, and acts for nobody.
-    return acting[1] if acting is not None and acting[0] is task else task
+    return acting[1]() if acting is not None and acting[0]() is task else task
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,7 +81,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     except BaseException as error:
         cancelled = _pending.pop(task, None)
         if cancelled is not None:
-            raise cancelled from error
+            raise cancelled() from error
         raise
     check()
     return result
@@ -85,7 +91,11 @@ def check() -> None:
     """Raise the cancellation that came while the last statement was under way."""
     cancelled = _pending.pop(this_task(), None) if _pending else None
     if cancelled is not None:
-        raise cancelled
+        raise cancelled()
+
+
+def again(cancelled: asyncio.CancelledError) -> Again:
+    return partial(asyncio.CancelledError, *cancelled.args)
 
 
 def answer(
@@ -101,6 +111,12 @@ def answer(
     After ``within`` seconds ``give_up`` is called, which is to end the connection, the task given
     ``after`` seconds to notice, and TimeoutError raised.
     """
+    if waits and _pending:
+        try:
+            check()
+        except asyncio.CancelledError:
+            statement.close()
+            raise
     result: T = await_(_answer(statement, within, give_up, waits, after))
     return result
 
@@ -112,32 +128,29 @@ async def _answer(
     waits: bool,
     after: float,
 ) -> T:
-    task = asyncio.get_running_loop().create_task(statement)
+    task = begin(statement)
     cancelled = None
     try:
         await asyncio.wait((task,), timeout=within)
     except asyncio.CancelledError as error:
-        cancelled = error
+        cancelled = again(error)
         if not waits:
             await outlast(task, GRACE)
     if not task.done():
-        task.add_done_callback(_ended)
         give_up()
         cancelled = await outlast(task, after) or cancelled
         if cancelled is not None:
-            raise cancelled
+            raise cancelled()
         raise TimeoutError
     if cancelled is None:
         return task.result()
     if task.cancelled() or task.exception() is not None:
-        raise cancelled
+        raise cancelled()
     _pending[this_task()] = cancelled
     return task.result()
 
 
-async def outlast(
-    task: asyncio.Task[Any], grace: float | None = None
-) -> asyncio.CancelledError | None:
+async def outlast(task: asyncio.Task[Any], grace: float | None = None) -> Again | None:
     """Wait for a task, not cut short by cancellations; return the first.
 
     For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done
@@ -154,15 +167,23 @@ async def outlast(
         try:
             await asyncio.wait((task,), timeout=left)
         except asyncio.CancelledError as error:
-            cancelled = cancelled or error
+            cancelled = cancelled or again(error)
             until = until or loop.time() + GRACE
     return cancelled
 
 
-def leave(task: asyncio.Future[Any]) -> None:
-    """Let a task go on without anybody waiting for it; its outcome is nobody's."""
-    _background.add(task)
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin a task whose failure may be nobody's to know."""
+    task = asyncio.get_running_loop().create_task(coroutine)
     task.add_done_callback(_ended)
+    return task
+
+
+def leave(task: asyncio.Future[Any]) -> None:
+    """Let a task go on without anybody waiting for it."""
+    if not task.done():
+        _background.add(task)
+        task.add_done_callback(_ended)
 
 
 def _ended(task: asyncio.Future[Any]) -> None:
@@ -190,8 +211,8 @@ async def _finish(function: Callable[[], T], within: float | None) -> T | None:
     if cancelled is None:
         return task.result() if task.done() else None
     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        raise cancelled from error
-    raise cancelled
+        raise cancelled() from error
+    raise cancelled()
 
 
 def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asyncio.Task[T]:
@@ -199,10 +220,10 @@ def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asynci
 
     async def act() -> T:
         if whom is not None:
-            _acting.set((this_task(), whom))
+            _acting.set((ref(this_task()), ref(whom)))
         return await run(function)
 
-    return asyncio.get_running_loop().create_task(act())
+    return begin(act())
 
 
 def connect(make: Callable[[], T], keep: Callable[[T], None]) -> T:

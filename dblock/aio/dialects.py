@@ -14,7 +14,7 @@ from ..dialects.base import Answer
 from ..protocol.faults import Trouble
 from ..protocol.steps import Query
 from ..timeouts import Timeouts
-from .bridge import answer, await_, leave
+from .bridge import answer, await_, check, leave
 
 
 class AsyncPostgreSQL(PostgreSQL):
@@ -99,6 +99,16 @@ class AsyncMariaDB(MariaDB):
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.autocommit(True))
 
+    def close(self, connection: Any) -> None:
+        try:
+            here = asyncio.get_running_loop() is connection.loop
+        except RuntimeError:
+            here = False
+        if here or connection.loop.is_closed():
+            connection.close()
+        else:  # a garbage collection comes in any thread
+            connection.loop.call_soon_threadsafe(connection.close)
+
     def timed_out(self, error: BaseException) -> bool:
         return super().timed_out(error) or isinstance(error.__cause__, TimeoutError)
 
@@ -135,6 +145,14 @@ class AsyncSQLite(SQLite):
         if not self.is_usable(connection):
             return "its connection is closed"
         return super().transaction_trouble(connection._connection, locking)
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        with super().bounded(connection, patience, within):
+            check()
+            yield
 
     def begin(self, patience: float | None) -> tuple[Query, ...]:
         longest = self.longest_patience

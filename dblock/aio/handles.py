@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
@@ -10,17 +9,15 @@ from abc import ABC
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 from ..arguments import Seconds
 from ..errors import LockLost
 from ..handle import Handle
-from ..holds import LeaseHold
 from ..lease import Lease
 from ..row import RowLock
 from ..together import Together
+from .bodies import Bodies
 from .borrowing import AsyncBorrowable, sync_of
-from .bridge import this_task
 
 if TYPE_CHECKING:
     from .locks import AsyncLocks
@@ -97,13 +94,12 @@ class AsyncLease(AsyncHandle[Lease]):
     def __init__(
         self, locks: AsyncLocks, make: Callable[..., Lease], *, cancel_on_loss: bool, **options: Any
     ) -> None:
-        self._bodies: WeakKeyDictionary[LeaseHold, Body] = WeakKeyDictionary()
-        self._cancel_on_loss = cancel_on_loss
-        self._on_lost: Callable[[LockLost], object] | None = options["on_lost"]
-        if cancel_on_loss or self._on_lost is not None:
-            options["on_lost"] = locks.here(self._lose)
-        if options["on_danger"] is not None:
-            options["on_danger"] = locks.here(options["on_danger"])
+        self._bodies = Bodies(options["on_lost"]) if cancel_on_loss else None
+        if self._bodies is not None:
+            options["on_lost"] = self._bodies.lose
+        for callback in ("on_danger", "on_lost"):
+            if options[callback] is not None:
+                options[callback] = locks.here(options[callback])
         super().__init__(locks, make(**options))
 
     @property
@@ -164,10 +160,8 @@ class AsyncLease(AsyncHandle[Lease]):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         hold = self.sync.current()
-        if self._cancel_on_loss and hold is not None and hold.count == 1:
-            self._bodies[hold] = body = Body(this_task())
-            if hold.loss is not None:  # meanwhile
-                body.lose(hold.loss)
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            self._bodies.begin(hold)
         return self
 
     async def __aexit__(
@@ -176,11 +170,9 @@ class AsyncLease(AsyncHandle[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        hold = self.sync.current()
-        body = None
-        if hold is not None and hold.count == 1:
-            body = self._bodies.pop(hold, None)
-        loss = None if body is None else body.end(error)
+        hold, loss = self.sync.current(), None
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            loss = self._bodies.end(hold, error)
         if loss is None:
             await super().__aexit__(kind, error, traceback)
             return
@@ -188,37 +180,6 @@ class AsyncLease(AsyncHandle[Lease]):
         with contextlib.suppress(LockLost):
             await super().__aexit__(None, None, None)
         raise loss from error
-
-    def _lose(self, loss: LockLost) -> None:
-        for hold, body in list(self._bodies.items()):
-            if hold.loss is loss:
-                body.lose(loss)
-        if self._on_lost is not None:
-            self._on_lost(loss)
-
-
-class Body:
-    """What runs inside ``async with`` and is cancelled by a loss, as by :func:`asyncio.timeout`."""
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._loss: LockLost | None = None
-
-    def lose(self, loss: LockLost) -> None:
-        """Cancel it. Called in the task's own loop."""
-        if self._loss is None:
-            self._loss = loss
-            self._task.cancel(f"{loss}")
-
-    def end(self, error: BaseException | None) -> LockLost | None:
-        """Return the loss that ``error`` is the cancellation of; None when it is anything else."""
-        if self._loss is None:
-            return None
-        others = self._task.uncancel() > self._cancelling
-        if others or not isinstance(error, asyncio.CancelledError):
-            return None
-        return self._loss
 
 
 class AsyncRowLock(AsyncHandle[RowLock]):

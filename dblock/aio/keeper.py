@@ -12,25 +12,45 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from functools import partial
-from weakref import WeakKeyDictionary, ref
-
-from sqlalchemy.util import greenlet_spawn
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from .. import keeper as threads
+from ..connections import leave_to_parent
 from ..holds import lock
 from ..keeper import Call, Keeper, logger, start_quietly
+from .bridge import GRACE, run
 
-_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper] = WeakKeyDictionary()
+_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()
 
 
-def keeper_here() -> Keeper:
+def keeper_here() -> LoopKeeper:
     """Return the running loop's own keeper."""
     loop = asyncio.get_running_loop()
     found = _keepers.get(loop)
     if found is None:
-        found = _keepers[loop] = Keeper(partial(TaskWorker, ref(loop)))
+        found = _keepers[loop] = LoopKeeper(loop)
     return found
+
+
+class LoopKeeper(Keeper):
+    """A keeper whose workers are tasks of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)
+        self._workers: WeakSet[TaskWorker] = WeakSet()
+        super().__init__(self._employ)
+
+    def _employ(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> TaskWorker:
+        worker = TaskWorker(self._loop, name, work, end)
+        self._workers.add(worker)
+        return worker
+
+    async def rest(self) -> None:
+        """Let the tasks end, if there is nothing to keep."""
+        tasks = [worker.task for worker in self._workers if worker.task is not None]
+        if tasks and len(self) == 0:
+            self._timer.wake()
+            await asyncio.wait(tasks, timeout=GRACE)
 
 
 class TaskWorker:
@@ -51,7 +71,7 @@ class TaskWorker:
         self._work = work
         self._end = end
         self._woken = False
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self.running = False
 
@@ -67,35 +87,43 @@ class TaskWorker:
             loop.call_soon_threadsafe(self._go)
 
     def _go(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
         self._wake.set()
 
     async def _run(self) -> None:
         try:
             while await self._once():
                 pass
-        finally:
-            self._task = None
+        except BaseException:
             with lock:
-                self.running = False
-                self._end()
+                self._stop()
+            raise
 
     async def _once(self) -> bool:
+        """Work, and wait for when there is to be worked again; return whether there is."""
         with lock:
             self._woken = False
         self._wake.clear()
         try:
-            pause = await greenlet_spawn(self._work)
+            pause = await run(self._work)
         except Exception:
             logger.exception("the keeper failed")
             pause = threads.SLICE
-        if not self._woken:
+        if pause < math.inf and not self._woken:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(pause, threads.LINGER)):
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
         with lock:
-            return self._woken or pause < math.inf
+            if pause == math.inf and not self._woken:
+                self._stop()
+                return False
+        return True
+
+    def _stop(self) -> None:
+        self.task = None
+        self.running = False
+        self._end()
 
 
 class KeeperThread:
@@ -103,7 +131,7 @@ class KeeperThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.keeper = Keeper(partial(TaskWorker, lambda: self.loop))
+        self.keeper = LoopKeeper(self.loop)
         self._thread = threading.Thread(
             target=self.loop.run_forever, name="dblock keeper", daemon=True
         )
@@ -128,7 +156,8 @@ def keeper_in_thread() -> Keeper:
 
 def _after_fork_in_child() -> None:
     global _thread
-    _thread = None  # the thread is the parent's
+    leave_to_parent(_thread)
+    _thread = None
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

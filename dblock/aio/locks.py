@@ -27,7 +27,7 @@ from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .dialects import ASYNC_DIALECTS
 from .handles import AsyncLease, AsyncRowLock, AsyncTogether
-from .keeper import keeper_thread
+from .keeper import keeper_here, keeper_thread
 from .world import TaskWorld
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ class _Bridged(Locks):
     """The sync Locks, in the world of tasks."""
 
     _resolve = staticmethod(partial(resolve, dialects=ASYNC_DIALECTS, create=_create))
-    _world = staticmethod(partial(TaskWorld, keeper_thread=False))
 
-
-class _BridgedWithThread(_Bridged):
-    _world = staticmethod(partial(TaskWorld, keeper_thread=True))
+    def __init__(self, target: str | URL | Engine, *, keeper_thread: bool, **options: Any) -> None:
+        self._world = partial(TaskWorld, keeper_thread=keeper_thread)
+        super().__init__(target, **options)
 
 
 class AsyncLocks:
@@ -81,17 +80,17 @@ class AsyncLocks:
     ) -> None:
         if keeper not in ("task", "thread"):
             raise ValueError(f'keeper is "task" or "thread", not {keeper!r}')
-        kind = _Bridged if keeper == "task" else _BridgedWithThread
+        self._keeper_thread = keeper == "thread"
         #: What does the work; not part of the public surface.
-        self.sync = kind(
+        self.sync = _Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,
             timeouts=timeouts,
             retry=retry,
             schema=schema,
             prefix=prefix,
             label=label,
+            keeper_thread=self._keeper_thread,
         )
-        self._keeper_thread = keeper == "thread"
         self._loop: asyncio.AbstractEventLoop | None = None
         self.database = self.sync.database
         if self._keeper_thread:
@@ -222,6 +221,7 @@ class AsyncLocks:
             closing = asyncio.run_coroutine_threadsafe(_close(self.database.kept), loop)
             await asyncio.wrap_future(closing)
         await bridge.drain()
+        await keeper_here().rest()
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from ..holds import Event, FlowHolds, Holdings, lock
@@ -22,9 +21,6 @@ T = TypeVar("T")
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
 
-_numbers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
-_next_number = itertools.count(1)
-
 
 class TaskWorld(World):
     """See :class:`dblock.world.World`."""
@@ -33,18 +29,6 @@ class TaskWorld(World):
 
     def __init__(self, *, keeper_thread: bool) -> None:
         self._keeper_thread = keeper_thread
-
-    def who(self) -> int:
-        """Return the number of the calling task, never another's; 0 outside of tasks.
-
-        Not a context variable's value: that is inherited by the tasks a task begins, and two tasks
-        in one lock would take themselves for one.
-        """
-        task = whose()
-        if task is None:
-            return 0
-        with lock:
-            return _numbers.setdefault(task, next(_next_number))
 
     def holds(self) -> FlowHolds:
         return TaskHolds()
@@ -58,8 +42,8 @@ class TaskWorld(World):
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         return bridge.connect(make, keep)
 
-    def finish(self, function: Callable[[], T], within: float | None = None) -> T | None:
-        return bridge.finish(function, within)
+    def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
+        return bridge.finish(function, bridge.GRACE if cancelled else None)
 
     def keeper(self) -> Keeper:
         return keeper_in_thread() if self._keeper_thread else keeper_here()
@@ -83,7 +67,11 @@ class TaskWorld(World):
 
 
 class TaskHolds(FlowHolds):
-    """What each task holds."""
+    """What each task holds.
+
+    Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
+    one lock would take themselves for one.
+    """
 
     flow = "task"
 
@@ -99,12 +87,14 @@ class TaskHolds(FlowHolds):
 
 
 class TaskTurns:
-    """A semaphore for tasks; that which can go on at once does not ask the loop."""
+    """A semaphore for tasks."""
 
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        if not self._free.locked():
+            return bool(await_(self._free.acquire()))  # at once
         return bool(await_(self._acquire(timeout)))
 
     async def _acquire(self, timeout: float | None) -> bool:

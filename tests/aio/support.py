@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
-from dblock.aio import AsyncLocks
+from dblock.aio import AsyncLease, AsyncLocks
 from dblock.aio.bridge import drain
 from tests.support import SECONDS
 
@@ -46,20 +46,19 @@ class Stepped:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         inner = self._coroutine.__await__()
-        step: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731
+        thrown: BaseException | None = None
         while True:
             try:
-                waited_for = step()
+                waited_for = inner.send(None) if thrown is None else inner.throw(thrown)
             except StopIteration as stop:
                 return stop.value
+            finally:
+                thrown = None  # a frame in its own traceback would live on
             self._arrived(waited_for)
             try:
                 yield waited_for
             except BaseException as error:
                 thrown = error
-                step = lambda: inner.throw(thrown)  # noqa: E731, B023
-            else:
-                step = lambda: inner.send(None)  # noqa: E731
 
 
 async def cancelled_at(coroutine: Any, at: int, how: str) -> bool:
@@ -77,6 +76,16 @@ async def cancelled_at(coroutine: Any, at: int, how: str) -> bool:
         return True
     assert stepped.points < at, "its cancellation was swallowed"
     return False
+
+
+async def renewed(lease: AsyncLease) -> None:
+    """Wait until the keeper has renewed it."""
+    hold = lease.sync.current()
+    assert hold is not None
+    before = hold.lease.term
+    while hold.lease.term is before:
+        lease.check()
+        await asyncio.sleep(0.005)
 
 
 async def settled(locks: AsyncLocks) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -14,10 +15,12 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from dblock import Locks, NotAcquired
-from dblock.aio import AsyncLocks
-from tests.aio.support import cancelled_at, settled
-from tests.support import EAGER, LONG, Facts, blocked
+from dblock import Locks, NotAcquired, Timeouts
+from dblock.aio import AsyncLease, AsyncLocks
+from dblock.protocol.steps import Query
+from tests.aio.support import Stepped, cancelled_at, settled
+from tests.conftest import Database
+from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
@@ -52,6 +55,11 @@ async def at_each_point(
     raise AssertionError("not reached")
 
 
+async def once(lock: Any) -> None:
+    async with lock:
+        pass
+
+
 @how
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "warm"])
 @pytest.mark.parametrize("kind", ["lease", "row", "all"])
@@ -64,9 +72,8 @@ def test_acquire(url: str, run: Any, direct: Locks, how: str, kind: str, fresh: 
                     lock = locks.row("report")
                 elif kind == "all":
                     lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
-                if not fresh:
-                    assert await lock.acquire()
-                    await lock.release()
+                if not fresh:  # by another task: who never took it releases what that one took
+                    await asyncio.create_task(once(lock))
                 cancelled = await cancelled_at(lock.acquire(), at, how)
                 await settled(locks)
                 assert lock.held is not cancelled
@@ -87,24 +94,25 @@ def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: st
     async def main() -> None:
         async with AsyncLocks(url, retry=EAGER) as locks, AsyncLocks(url) as others:
             lock: Any = locks.lease("report", ttl=LONG) if kind == "lease" else locks.row("report")
-            await lock.acquire()
-            await lock.release()
+            await asyncio.create_task(once(lock))
 
-            async def acquire() -> None:
-                other = others.lease("report", ttl=LONG)
-                assert await asyncio.create_task(other.acquire())
-                asyncio.get_running_loop().call_later(
-                    0.1, lambda: asyncio.create_task(other.release())
-                )
-                await lock.acquire()
+            async def release_when(told: asyncio.Event, other: AsyncLease) -> None:
+                await told.wait()
+                await other.release()
 
             for at in (*range(1, 16), 10_000):
-                cancelled = await cancelled_at(acquire(), at, how)
+                other = others.lease("report", ttl=LONG)
+                assert await other.acquire()
+                told = asyncio.Event()
+                releasing = asyncio.create_task(release_when(told, other))
+                if at == 10_000:
+                    asyncio.get_running_loop().call_later(0.1, told.set)
+                cancelled = await cancelled_at(lock.acquire(), at, how)
+                assert cancelled is (at != 10_000)
                 await settled(locks)
                 assert lock.held is not cancelled
-                while [task for task in asyncio.all_tasks() if "release" in repr(task)]:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.12)
+                told.set()
+                await releasing
                 if not cancelled:
                     await lock.release()
                 assert await asyncio.to_thread(is_free, direct)
@@ -181,7 +189,7 @@ def test_renew_and_look(url: str, run: Any, direct: Locks, how: str) -> None:
     run(main())
 
 
-@how
+@pytest.mark.parametrize("how", ["waiting", "answered"])  # "again" is too much for SQLAlchemy
 def test_guard(url: str, run: Any, direct: Locks, facts: Facts, how: str) -> None:
     async def main() -> None:
         engine = create_async_engine(url, pool_size=1, max_overflow=0)
@@ -189,17 +197,21 @@ def test_guard(url: str, run: Any, direct: Locks, facts: Facts, how: str) -> Non
             lease = locks.lease("report", ttl=LONG)
             assert await lease.acquire()
 
-            async def write() -> None:
-                async with AsyncSession(engine) as session, session.begin():
-                    async with lease.guard(session):
-                        await session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+            async def prove(session: AsyncSession) -> None:
+                async with lease.guard(session):
+                    await asyncio.sleep(0)
 
-            async def afterwards(cancelled: bool) -> None:
-                assert lease.held
-                async with engine.connect() as connection:  # its one connection is usable
-                    assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
-
-            await at_each_point(locks, write, how, afterwards)
+            for at in count(1):
+                gc.collect()  # SQLAlchemy's traceback of a cancellation keeps SQLite's cursor
+                async with AsyncSession(engine) as session:  # on the pool's one connection
+                    await session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+                    cancelled = await cancelled_at(prove(session), at, how)
+                    await settled(locks)
+                    assert lease.held
+                    if not cancelled:
+                        await session.commit()
+                        break
+            assert facts.n == 1
             await lease.release()
             assert await asyncio.to_thread(is_free, direct)
         await engine.dispose()
@@ -242,8 +254,17 @@ def test_a_timeout_around_acquire(
         assert is_free(direct)
 
 
+# How many sessions wait for a row.
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND datname = current_database()",
+    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    "sqlite": "SELECT 0",
+}
+
+
 def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
-    url: str, run: Any, direct: Locks, engine: Engine
+    url: str, run: Any, direct: Locks, engine: Engine, db: Database
 ) -> None:
     """Its session, which would get the lock one day, is ended on the server."""
     direct.lease("report").acquire()
@@ -251,12 +272,64 @@ def test_a_cancelled_wait_for_a_row_leaves_no_ghost(
 
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            with blocked(engine, direct, "report"):
+            with blocked(engine, direct, "report"), engine.connect() as watching:
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.3):
                         await locks.row("report").acquire()
-            assert await asyncio.to_thread(direct.row("report", wait=0).acquire)
+                await settled(locks)
+                assert watching.execute(text(WAITING[db.kind])).scalar_one() == 0
+            assert await asyncio.to_thread(is_free, direct)
 
-    if direct.dialect.one_writer:
-        pytest.skip("the wait for the file's writer ends by itself in half a second")
+    run(main())
+
+
+def test_cancelled_before_it_waits(
+    url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes with the answer to BEGIN is told before the row is waited for."""
+
+    async def main() -> None:
+        timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
+        soon = asyncio.timeout(SECONDS / 4)
+        async with AsyncLocks(url, timeouts=timeouts) as locks, soon:
+            for _ in range(2):
+                await asyncio.create_task(once(locks.row("report")))
+            dialect, begun = locks.database.dialect, 0
+            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.send
+
+            def counting(connection: Any, query: Query, **how: bool) -> Any:
+                nonlocal begun
+                if query.sql.startswith("BEGIN"):
+                    begun = stepped.points + 1
+                return send(connection, query, **how)
+
+            async def dry_run() -> None:
+                await stepped
+
+            with monkeypatch.context() as patch:
+                patch.setattr(dialect, "send", counting)
+                await asyncio.create_task(dry_run())
+            with blocked(engine, direct, "report"):
+                assert await cancelled_at(locks.row("report").acquire(), begun, "answered")
+                assert not soon.expired()
+                await settled(locks)
+            assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+def test_a_cancelled_release_goes_on(url: str, run: Any, direct: Locks, engine: Engine) -> None:
+    """Its row is in use, so it cannot be done at once."""
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            lease = locks.lease("report", ttl=LONG)
+            assert await lease.acquire()
+            with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await lease.release()
+            await settled(locks)
+            assert not lease.held
+            assert await asyncio.to_thread(is_free, direct)
+
     run(main())

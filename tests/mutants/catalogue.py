@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 
@@ -16,6 +17,7 @@ SETTLING = "tests/faults/test_settling.py"
 TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
+INTERRUPTS = "tests/processes/test_interrupts.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
@@ -67,8 +69,8 @@ CATALOGUE = (
         "released-twice",
         "a thread releases its own hold only",
         HOLDS,
-        "if holds and thread not in self._takers else None",
-        "if holds else None",
+        "return None if self in mine.handles else holds[-1]",
+        "return holds[-1]",
         f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[sqlite]",
     ),
     Mutant(
@@ -282,8 +284,8 @@ CATALOGUE = (
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
         "dblock/dialects/reading.py",
-        "clock.now() >= deadline",
-        "clock.now() >= deadline + 30",
+        "clock.now() >= start + connection.read_within",
+        "clock.now() >= start + connection.read_within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
     ),
     Mutant(
@@ -315,17 +317,17 @@ CATALOGUE = (
         "interrupted-connection-kept",
         "a connection whose state is not known is thrown away",
         DRIVER,
-        "            self.connections.drop(connection)\n            raise\n",
-        "            self.connections.give(connection)\n            raise\n",
-        f"{FORK}::test_an_interrupted_acquire_holds_nothing[sqlite]",
+        "            self.connections.drop(connection)\n            if left",
+        "            self.connections.give(connection)\n            if left",
+        f"{INTERRUPTS}::test_acquire[sqlite]",
     ),
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "dblock/lease.py",
-        "                self._abandon(claim)\n",
+        "                self._abandon(claim, left)\n",
         "                pass\n",
-        f"{FORK}::test_an_interrupted_acquire_holds_nothing[postgresql]",
+        f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
     # --- costs
     Mutant(
@@ -363,4 +365,5 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *ASYNCHRONOUS,
 )

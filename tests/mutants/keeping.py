@@ -161,8 +161,8 @@ KEEPING = (
         "release-during-a-renewal",
         "a release comes after the renewal that is under way",
         HOLDS,
-        "            self.ended = True\n            if self.renewing:",
-        "            self.ended = True\n            if False:",
+        "            self.ended = True\n        if self.renewing:",
+        "            self.ended = True\n        if False:",
         f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[sqlite]",
     ),
     Mutant(
