@@ -20,6 +20,7 @@ from dblock.driver import Driver
 from dblock.holds import Event
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.keeping import Plan
 from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
@@ -27,6 +28,8 @@ from dblock.protocol.steps import Query, Reply
 from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
+from tests.worlds.behind import held_up, here, inside
+from tests.worlds.world import World
 
 TTL = 1.0  # renewed every 0.3 s, lost after 0.9 s
 RENEWER = "dblock renewer"
@@ -39,7 +42,7 @@ def moved(engine: Engine, locks: Locks, name: str) -> Callable[[], bool]:
 
 
 def by_keeper() -> bool:
-    return threading.current_thread().name == RENEWER
+    return here() == RENEWER
 
 
 class Renewals:
@@ -79,7 +82,7 @@ class Gate:
 
     def __call__(self) -> None:
         self.reached.set()
-        assert self.open.wait(SECONDS)
+        assert held_up(self.open.wait, SECONDS)
 
 
 @contextmanager
@@ -99,7 +102,7 @@ class Told:
         self.threads: set[str] = set()
 
     def __call__(self, what: Danger | LockLost) -> None:
-        self.threads.add(threading.current_thread().name)
+        self.threads.add(here())
         self.all.append(what)
 
     @property
@@ -220,7 +223,7 @@ def test_a_release_waits_for_the_renewal_under_way(
     lease = locks.lease("report", ttl=LONG)
     with gate() as held_up:
         renewals.before = held_up
-        lease._plan = type(lease._plan)(3 * TTL)
+        inside(lease)._plan = Plan(3 * TTL)
         assert lease.acquire()
         assert held_up.reached.wait(SECONDS)
         releasing = threads.start(lambda: threads.run(lease.release))
@@ -381,7 +384,7 @@ def hangs(locks: Locks, renewals: Renewals, when: str) -> None:
         setattr(renewals, when, hanging)
         lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
         assert lease.acquire()
-        lost, hold = lease.lost, lease._holds.find()
+        lost, hold = lease.lost, inside(lease)._holds.find()
         assert hold is not None
         term = hold.lease.term
         assert hanging.reached.wait(SECONDS)
@@ -408,13 +411,13 @@ def test_an_answer_that_comes_late_revives_nothing(locks: Locks, renewals: Renew
 
 
 def test_what_the_holder_can_see_needs_no_keeper(
-    locks: Locks, monkeypatch: pytest.MonkeyPatch
+    locks: Locks, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
     class Idle(Keeper):
         def keep(self, hold: object) -> None:
             pass
 
-    monkeypatch.setattr(dblock.world, "keeper", Idle())
+    world.use_keeper(monkeypatch, Idle)
     told = Told()
     lease = locks.lease("report", ttl=TTL, on_lost=told)
     assert lease.acquire()
@@ -476,9 +479,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("options", "error", "says"), WRONG)
-def test_wrong_arguments(options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_wrong_arguments(
+    world: World, options: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with (
-        Locks("postgresql://nobody@127.0.0.1:1/nothing") as locks,
+        world.locks("postgresql://nobody@127.0.0.1:1/nothing") as locks,
         pytest.raises(error, match=says),
     ):
         locks.lease("report", **options)
@@ -532,7 +537,7 @@ def test_a_callback_that_blocks_harms_nobody(locks: Locks, others: Locks, engine
         kept.release()
 
 
-def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
+def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks, world: World) -> None:
     events: list[Event] = []
     seen: list[list[bool]] = []
     leases = [
@@ -546,21 +551,20 @@ def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
     ]
     for lease in leases:
         assert lease.acquire()
-    holds = [lease._holds.find() for lease in leases]
+    holds = [inside(lease)._holds.find() for lease in leases]
     term = holds[0].lease.term  # type: ignore[union-attr]
     for hold in holds:
         assert hold is not None
-        dblock.keeper.keeper.moved(hold, term)  # all at one moment
+        world.keeper().moved(hold, term)  # all at one moment
     events += [lease.lost for lease in leases]
     eventually(lambda: len(seen) == 3)
     assert seen == [[True] * 3] * 3
 
 
 def test_the_threads_end_when_nothing_is_held(
-    locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    keeper = Keeper()
-    monkeypatch.setattr(dblock.world, "keeper", keeper)
+    keeper = world.use_keeper(monkeypatch, Keeper)
     monkeypatch.setattr(dblock.keeper, "LINGER", 0.05)
     for _ in range(2):  # and begin again
         with locks.lease("report", ttl=TTL):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.conftest import OwnServers
 from tests.faults.matrix.expected import ROWS, Fault, Row, statements
@@ -25,14 +26,11 @@ def test_every_statement_of_an_operation_has_its_row(site: Site, operation: str)
     assert site.requests(operation) == statements(operation)
 
 
-CELLS = [
-    pytest.param(row, fault, id=f"{row.operation} {row.statement} {fault}")
-    for row in ROWS
-    for fault in Fault
-]
+def cell(row: Row, fault: Fault) -> ParameterSet:
+    return pytest.param(row, fault, id=f"{row.operation} {row.statement} {fault}")
 
 
-@pytest.mark.parametrize(("row", "fault"), CELLS)
+@pytest.mark.parametrize(("row", "fault"), [cell(row, fault) for row in ROWS for fault in Fault])
 def test_cell(site: Site, row: Row, fault: Fault) -> None:
     outcome = site.run(row, fault)
     assert outcome.fits(row.cells[fault]), f"expected {row.cells[fault]}, but {outcome}"
