@@ -143,6 +143,8 @@ class Listener:
         self._dialect = dialect
         self._world = world
         self._refused = False  # this database cannot call, behind a pooler for one
+        #: How many tickets were called so far.
+        self.calls = 0
         self._open: deque[OwnConnection] = deque()  # one at most
         self._at_end = weakref.finalize(self, close_all, self._open, dialect)
         self._forget_all()
@@ -228,6 +230,7 @@ class Listener:
             with lock:
                 for ticket in called:
                     if ticket in self._calls:
+                        self.calls += 1
                         self._calls[ticket].woken = True
                         self._calls[ticket].event.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
+from tests.mutants.waiting import CALLS
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
@@ -395,4 +396,5 @@ CATALOGUE = (
     ),
     *KEEPING,
     *ASYNCHRONOUS,
+    *CALLS,
 )

@@ -16,6 +16,7 @@ from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, Queue
+from tests.waiting.race import race
 
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -154,3 +155,11 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
         holder.release()
         threads.join()
     assert sorted(turns) == list(range(30))
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_no_call_is_lost(queue: Queue) -> None:
+    """``python -m tests.waiting.race`` is the same for longer."""
+    rounds = 500
+    called = race(queue.db.url, rounds)
+    assert 0 < called < rounds  # it was a race
