@@ -25,13 +25,13 @@ def upgrade() -> None:
     op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
     lock = sa.table(f"{prefix}lock", sa.column("token"), sa.column("expires_at"), schema=schema)
     # From now on a name is free when its expiry has passed, and a release sets that.
-    op.execute(lock.update().where(lock.c.token.is_(None)).values(expires_at=None))
+    op.execute(lock.update().where(lock.c.token.is_(None)).values(expires_at=sa.null()))
     version = sa.table(f"{prefix}schema", sa.column("version", sa.Integer), schema=schema)
-    op.execute(version.update().values(version=2))
+    op.execute(version.update().values(version=op.inline_literal(2)))
 
 
 def downgrade() -> None:
     schema, prefix = place()
     op.drop_column(f"{prefix}lock", "waiters", schema=schema)
     version = sa.table(f"{prefix}schema", sa.column("version", sa.Integer), schema=schema)
-    op.execute(version.update().values(version=1))
+    op.execute(version.update().values(version=op.inline_literal(1)))
