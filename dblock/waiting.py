@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -273,7 +274,13 @@ class Listener:
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
         self._refused = True
-        self._lose()
+        with lock:
+            reading = self._reading and bool(self._open)
+            if reading:  # it is for who reads to close what it waits on, which has an end now
+                with socket.socket(fileno=os.dup(self._open[0].driver.fileno())) as connected:
+                    connected.shutdown(socket.SHUT_RDWR)
+        if not reading:
+            self._lose()
 
 
 _all: weakref.WeakSet[Room] = weakref.WeakSet()

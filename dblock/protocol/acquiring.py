@@ -222,7 +222,8 @@ class _Tries:
                     return True  # and join the queue with it
                 if self.left is not None and self.left <= 0:
                     continue
-            if self.ticket is not None and self.place.before is not None:
+            # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
+            if self.ticket is not None and self.place.before is not None and not self.place.free:
                 reply = yield Await(self._nap(sleep))
                 self.now = reply.now
                 if reply.matched:

@@ -362,9 +362,9 @@ def test_a_loop_that_was_blocked_for_less_is_told_of_the_danger_or_renewed(
     async def main() -> None:
         async with AsyncLocks(url) as locks:
             dangers: list[Danger] = []
-            lease = locks.lease("report", ttl=1.5, on_danger=dangers.append)
+            lease = locks.lease("report", ttl=4, on_danger=dangers.append)
             assert await lease.acquire()
-            time.sleep(1.1)
+            time.sleep(2.8)  # past two thirds of the term
             assert lease.held
             before = lease.remaining
             while lease.remaining <= before:

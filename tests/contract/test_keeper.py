@@ -127,8 +127,9 @@ def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> Non
             assert not others.lease("report").acquire(blocking=False)
         assert (lease.fence, lease.token) == (fence, token)
         assert not lease.lost.is_set()
-    assert told.all == []
     assert not others.lease("report").locked()
+    # A busy machine may have renewed it late, but then that was told, and nothing worse.
+    assert all(isinstance(one, Danger) for one in told.all)
 
 
 def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:

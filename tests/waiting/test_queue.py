@@ -137,6 +137,22 @@ def test_a_listener_that_is_lost_is_replaced(queue: Queue, threads: Threads) -> 
 
 
 @pytest.mark.usefixtures("only_calls")
+def test_closed_under_who_waits(queue: Queue, threads: Threads) -> None:
+    holder, closed = lease(queue.locks()), queue.locks()
+    assert holder.acquire()
+
+    def wait() -> None:
+        with pytest.raises(ValueError, match="closed"):
+            lease(closed).acquire()
+
+    threads.start(wait)
+    queue.wait_for(1)
+    closed.close()
+    threads.join()
+    holder.release()
+
+
+@pytest.mark.usefixtures("only_calls")
 def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     holder, turns = lease(queue.locks()), list[int]()
     assert holder.acquire()
