@@ -28,7 +28,7 @@ from dblock.protocol.steps import Query, Reply
 from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
-from tests.worlds.behind import held_up, here, inside
+from tests.worlds.behind import held_up, here, inside, run
 from tests.worlds.world import World
 
 TTL = 1.0  # renewed every 0.3 s, lost after 0.9 s
@@ -209,7 +209,7 @@ def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> No
         Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
     ]
     with blocked(engine, locks, leases[2].name):
-        outcomes = locks.database.run(renew_all(locks.dialect, asked))
+        outcomes = run(locks, renew_all(locks.dialect, asked))
     assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]
     for lease in leases:
         lease.release()
