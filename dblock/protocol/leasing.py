@@ -154,6 +154,8 @@ def release(
                 with contextlib.suppress(DBLockError):
                     now = yield from end_session(dialect, trouble.end, until - now, now)
             if now >= until:
+                if trouble.fault is Fault.BUSY:
+                    raise _in_use(name) from trouble.__cause__
                 raise explain(dialect, trouble, name) from trouble.__cause__
             continue
         if reply.matched == 1:
@@ -165,11 +167,14 @@ def release(
             raise loss
         until = reply.now + patience if until is None else until
         if reply.now >= until:
-            raise Unavailable(
-                f"{name!r} could not be released, its row is in use; it runs out by itself",
-                name=name,
-            )
+            raise _in_use(name)
         now = (yield Sleep(PAUSE)).now
+
+
+def _in_use(name: str) -> Unavailable:
+    return Unavailable(
+        f"{name!r} could not be released, its row is in use; it runs out by itself", name=name
+    )
 
 
 def force(dialect: Dialect, name: str, patience: float, start: float) -> Protocol[bool]:
