@@ -58,7 +58,7 @@ CATALOGUE = (
         TOGETHER,
         "if refusal is not None or self._last():",
         "if True:",
-        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[mariadb]",
+        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
     ),
     Mutant(
         "prepared-behind-a-pooler",
@@ -74,7 +74,7 @@ CATALOGUE = (
         HOLDS,
         "return None if self in mine.handles else holds[-1]",
         "return holds[-1]",
-        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[sqlite]",
+        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[threads-sqlite]",
     ),
     Mutant(
         "shortened-when-told",
@@ -82,7 +82,7 @@ CATALOGUE = (
         "dblock/lease.py",
         "if asked.deadline < held.term.deadline:",
         "if False:",
-        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[mariadb]",
+        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
     ),
     # --- 2: fences
     Mutant(
@@ -180,7 +180,7 @@ CATALOGUE = (
         LEASING,
         "            if in_doubt:\n                return  #",
         "            if False:\n                return  #",
-        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql]",
+        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     # --- 5: the database's clock
     Mutant(
@@ -216,7 +216,7 @@ CATALOGUE = (
         ACQUIRING,
         "Term(reply.sent, claim.ttl)",
         "Term(reply.now, claim.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-settling",
@@ -224,7 +224,7 @@ CATALOGUE = (
         ACQUIRING,
         "Term(self.in_doubt, claim.ttl)",
         "Term(self.now, claim.ttl)",
-        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
+        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql-threads]",
     ),
     # --- 6: the guard
     Mutant(
@@ -267,7 +267,7 @@ CATALOGUE = (
         ACQUIRING,
         "or state.token != claim.token:",
         "or True:",
-        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
+        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
     ),
     Mutant(
         "settle-too-early",
@@ -276,7 +276,7 @@ CATALOGUE = (
         "while self.lost:",
         "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
-        "[postgresql]",
+        "[postgresql-threads]",
     ),
     Mutant(
         "ghost-row-lock",
@@ -284,7 +284,7 @@ CATALOGUE = (
         "dblock/protocol/rowing.py",
         "    if trouble.end is not None:\n",
         "    if False:\n",
-        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
     ),
     Mutant(
         "ghost-reader",
@@ -300,7 +300,7 @@ CATALOGUE = (
         "dblock/dialects/reading.py",
         "clock.now() >= start + connection.read_within",
         "clock.now() >= start + connection.read_within + 30",
-        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
+        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
         "settle-skipped",
@@ -308,7 +308,7 @@ CATALOGUE = (
         ACQUIRING,
         "            self._doubt(trouble)\n",
         "            return Held(1, Term(self.now, claim.ttl))\n",
-        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
@@ -324,7 +324,7 @@ CATALOGUE = (
         "dblock/protocol/renewing.py",
         "self.trouble.__traceback__ = None",
         "pass",
-        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb]",
+        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
     ),
     Mutant(
         "unknown-told-as-unavailable",
@@ -332,7 +332,7 @@ CATALOGUE = (
         ACQUIRING,
         "            if self.in_doubt is None:\n                raise\n",
         "            raise\n",
-        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
+        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
     # --- 9: nothing leaks
     Mutant(

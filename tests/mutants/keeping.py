@@ -14,7 +14,7 @@ PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
-ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[mariadb]"
+ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[threads-mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
 PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
 ENDING = "tests/protocol/test_ending.py"
@@ -94,7 +94,7 @@ KEEPING = (
         PG,
         "\n                AND mine.expires_at > clock_timestamp()",
         "",
-        f"{EXPIRED}[postgresql]",
+        f"{EXPIRED}[threads-postgresql]",
     ),
     Mutant(
         "renew-revives-mariadb",
@@ -102,7 +102,7 @@ KEEPING = (
         MARIADB,
         "\n                WHERE expires_at > SYSDATE(6);",
         ";",
-        f"{EXPIRED}[mariadb]",
+        f"{EXPIRED}[threads-mariadb]",
     ),
     Mutant(
         "renew-revives-sqlite",
@@ -110,7 +110,7 @@ KEEPING = (
         SQLITE,
         "\n                AND l.expires_at > {_NOW}",
         "",
-        f"{EXPIRED}[sqlite]",
+        f"{EXPIRED}[threads-sqlite]",
     ),
     Mutant(
         "term-from-the-renewals-reply",
@@ -118,7 +118,7 @@ KEEPING = (
         RENEWING,
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb-threads]",
     ),
     # --- 7: what is lost leaves nothing behind
     Mutant(
@@ -200,7 +200,7 @@ KEEPING = (
         HOLDS,
         "return not self.ended and self.loss is None",
         "return self.loss is None",
-        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[sqlite]",
+        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-sqlite]",
     ),
     Mutant(
         "release-during-a-renewal",
@@ -208,7 +208,7 @@ KEEPING = (
         HOLDS,
         "            self.ended = True\n        if self.renewing:",
         "            self.ended = True\n        if False:",
-        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[sqlite]",
+        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-sqlite]",
     ),
     Mutant(
         "revived-after-the-loss",
@@ -217,7 +217,7 @@ KEEPING = (
         "                if not hold.keepable(now):\n                    continue\n"
         "                if isinstance(outcome, LockLost):",
         "                if isinstance(outcome, LockLost):",
-        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[sqlite]",
+        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
     ),
     Mutant(
         "only-the-first-danger",
@@ -225,7 +225,7 @@ KEEPING = (
         KEEPER,
         "if not keeping.warned and keeping.danger(term) <= now:",
         "if False:",
-        f"{CONTRACT}::test_danger_then_loss_then_another_holder[sqlite]",
+        f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-sqlite]",
     ),
     Mutant(
         "dropped-handles-are-kept",
@@ -233,7 +233,7 @@ KEEPING = (
         KEEPER,
         "self._kept.add(ref(hold, self._forget))",
         "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', []).append(hold)",
-        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[sqlite]",
+        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-sqlite]",
     ),
     Mutant(
         "a-child-keeps-its-parents",
