@@ -23,6 +23,11 @@ INTERRUPTS = "tests/processes/test_interrupts.py"
 MATRIX = "tests/faults/test_matrix.py::test_cell"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
+# A number that is drawn once for an acquire, when its first try begins.
+DRAWN = (
+    "{__import__('builtins').__dict__.setdefault('drawn', dict())"
+    ".setdefault(token, __import__('time').time_ns())}"
+)
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
 CLOCK = f"{PLANTED}::test_a_wrong_clock_here_takes_no_lease_from_others"
 
@@ -89,8 +94,8 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "SET fence = l.fence + 1",
-        "SET fence = {__import__('time').time_ns()}",
+        "fence = l.fence + mine.free::int",
+        f"fence = CASE WHEN mine.free THEN {DRAWN} ELSE l.fence END",
         f"{TRAP_4}[postgresql]",
     ),
     Mutant(
@@ -98,7 +103,7 @@ CATALOGUE = (
         "fences grow in the order of the holds, not of the tries",
         MARIADB,
         "fence = fence + {_FREE}",
-        "fence = IF({_FREE}, {__import__('time').time_ns()}, fence)",
+        f"fence = IF({{_FREE}}, {DRAWN}, fence)",
         f"{TRAP_4}[mariadb]",
     ),
     Mutant(
