@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     needed = {"world", "db"} & set(metafunc.fixturenames) - set(given)
     if needed == {"world", "db"}:
-        one = None if case in EVERY_KIND else ONE_KIND.get(file)
+        one = None if case in EVERY_KIND else ONE_KIND.get(case, ONE_KIND.get(file))
         both = [
             (world, kind)
             for world in worlds
