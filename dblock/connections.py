@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
 
 from .errors import Unsupported
 from .protocol.faults import Fault, Trouble
@@ -153,16 +155,21 @@ class Connections:
                 raise
             # An option of the URL that the driver does not have.
             raise Unsupported(f"the driver refuses to connect: {error}") from error
-        except BaseException as error:
+        except BaseException as raised:
             if driver is not None:
                 _close(driver, self._dialect)
-            if not is_driver_error(error):
+            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
+            traceback.clear_frames(raised.__traceback__)
+            cause = raised
+            if isinstance(raised, DBAPIError) and raised.orig is not None:
+                cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection
+            if not is_driver_error(cause):
                 raise
-            fault = self._dialect.classify(error)
+            fault = self._dialect.classify(cause)
             if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
                 fault = Fault.UNREACHABLE
-            timed_out = self._dialect.timed_out(error)
-            raise Trouble(fault, first_line(error), timed_out=timed_out) from error
+            timed_out = self._dialect.timed_out(cause)
+            raise Trouble(fault, first_line(cause), timed_out=timed_out) from cause
         return connection
 
     def _forget_parent(self) -> None:

@@ -67,6 +67,9 @@ class LockLost(DBLockError):
         renewed;
     ``"taken over"``
         it ran out, and somebody else has had it since;
+    ``"failover"``
+        another server has taken the database's place, and what it knows of the lock may be older
+        than what others were told;
     ``"forced"``
         somebody freed it with ``release(name, force=True)``;
     ``"connection lost"``

@@ -127,7 +127,7 @@ class Keeper:
         with lock:
             self._next = wake
         calls: list[Call] = []
-        due: dict[Database, float] = {}
+        due: set[Database] = set()
         for reference in list(self._kept):
             hold = reference()
             if hold is None:
@@ -137,19 +137,14 @@ class Keeper:
             elif hold.keeping.wake < wake:
                 wake = hold.keeping.wake
         self.call(*calls)
-        for database, when in due.items():
-            if when <= now:
-                self._wake_renewer(database)
-            else:
-                wake = min(wake, when)
+        for database in due:
+            self._wake_renewer(database)
         with lock:
             # Where nothing is kept, what comes next wakes the timer, whenever it is due.
             self._next = min(self._next, wake) if self._kept else math.inf
             return max(0.0, self._next - clock.now())
 
-    def _look_at(
-        self, hold: LeaseHold, now: float, due: dict[Database, float], calls: list[Call]
-    ) -> float:
+    def _look_at(self, hold: LeaseHold, now: float, due: set[Database], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
         with lock:
             keeping, held, database = hold.keeping, hold.lease, hold.database
@@ -168,9 +163,9 @@ class Keeper:
             wake = term.deadline if keeping.warned else keeping.danger(term)
             if hold.renewing:
                 return wake
-            if keeping.gather(term) > now:
-                return min(wake, keeping.gather(term))
-            due[database] = min(due.get(database, math.inf), keeping.due)
+            if keeping.due > now:
+                return min(wake, keeping.due)
+            due.add(database)
             return wake
 
     def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
@@ -236,7 +231,7 @@ class Keeper:
                     continue
                 hold.renewing = True
                 length = hold.keeping.length(now)
-                asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease.fence))
+                asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease))
                 begun.append(reference)
             hold = None
         if not asked:

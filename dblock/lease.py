@@ -215,11 +215,9 @@ class Lease(Handle):
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
                 self._database.keeper.moved(hold, asked)
-            renewal = Asked(Renewal(self.name, hold.token, length), held.fence)
+            renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
-                term = self._database.run(
-                    renewing.renew(self._database.dialect, renewal, held.term, now)
-                )
+                term = self._database.run(renewing.renew(self._database.dialect, renewal, now))
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
             if not self._database.keeper.moved(hold, term):

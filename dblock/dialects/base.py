@@ -101,9 +101,13 @@ class Dialect(ABC):
         try:
             cursor.execute(query.sql, query.params)
             rows = cursor.fetchall() if cursor.description else ()
-            return rows, cursor.rowcount
-        finally:
-            cursor.close()
+            matched = cursor.rowcount
+            cursor.close()  # PyMySQL reads here what else the reply has in it
+        except BaseException:
+            with contextlib.suppress(Exception):
+                cursor.close()  # or SQLite keeps the statement, and with it the file
+            raise
+        return rows, matched
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         """Run a statement that is part of making a connection ready; return its first row."""

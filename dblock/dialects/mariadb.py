@@ -123,10 +123,12 @@ class MariaDB(Dialect):
                 "and are not run on MySQL. MariaDB, PostgreSQL and SQLite work"
             )
         self.set_autocommit(connection)
-        # A lease statement never waits for a row lock: who has it is taking the name.
+        # A lease statement never waits for a row lock: who has it is taking the name. An idle
+        # row lock is not a forgotten client: the least wait_timeout is the usual eight hours.
         settings = (
             "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-            "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0"
+            "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0, "
+            "wait_timeout = GREATEST(@@wait_timeout, 28800)"
         )
         self.ask(connection, Query(settings, (self.timeouts.query,)))
         session, host, server = self.ask(connection, Query(_WHO, {}))

@@ -29,8 +29,10 @@ _FAULTS = {
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P04": Fault.DISCONNECTED,  # database_dropped
     "57P05": Fault.DISCONNECTED,  # idle_session_timeout
     "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
 # A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
 # Both are raised before the statement runs.
@@ -299,9 +301,9 @@ _WHO = """SELECT pg_backend_pid(),
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
 
-# A promotion begins a new timeline; on a standby the one that it follows stands.
-_SERVER = """SELECT system_identifier || '/' || CASE WHEN pg_is_in_recovery() THEN 'standby'
-    ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
+# A promotion begins a new timeline. Which that will be a standby cannot tell.
+_SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
+    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
 
 # What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
 # not a forgotten transaction, so of those limits none holds for it.

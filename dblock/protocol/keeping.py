@@ -202,6 +202,6 @@ class Keeping:
         return term.deadline - (Term(0.0, ttl).deadline - ttl * share)
 
     def _set_wake(self, term: Term) -> None:
-        self.wake = min(self.gather(term), term.deadline)
+        self.wake = min(self.due, term.deadline)  # not when it may go along: that is another's
         if not self.warned:
             self.wake = min(self.wake, self.danger(term))

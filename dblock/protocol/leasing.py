@@ -44,6 +44,10 @@ class Held:
     #: The server that granted it, where it is known.
     server: str | None = None
 
+    def elsewhere(self, server: str | None) -> bool:
+        """Whether a reply of ``server`` is that of another server than granted it."""
+        return None not in (self.server, server) and self.server != server
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -103,12 +107,16 @@ def acquire(
                 in_doubt = now if in_doubt is None else in_doubt
                 lost += [trouble.end] if trouble.end is not None else []
             elif trouble.fault not in PASSING:
-                raise explain(dialect, trouble, claim.name) from trouble.__cause__
+                if in_doubt is None:
+                    raise explain(dialect, trouble, claim.name) from trouble.__cause__
+                raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
         if held is None:
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            now = reply.now
             if in_doubt is not None and state is not None and state.token == claim.token:
                 # A grant runs after it was sent, so its expiry is no earlier than this term's.
-                held = Held(state.fence, Term(in_doubt, claim.ttl)) if state.held else None
+                term = Term(in_doubt, claim.ttl)
+                held = Held(state.fence, term, reply.server) if state.held else None
             elif cut_off and (state is None or not state.held) and not replaced:
                 replaced = True  # a connection that had died while idle is no reason to be refused
                 continue
@@ -117,7 +125,8 @@ def acquire(
                 return held
             # The reply took longer than the lease is good for.
             yield from give_back(dialect, claim)
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            now = reply.now
         while True:
             left = None if wait is None else start + wait - now
             sleep = policy.sleep_after(claim.name, number, now - start, left)
@@ -129,7 +138,8 @@ def acquire(
                 sleep = min(sleep, state.remaining)
             now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
-            state, now = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
+            now = reply.now
             if state is None or not state.held or state.token == claim.token:
                 break
             number += 1
@@ -142,7 +152,7 @@ def _settle(
     now: float,
     in_doubt: float | None,
     lost: list[Query],
-) -> Protocol[tuple[LockState | None, float]]:
+) -> Protocol[tuple[LockState | None, Reply]]:
     """Look at the name; whoever cannot, and does not know what became of a try, says so.
 
     What is not there may still come, as long as the session it was sent on is alive. So that is
@@ -152,15 +162,20 @@ def _settle(
         while lost:
             now = yield from end_session(dialect, lost[-1], patience, now)
             lost.pop()
-        return (yield from look(dialect, claim.name, patience, now))
+        return (yield from _look(dialect, claim.name, patience, now))
     except DBLockError as error:
         if in_doubt is None:
             raise
-        raise OutcomeUnknown(
-            f"the reply to acquiring {claim.name!r} never came, and the database could not be "
-            f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
-            name=claim.name,
-        ) from error
+        raise _unknown(claim, error) from error
+
+
+def _unknown(claim: Claim, error: DBLockError) -> OutcomeUnknown:
+    """Return what to tell of ``error`` when the reply to a try before it never came."""
+    return OutcomeUnknown(
+        f"the reply to acquiring {claim.name!r} never came, and the database could not be "
+        f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
+        name=claim.name,
+    )
 
 
 def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Protocol[float]:
@@ -180,6 +195,21 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         if not reply.rows or reply.now >= until:
             return reply.now
         now = (yield Sleep(PAUSE / 5)).now
+
+
+def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
+    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
+
+    Raises Trouble where the database is not reached: that try is spent then, for it would have
+    fared no better. So ending them takes no time that a dead server would not have taken anyway.
+    """
+    while lost:
+        try:
+            yield Run(lost[-1], within)
+        except Trouble as trouble:
+            if trouble.fault in AWAY:
+                raise
+        lost.pop()
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -294,9 +324,10 @@ def guard(
         if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
             raise explain(dialect, trouble, name) from trouble.__cause__
         proved, now, said, cause = False, start, str(trouble), trouble.__cause__
-    state, now = yield from look(dialect, name, patience, now)
-    loss = loss_of(state, name, token, held.fence)
-    if loss is None and held.term.over(now):
+    state, reply = yield from _look(dialect, name, patience, now)
+    loss = failed_over(name) if held.elsewhere(reply.server) else None
+    loss = loss or loss_of(state, name, token, held.fence)
+    if loss is None and held.term.over(reply.now):
         loss = expired(name)
     if loss is not None:
         raise loss from cause
@@ -317,9 +348,16 @@ def look(
     dialect: Dialect, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockState | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
+    state, reply = yield from _look(dialect, name, patience, now)
+    return state, reply.now
+
+
+def _look(
+    dialect: Dialect, name: str, patience: float, now: float
+) -> Protocol[tuple[LockState | None, Reply]]:
     reply = yield from _read(dialect, dialect.look(name), name, patience, now)
     states = dialect.states(reply)
-    return (states[0] if states else None), reply.now
+    return (states[0] if states else None), reply
 
 
 def _read(
@@ -339,12 +377,15 @@ def persist(
     However short that is, a connection that had died while idle is replaced once.
     """
     until, replaced = now + patience, False
+    lost: list[Query] = []
     while True:
         try:
+            yield from end_lost(lost)
             return (yield Run(query))
         except Trouble as trouble:
             if trouble.fault not in faults:
                 raise
+            lost += [] if trouble.end is None else [trouble.end]
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue
@@ -388,3 +429,15 @@ def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockL
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:
     """Return the loss of a lease that ran out."""
     return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")
+
+
+def failed_over(name: str) -> LockLost:
+    """Return the loss of a lease that another server granted.
+
+    What is replicated may be older than what that server told, to others too.
+    """
+    return LockLost(
+        f"the lease on {name!r} was granted by a server whose place another has taken",
+        name=name,
+        reason="failover",
+    )

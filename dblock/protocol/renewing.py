@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import LockLost
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, PAUSE, expired, loss_of
+from .leasing import AWAY, PASSING, PAUSE, Held, end_lost, expired, failed_over, loss_of
 from .state import LockState, Renewal
-from .steps import Protocol, Run, Sleep
+from .steps import Protocol, Query, Run, Sleep
 from .term import Term
 from .troubles import explain
 
@@ -27,7 +27,7 @@ class Asked:
     """A hold to be renewed."""
 
     renewal: Renewal
-    fence: int
+    held: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class Missed:
     """It was not renewed, or nobody knows whether it was, and it may still be held."""
 
     trouble: Trouble
+
+    def __post_init__(self) -> None:
+        # It is kept, and its frames would keep the handle.
+        self.trouble.__traceback__ = None
 
     @property
     def away(self) -> bool:
@@ -57,13 +61,16 @@ def renew_all(
     """
     outcomes: dict[str, Renewed] = {}
     batches, replaced = [list(asked)], False
+    lost: list[Query] = []
     while batches:
         batch = batches.pop()
         try:
+            yield from end_lost(lost, within)
             reply = yield Run(dialect.renew([hold.renewal for hold in batch]), within)
         except Trouble as trouble:
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True  # a connection that had died while idle
+                lost += [] if trouble.end is None else [trouble.end]
                 batches.append(batch)
             elif trouble.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
                 half = len(batch) // 2
@@ -76,7 +83,9 @@ def renew_all(
         renewed = dialect.renewed(reply)
         refused = []
         for hold in batch:
-            if hold.renewal.token in renewed:
+            if hold.held.elsewhere(reply.server):
+                outcomes[hold.renewal.token] = failed_over(hold.renewal.name)
+            elif hold.renewal.token in renewed:
                 outcomes[hold.renewal.token] = Term(reply.sent, hold.renewal.ttl)
             else:
                 refused.append(hold)
@@ -98,19 +107,19 @@ def _why_not(
     states: dict[str, LockState] = {state.name: state for state in dialect.states(reply)}
     busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
     return {
-        token: loss_of(states.get(name), name, token, hold.fence) or busy
+        token: loss_of(states.get(name), name, token, hold.held.fence) or busy
         for hold in refused
         for name, token, _ in [hold.renewal]
     }
 
 
-def renew(dialect: Dialect, asked: Asked, term: Term, start: float) -> Protocol[Term]:
-    """Renew the hold whose last term is ``term``. Raises LockLost when it is over.
+def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
+    """Renew a hold. Raises LockLost when it is over.
 
     Repeated until the holder's own deadline.
     """
-    now = start
-    away: Trouble | None = None
+    now, term = start, asked.held.term
+    away: str | None = None
     while not term.over(now):
         (outcome,) = yield from renew_all(dialect, [asked])
         if isinstance(outcome, LockLost):
@@ -123,11 +132,9 @@ def renew(dialect: Dialect, asked: Asked, term: Term, start: float) -> Protocol[
         trouble = outcome.trouble
         if trouble.fault not in AWAY | PASSING:
             raise explain(dialect, trouble, asked.renewal.name) from trouble.__cause__
-        away = trouble if outcome.away else None
+        away = str(trouble) if outcome.away else None
         now = (yield Sleep(PAUSE)).now
-    raise (
-        expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, str(away))
-    )
+    raise expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away)
 
 
 def unreachable(name: str, said: str) -> LockLost:

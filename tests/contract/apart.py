@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from zlib import crc32
+
+from tests.conftest import KINDS
 
 #: Those that make no sense for tasks.
 THREADS_ONLY: Mapping[str, str] = {
@@ -13,23 +16,24 @@ THREADS_ONLY: Mapping[str, str] = {
     "up all in it; a coroutine function is for a callback that waits",
 }
 
-#: Files, or cases, that run in asyncio on one kind alone: it is TTLs that they wait for, or other
-#: workers, and what they test is above the drivers.
-ONE_KIND: Mapping[str, str] = {
-    "test_keeper": "postgresql",
-    "test_expiry": "mariadb",
-    "test_fence::test_in_the_order_of_the_grants": "postgresql",
-    "test_guard::test_a_takeover_waits_for_the_guarded_transaction": "postgresql",
-    "test_all::test_opposite_orders": "sqlite",
-}
-#: Cases of such files that run on all kinds.
+#: Files and cases that run in asyncio on every kind of database, as all do in threads: there the
+#: drivers are what differs. The others run on one each, in turn, to save time: what they test is
+#: above the drivers.
 EVERY_KIND = frozenset(
     {
+        "test_lease",
+        "test_loss",
+        "test_row",
+        "test_borrowed",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper::test_an_error_that_passes_is_survived",
         "test_keeper::test_it_is_told_unprompted",
-        "test_expiry::test_acquired_after_the_row_was_locked",
-        "test_expiry::test_what_the_database_says_has_expired_is_free",
-        "test_expiry::test_the_time_zone_of_the_users_session_does_not_matter",
     }
 )
+
+
+def kinds_in_asyncio(file: str, case: str) -> Sequence[str]:
+    """Return the kinds of database that a case runs on in asyncio."""
+    if file in EVERY_KIND or case in EVERY_KIND:
+        return KINDS
+    return (KINDS[crc32(case.encode()) % len(KINDS)],)

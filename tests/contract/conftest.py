@@ -11,7 +11,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks
 from tests.conftest import KINDS
-from tests.contract.apart import EVERY_KIND, ONE_KIND, THREADS_ONLY
+from tests.contract.apart import THREADS_ONLY, kinds_in_asyncio
 from tests.lending import Database, Lender
 from tests.support import Facts
 from tests.worlds.portal import WORLDS
@@ -28,12 +28,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     needed = {"world", "db"} & set(metafunc.fixturenames) - set(given)
     if needed == {"world", "db"}:
-        one = None if case in EVERY_KIND else ONE_KIND.get(case, ONE_KIND.get(file))
         both = [
             (world, kind)
             for world in worlds
-            for kind in KINDS
-            if world == "threads" or one in (None, kind)
+            for kind in (KINDS if world == "threads" else kinds_in_asyncio(file, case))
         ]
         metafunc.parametrize(("world", "db"), both, indirect=True)
     elif needed == {"world"}:

@@ -9,6 +9,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, NotHeld
 from dblock.protocol import leasing, renewing
+from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
@@ -123,9 +124,9 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         strange = "f" * 32
         with pytest.raises(LockLost):
             run(locks, leasing.release(dialect, "report", strange, lease.fence, 0.0, now))
-        asked = Asked(Renewal("report", strange, 2 * LONG), lease.fence)
+        asked = Asked(Renewal("report", strange, 2 * LONG), Held(lease.fence, Term(now, LONG)))
         with pytest.raises(LockLost):
-            run(locks, renewing.renew(dialect, asked, Term(now, LONG), now))
+            run(locks, renewing.renew(dialect, asked, now))
         assert lock_row(engine, locks, "report") == row
 
 

@@ -18,7 +18,7 @@ from tenacity import (
     wait_none,
 )
 
-from dblock import Attempt, DBLockError, RetryPolicy, Timeouts
+from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
 from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import Claim, Held, Refused, acquire
@@ -200,6 +200,18 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
     step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
     assert isinstance(step, Run)
     assert step.query == dialect.release("report", CLAIM.token)
+
+
+def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
+    dialect = dialect_of("postgresql")
+    protocol = lease(dialect, RetryPolicy(), None)
+    next(protocol)
+    step = protocol.throw(Trouble(Fault.DISCONNECTED, "cut"))
+    assert isinstance(step, Run)
+    assert step.query == dialect.look("report")
+    protocol.send(Reply([], 0, START, START + 0.1))
+    with pytest.raises(OutcomeUnknown, match="disk full"):
+        protocol.throw(Trouble(Fault.REFUSED, "disk full"))
 
 
 def test_a_free_row_is_locked() -> None:

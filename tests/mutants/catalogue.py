@@ -18,6 +18,7 @@ TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
 INTERRUPTS = "tests/processes/test_interrupts.py"
+MATRIX = "tests/faults/test_matrix.py::test_cell"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
@@ -55,7 +56,7 @@ CATALOGUE = (
         TOGETHER,
         "if refusal is not None or self._last():",
         "if True:",
-        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[mariadb]",
+        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
     ),
     Mutant(
         "prepared-behind-a-pooler",
@@ -71,7 +72,7 @@ CATALOGUE = (
         HOLDS,
         "return None if self in mine.handles else holds[-1]",
         "return holds[-1]",
-        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[sqlite]",
+        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[threads-sqlite]",
     ),
     Mutant(
         "shortened-when-told",
@@ -79,7 +80,7 @@ CATALOGUE = (
         "dblock/lease.py",
         "if asked.deadline < held.term.deadline:",
         "if False:",
-        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[mariadb]",
+        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
     ),
     # --- 2: fences
     Mutant(
@@ -174,7 +175,7 @@ CATALOGUE = (
         LEASING,
         "            if in_doubt:\n                return  #",
         "            if False:\n                return  #",
-        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql]",
+        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     # --- 5: the database's clock
     Mutant(
@@ -210,7 +211,7 @@ CATALOGUE = (
         LEASING,
         "Term(reply.sent, claim.ttl)",
         "Term(reply.now, claim.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-settling",
@@ -218,7 +219,7 @@ CATALOGUE = (
         LEASING,
         "Term(in_doubt, claim.ttl)",
         "Term(now, claim.ttl)",
-        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
+        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql-threads]",
     ),
     # --- 6: the guard
     Mutant(
@@ -241,16 +242,16 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, now = yield from look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
         "    if proved:\n        return\n"
-        "    state, now = yield from look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
         LEASING,
-        "    loss = loss_of(state, name, token, held.fence)\n    if loss is None and",
+        "    loss = loss or loss_of(state, name, token, held.fence)\n    if loss is None and",
         "    loss = None\n    if not proved or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
@@ -261,7 +262,7 @@ CATALOGUE = (
         LEASING,
         "if in_doubt is not None and state is not None and state.token == claim.token:",
         "if False:",
-        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
+        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
     ),
     Mutant(
         "settle-too-early",
@@ -270,7 +271,7 @@ CATALOGUE = (
         "        while lost:\n",
         "        while False:\n",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
-        "[postgresql]",
+        "[postgresql-threads]",
     ),
     Mutant(
         "ghost-row-lock",
@@ -278,7 +279,15 @@ CATALOGUE = (
         "dblock/protocol/rowing.py",
         "    if trouble.end is not None:\n",
         "    if False:\n",
-        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
+    ),
+    Mutant(
+        "ghost-reader",
+        "the session that a read lost does not stay on the server",
+        LEASING,
+        "            yield from end_lost(lost)\n",
+        "",
+        f"{MATRIX}[postgresql-acquire (held) look deaf]",
     ),
     Mutant(
         "no-read-deadline",
@@ -286,7 +295,7 @@ CATALOGUE = (
         "dblock/dialects/reading.py",
         "clock.now() >= start + connection.read_within",
         "clock.now() >= start + connection.read_within + 30",
-        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
+        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
         "settle-skipped",
@@ -294,7 +303,23 @@ CATALOGUE = (
         LEASING,
         "in_doubt = now if in_doubt is None else in_doubt",
         "return Held(1, Term(now, claim.ttl))",
-        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
+    ),
+    Mutant(
+        "a-later-refusal-hides-a-doubt",
+        "what is not known is said to be unknown",
+        LEASING,
+        "raise _unknown(claim, explain(dialect, trouble)) from",
+        "raise explain(dialect, trouble) from",
+        "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
+    ),
+    Mutant(
+        "settled-keeps-the-handle",
+        "a handle that is dropped is gone",
+        "dblock/protocol/renewing.py",
+        "self.trouble.__traceback__ = None",
+        "pass",
+        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
     ),
     Mutant(
         "unknown-told-as-unavailable",
@@ -302,7 +327,7 @@ CATALOGUE = (
         LEASING,
         "        if in_doubt is None:\n            raise\n",
         "        raise\n",
-        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
+        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
     # --- 9: nothing leaks
     Mutant(

@@ -33,7 +33,7 @@ def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
     assert start < keeping.gather(term) < keeping.due < keeping.danger(term) < term.deadline
     assert keeping.due == approx(start + ttl / 3 - random * ttl / 30)
     assert keeping.danger(term) == approx(start + ttl * 2 / 3)
-    assert keeping.wake == keeping.gather(term)
+    assert keeping.wake == keeping.due
     assert 0 < keeping.patience(term) <= ttl / 3 + CLOSE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dblock import LockLost, Timeouts, Unsupported
 from dblock.dialects import SQLite
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Asked, Missed, Renewed, renew, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Protocol, Query, Reply, Run
@@ -29,16 +31,24 @@ DIALECT = Rows(None, "dblock_", Timeouts())
 
 
 def asked(count: int) -> list[Asked]:
-    return [Asked(Renewal(f"name {n}", f"token {n}", TTL), n) for n in range(count)]
+    return [
+        Asked(Renewal(f"name {n}", f"token {n}", TTL), Held(n, Term(90.0, TTL)))
+        for n in range(count)
+    ]
+
+
+def held_from(hold: Asked, start: float) -> Asked:
+    return replace(hold, held=replace(hold.held, term=Term(start, TTL)))
 
 
 class Table:
     """Answers renewals and looks. ``now`` goes on by 1 with every step."""
 
     def __init__(self, holds: list[Asked]) -> None:
-        self.rows = {h.renewal.name: (h.renewal.token, h.fence) for h in holds}
+        self.rows = {h.renewal.name: (h.renewal.token, h.held.fence) for h in holds}
         self.now = 100.0
         self.skipped = False
+        self.server: str | None = None
         self.busy: set[str] = set()
         self.troubles: dict[int, Fault] = {}
         self.count = 0
@@ -64,7 +74,7 @@ class Table:
             if fault is not None:
                 trouble = Trouble(fault, "as if")
             else:
-                reply = Reply(found or (), 0, sent, self.now)
+                reply = Reply(found or (), 0, sent, self.now, self.server)
 
     def execute(self, query: Query) -> list[tuple[object, ...]] | None:
         assert isinstance(query.params, dict)
@@ -156,6 +166,21 @@ def test_a_row_that_is_there_was_merely_in_use() -> None:
     assert (outcome.trouble.fault, outcome.away) == (Fault.BUSY, False)
 
 
+def test_another_server_is_not_believed() -> None:
+    holds = [
+        replace(hold, held=replace(hold.held, server=server))
+        for hold, server in zip(asked(3), ("one", "other", None), strict=True)
+    ]
+    table = Table(holds)
+    table.server = "one"
+    mine, strange, unknown = table.renew_all(holds)
+    assert isinstance(strange, LockLost)
+    assert strange.reason == "failover"
+    assert [mine, unknown] == [Term(100.0, TTL)] * 2
+    table.server = None  # behind a pooler
+    assert all(isinstance(one, Term) for one in table.renew_all(holds))
+
+
 # --- the holder's own --------------------------------------------------------------------------
 
 
@@ -163,12 +188,12 @@ def test_repeated_until_the_deadline() -> None:
     (hold,) = asked(1)
     table = Table([hold])
     table.troubles = {1: Fault.UNREACHABLE, 2: Fault.CANCELED}
-    term = table.run(renew(DIALECT, hold, Term(90.0, TTL), 100.0))
+    term = table.run(renew(DIALECT, hold, 100.0))
     assert term == Term(104.0, TTL)  # two tries and two pauses later
     for fault, reason in ((Fault.UNREACHABLE, "unreachable"), (Fault.BUSY, "expired")):
         table.troubles = dict.fromkeys(range(1, 1000), fault)
         with pytest.raises(LockLost) as caught:
-            table.run(renew(DIALECT, hold, Term(table.now, TTL), table.now))
+            table.run(renew(DIALECT, held_from(hold, table.now), table.now))
         assert caught.value.reason == reason
 
 
@@ -176,7 +201,7 @@ def test_told_when_the_term_was_over() -> None:
     (hold,) = asked(1)
     table = Table([hold])
     with pytest.raises(LockLost) as caught:
-        table.run(renew(DIALECT, hold, Term(100.5 - 0.9 * TTL, TTL), 100.0))
+        table.run(renew(DIALECT, held_from(hold, 100.5 - 0.9 * TTL), 100.0))
     assert caught.value.reason == "expired"
     assert table.count <= 2
 
@@ -186,4 +211,4 @@ def test_what_cannot_pass_is_raised() -> None:
     table = Table([hold])
     table.troubles = {1: Fault.PRIVILEGE}
     with pytest.raises(Unsupported):
-        table.run(renew(DIALECT, hold, Term(90.0, TTL), 100.0))
+        table.run(renew(DIALECT, hold, 100.0))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
-from dblock import Locks, Timeouts
+from dblock import Locks
 from tests.conftest import NewDatabase
 from tests.faults import proxy
 from tests.faults.conftest import GRANT
@@ -37,10 +36,6 @@ class HalfLink(proxy.Link):
         self.cut()
 
 
-@pytest.mark.xfail(
-    reason="Driver.execute closes the cursor in a finally: PyMySQL then reads the second result, "
-    "and the driver's own exception gets past the classification",
-)
 def test_a_connection_that_breaks_between_two_results(
     new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,7 +44,7 @@ def test_a_connection_that_breaks_between_two_results(
     db = new_database("mariadb", migrated=True)
     with (
         proxy.Proxy(db.url) as between,
-        Locks(between.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
+        Locks(between.url) as locks,
     ):
         lease = locks.lease("name", ttl=60, wait=3)
         assert lease.acquire()  # settled by its token
@@ -61,18 +56,13 @@ def test_a_connection_that_breaks_between_two_results(
 @pytest.mark.parametrize(
     ("kind", "marker"), [("postgresql", b"version()"), ("mariadb", b"sql_mode")]
 )
-@pytest.mark.xfail(
-    reason="SQLAlchemy itself asks the engine's first connection some questions; what goes wrong "
-    "with those is its own OperationalError, which Connections does not take for a driver's",
-    raises=SQLAlchemyError,
-)
 def test_a_connection_that_breaks_while_it_is_the_first(
     new_database: NewDatabase, kind: str, marker: bytes
 ) -> None:
     db = new_database(kind, migrated=True)
     with (
         proxy.Proxy(db.url) as between,
-        Locks(between.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
+        Locks(between.url) as locks,
     ):
         lost = between.lose(proxy.Lose.REQUEST, marker)
         assert locks.lease("name", ttl=60, wait=3).acquire()  # nothing was sent: try again

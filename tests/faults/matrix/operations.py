@@ -44,7 +44,7 @@ class Operation(ABC):
         self.ways = ways
         self.number = next(_numbers)
         self.lock = f"{self.name} {self.number}"
-        self.lease = ways.locks.lease(self.lock, ttl=ways.ttl)
+        self.lease = ways.locks.lease(self.lock, ttl=ways.ttl, renew=False)
 
     @abstractmethod
     def prepare(self) -> None:
