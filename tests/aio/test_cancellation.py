@@ -27,12 +27,15 @@ how = pytest.mark.parametrize("how", HOW)
 
 
 def is_free(direct: Locks, name: str = "report") -> bool:
-    """Whether another program gets the lease, and a row lock, now."""
+    """Whether another program gets the lease, and a row lock, long before an orphan runs out.
+
+    Not at once: the server takes a moment to notice that a connection was closed.
+    """
     lease = direct.lease(name, ttl=LONG)
-    if not lease.acquire(blocking=False):
+    if not lease.acquire(timeout=LONG / 3):
         return False
     lease.release()
-    row = direct.row(name, wait=1)
+    row = direct.row(name, wait=LONG / 3)
     if not row.acquire():
         return False
     row.release()
