@@ -83,12 +83,25 @@ class Incident:
 
     def crash(self) -> None:
         """Kill a session that is not ours: PostgreSQL ends all of them and recovers."""
-        ((pid,),) = self.blocker.exec_driver_sql("SELECT pg_backend_pid()")
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self._backend(), signal.SIGKILL)
 
     def restart(self) -> None:
         assert self.db.server is not None
         self.db.server.restart()
+
+    def restart_with_the_blocker_last(self) -> None:
+        """Else its table may become free first, and the statement is through before it is cut."""
+        assert isinstance(self.db.server, OwnServer)
+        blocker = self._backend()
+        os.kill(blocker, signal.SIGSTOP)
+        self.db.server.begin_to_stop()
+        eventually(lambda: bool(self.troubles.seen))
+        os.kill(blocker, signal.SIGCONT)
+        self.db.server.restart()
+
+    def _backend(self) -> int:
+        ((pid,),) = self.blocker.exec_driver_sql("SELECT pg_backend_pid()")
+        return int(pid)
 
     def time_out(self) -> None:
         eventually(lambda: bool(self.troubles.seen))
@@ -116,7 +129,7 @@ CUTS = [
     Cut("postgresql", "terminated", order("SELECT pg_terminate_backend({})"), "57P01", Fault.DISCONNECTED),  # noqa: E501 - a table
     Cut("postgresql", "canceled", order("SELECT pg_cancel_backend({})"), "57014", Fault.CANCELED),
     Cut("postgresql", "timed out", Incident.time_out, "57014", Fault.CANCELED, query=0.2),
-    Cut("postgresql", "restarted", Incident.restart, "57P01", Fault.DISCONNECTED, alone=True),
+    Cut("postgresql", "restarted", Incident.restart_with_the_blocker_last, "57P01", Fault.DISCONNECTED, alone=True),  # noqa: E501 - a table
     Cut("postgresql", "crashed", Incident.crash, None, Fault.DISCONNECTED, alone=True),
     Cut("mariadb", "killed", order("KILL {}"), 2013, Fault.DISCONNECTED),
     Cut("mariadb", "interrupted", order("KILL QUERY {}"), 1317, Fault.CANCELED),
