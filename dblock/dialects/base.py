@@ -64,7 +64,7 @@ class Dialect(ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
-    #: It keeps those who wait for a lease in a queue, in the name's row, and can call the first.
+    #: It keeps those who wait for a lease in a queue, in the name's row, and calls the first.
     queues: ClassVar[bool] = False
     #: How long a free name is kept for each one in it before the next may have it; seconds.
     grace: ClassVar[float] = 0.0

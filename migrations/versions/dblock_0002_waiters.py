@@ -23,9 +23,6 @@ def place() -> tuple[str | None, str]:
 def upgrade() -> None:
     schema, prefix = place()
     op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
-    lock = sa.table(f"{prefix}lock", sa.column("token"), sa.column("expires_at"), schema=schema)
-    # From now on a name is free when its expiry has passed, and a release sets that.
-    op.execute(lock.update().where(lock.c.token.is_(None)).values(expires_at=sa.null()))
     version = sa.table(f"{prefix}schema", sa.column("version", sa.Integer), schema=schema)
     op.execute(version.update().values(version=op.inline_literal(2)))
 
