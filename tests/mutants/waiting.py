@@ -103,8 +103,8 @@ CALLS = (
         "every-thread-for-itself",
         "many waiters of one process cost one",
         WAITING,
-        "            places[0].set()\n\n    def length",
-        "            mine.set()\n\n    def length",
+        "            places[0].set()\n\n    def lengths",
+        "            mine.set()\n\n    def lengths",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
     ),
 )

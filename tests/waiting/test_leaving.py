@@ -79,7 +79,7 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
         queue.wait_for(1)
         busy = Spot(locks.database.room, "busy")
         assert busy.stand(0.0)
-        assert busy.ticket(connect=True)
+        assert busy.ticket(connect=True, look=False)
         other = queue.locks().lease("other", ttl=LONG)
         assert other.acquire()
         waiting = threads.start(locks.lease("other", wait=SECONDS).acquire)
