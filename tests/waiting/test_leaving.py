@@ -16,7 +16,7 @@ from dblock.protocol.state import Place
 from dblock.waiting import Spot
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
-from tests.support import LONG, SECONDS, Threads
+from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import AGES, LISTENERS, NAME, Queue, lease, take_turn
 
 
