@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .faults import Fault, Trouble
+from .persisting import AWAY, PASSING, PAUSE, persist
 from .state import LockState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
@@ -26,13 +27,6 @@ from .troubles import explain, transaction_broken
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..policy import RetryPolicy
-
-# Nothing was done, and the same statement may well succeed in a moment.
-PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
-# Another connection may well do: after a failover the old primary is a standby.
-AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
-# Between two tries to reach a database that is away, or a row that is busy.
-PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,29 +326,6 @@ def _read(
         return (yield from persist(query, patience, now, AWAY | PASSING))
     except Trouble as trouble:
         raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
-
-
-def persist(
-    query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
-) -> Protocol[Reply]:
-    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
-
-    However short that is, a connection that had died while idle is replaced once.
-    """
-    until, replaced = now + patience, False
-    while True:
-        try:
-            return (yield Run(query))
-        except Trouble as trouble:
-            if trouble.fault not in faults:
-                raise
-            if trouble.fault is Fault.DISCONNECTED and not replaced:
-                replaced = True
-                continue
-            now = (yield Sleep(0)).now  # the try itself took its time
-            if now >= until:
-                raise
-        now = (yield Sleep(min(PAUSE, until - now))).now
 
 
 def _why_lost(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import LockLost
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, PAUSE, Held, expired, failed_over, loss_of
+from .leasing import Held, expired, failed_over, loss_of
+from .persisting import AWAY, PASSING, PAUSE
 from .state import LockState, Renewal
 from .steps import Protocol, Run, Sleep
 from .term import Term

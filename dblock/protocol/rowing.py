@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, Refused, end_session, look, persist
+from .leasing import Refused, end_session, look
+from .persisting import AWAY, PASSING, persist
 from .state import LockState
 from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken

@@ -1,0 +1,36 @@
+"""Repeating a statement that is safe to repeat, while that may help."""
+
+from __future__ import annotations
+
+from .faults import Fault, Trouble
+from .steps import Protocol, Query, Reply, Run, Sleep
+
+# Nothing was done, and the same statement may well succeed in a moment.
+PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
+# Another connection may well do: after a failover the old primary is a standby.
+AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
+# Between two tries to reach a database that is away, or a row that is busy.
+PAUSE = 0.05
+
+
+def persist(
+    query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
+) -> Protocol[Reply]:
+    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
+
+    However short that is, a connection that had died while idle is replaced once.
+    """
+    until, replaced = now + patience, False
+    while True:
+        try:
+            return (yield Run(query))
+        except Trouble as trouble:
+            if trouble.fault not in faults:
+                raise
+            if trouble.fault is Fault.DISCONNECTED and not replaced:
+                replaced = True
+                continue
+            now = (yield Sleep(0)).now  # the try itself took its time
+            if now >= until:
+                raise
+        now = (yield Sleep(min(PAUSE, until - now))).now
