@@ -13,7 +13,8 @@ from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import Dialect, Session
+from .base import Session
+from .witness import DURABLE, OPEN, SERVER, Witnessing
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -26,6 +27,7 @@ _FAULTS = {
     "3F000": Fault.SCHEMA,  # invalid_schema_name
     "42501": Fault.PRIVILEGE,
     "25006": Fault.READ_ONLY,
+    "0A000": Fault.READ_ONLY,  # an UNLOGGED table, on a standby
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
@@ -40,7 +42,7 @@ _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
 
-class PostgreSQL(Dialect):
+class PostgreSQL(Witnessing):
     """Expiry is written and compared with ``clock_timestamp()``, and only after the row is locked:
     ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a wait when
     the statement that waits also reads it.
@@ -111,7 +113,7 @@ class PostgreSQL(Dialect):
                 connection.prepare_threshold = None
                 return Session()
             cursor.execute(_SETTINGS, _settings(self.timeouts), prepare=False)
-            cursor.execute(_SERVER, prepare=False)
+            cursor.execute(SERVER, prepare=False)
             (server,) = cursor.fetchone()
         return Session(server, Query(_END, {"pid": backend, "started": started}))
 
@@ -156,29 +158,35 @@ class PostgreSQL(Dialect):
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
         # The grant is on disk before it is told, even where synchronous_commit is off.
         return Query(
-            f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND {_FREE} FOR UPDATE SKIP LOCKED
+            f"""WITH open AS MATERIALIZED (
+                {self.epoch(OPEN, "longest_ttl >= %(ttl)s")}
+            ), mine AS MATERIALIZED (
+                SELECT k.lock_name, open.epoch FROM open, {self.lock_table} AS k
+                WHERE lock_name = %(name)s AND {_FREE} FOR UPDATE OF k SKIP LOCKED
             ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = l.fence + 1,
+                UPDATE {self.lock_table} AS l SET fence = greatest(l.fence, mine.epoch) + 1,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, 1, %(token)s, %(owner)s, clock_timestamp(),
+                SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM open
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
             )
-            SELECT fence, {_REMAINING}, {_DURABLE}
-            FROM (TABLE taken UNION ALL TABLE created) AS granted""",
+            SELECT fence, {_REMAINING}, {DURABLE}, true
+            FROM (TABLE taken UNION ALL TABLE created) AS granted
+            UNION ALL SELECT NULL, NULL, NULL, false WHERE NOT EXISTS (TABLE open)""",
             {"name": name, "token": token, "owner": owner, "ttl": ttl},
         )
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
-        return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
+        if not reply.rows or self.closed(reply):
+            return None
+        return Grant(reply.rows[0][0], reply.rows[0][1])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
@@ -186,21 +194,28 @@ class PostgreSQL(Dialect):
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
         return Query(
-            f"""WITH mine AS MATERIALIZED (
+            f"""WITH present AS MATERIALIZED ({self.epoch("longest_ttl >= %(longest)s")}
+            ), mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
                     (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
                     (SELECT %(ttls)s::float8[])
                 ) AS asked (lock_name, token, ttl)
                 JOIN {self.lock_table} AS k
                     ON k.lock_name = asked.lock_name AND k.token = asked.token
+                JOIN present ON k.fence > present.epoch
                 FOR NO KEY UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
             SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {_DURABLE}""",
-            {"names": list(names), "tokens": list(tokens), "ttls": list(ttls)},
+            RETURNING l.token, {DURABLE}""",
+            {
+                "names": list(names),
+                "tokens": list(tokens),
+                "ttls": list(ttls),
+                "longest": max(ttls),
+            },
         )
 
     def release(self, name: str, token: str) -> Query:
@@ -224,19 +239,24 @@ class PostgreSQL(Dialect):
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
-        free = f"SELECT fence FROM {self.lock_table} WHERE lock_name = %(name)s AND {_FREE}"
+        free = (
+            f"SELECT fence FROM {self.lock_table} "
+            f"WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"
+        )
         if not borrowed:
             # In a transaction of dblock's own settings may stay to its end. It changes nothing, so
             # nothing is lost when a crash forgets its commit, and that need not wait for a sync.
             return Query(
-                f"""SELECT current_setting('transaction_isolation'), locked.fence FROM ({free}
+                f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
                     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""}) AS locked""",
+                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
+                SELECT current_setting('transaction_isolation'), locked.fence, EXISTS (TABLE open)
+                FROM (SELECT) AS always LEFT JOIN locked ON true""",
                 {"name": name, "patience": str(_milliseconds(patience))},
             )
         return Query(
-            f"""WITH before AS MATERIALIZED (
+            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), before AS MATERIALIZED (
                 SELECT current_setting('lock_timeout') AS patience
             ), during AS MATERIALIZED (
                 SELECT set_config('lock_timeout', %(patience)s, true) AS patience
@@ -245,7 +265,7 @@ class PostgreSQL(Dialect):
                 {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
             )
             SELECT current_setting('transaction_isolation'), locked.fence,
-                set_config('lock_timeout', before.patience, true)
+                set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(_milliseconds(patience))},
         )
@@ -260,6 +280,7 @@ class PostgreSQL(Dialect):
         return Query(
             f"""SELECT fence FROM {self.lock_table}
             WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
+                AND fence > ({self.epoch()})
             FOR KEY SHARE SKIP LOCKED""",
             {"name": name, "fence": fence, "token": token},
         )
@@ -277,13 +298,6 @@ class PostgreSQL(Dialect):
         )
 
 
-# Where the server's default is off, an acquire could be told and then lost in a crash.
-_DURABLE = (
-    "CASE WHEN current_setting('synchronous_commit') = 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END"
-)
-
-
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 
 _WHO = """SELECT pg_backend_pid(),
@@ -292,10 +306,6 @@ _WHO = """SELECT pg_backend_pid(),
 # The pid alone could be another's by now.
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
-
-# A promotion begins a new timeline. Which that will be a standby cannot tell.
-_SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
-    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
 
 # What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
 # not a forgotten transaction, so of those limits none holds for it.

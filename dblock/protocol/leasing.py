@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
+from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, PAUSE, persist
 from .state import LockState
@@ -45,9 +46,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It was not, within the wait. ``state`` is what was last seen of the name."""
+    """It was not, within the wait. ``state`` is what was last seen of the name.
+
+    ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
+    """
 
     state: LockState | None
+    pause: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +90,17 @@ def acquire(
     in_doubt: float | None = None  # when the first try without a clear reply was sent, or before
     lost: list[Query] = []  # what ends the sessions that such tries were sent on
     cut_off_once = replaced = False
+    opens = start  # when anything at all may be granted
     while True:
         number += 1
-        held, cut_off = None, False
+        held, cut_off, closed = None, False, False
         try:
             reply = yield from persist(query, reach(), now, AWAY - {Fault.DISCONNECTED})
             now = reply.now
             grant = dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
                 held = Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+            closed = dialect.closed(reply)
         except Trouble as trouble:
             cut_off = trouble.fault is Fault.DISCONNECTED
             cut_off_once = cut_off_once or cut_off
@@ -104,6 +111,11 @@ def acquire(
                 if in_doubt is None:
                     raise explain(dialect, trouble, claim.name) from trouble.__cause__
                 raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
+        if closed:
+            pause, now = yield from _pause(dialect, claim, reach(), now, in_doubt)
+            if pause <= 0:
+                continue
+            opens = now + pause
         if held is None:
             state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
             now = reply.now
@@ -127,9 +139,11 @@ def acquire(
             if sleep is None:
                 if in_doubt is not None:  # a try that is still under way must not outlive this
                     yield from give_back(dialect, claim)
-                return Refused(state)
+                return Refused(state, max(0.0, opens - now))
             if state is not None and state.held and state.remaining is not None:
                 sleep = min(sleep, state.remaining)
+            if opens > now:
+                sleep = opens - now if left is None else min(left, opens - now)
             now = (yield Sleep(sleep)).now
             # Waiters look, which takes no lock, and try when the name seems free.
             state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
@@ -137,6 +151,18 @@ def acquire(
             if state is None or not state.held or state.token == claim.token:
                 break
             number += 1
+
+
+def _pause(
+    dialect: Dialect, claim: Claim, patience: float, now: float, in_doubt: float | None
+) -> Protocol[tuple[float, float]]:
+    """Let the witness that refused a try be mended; return its pause, and the time."""
+    try:
+        witness, _, now = yield from consult(dialect, claim.ttl, patience, now)
+    except Trouble as trouble:
+        error = explain(dialect, trouble, claim.name, harmless=True)
+        raise error if in_doubt is None else _unknown(claim, error) from trouble.__cause__
+    return witness.pause, now
 
 
 def _settle(
@@ -273,29 +299,52 @@ def guard(
     """
     if held.term.over(start):
         raise expired(name)
-    cause: BaseException | None = None
-    try:
-        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
-        proved, now, said = bool(reply.rows), reply.now, "it is in use, or newer than the snapshot"
-    except Trouble as trouble:
-        if trouble.fault is Fault.DISCONNECTED:
-            raise transaction_broken(trouble, name) from trouble.__cause__
-        if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
-            raise explain(dialect, trouble, name) from trouble.__cause__
-        proved, now, said, cause = False, start, str(trouble), trouble.__cause__
-    state, reply = yield from _look(dialect, name, patience, now)
+    proof = yield from _prove(dialect, name, token, held, patience, start)
+    if not proof.given and dialect.has_witness:
+        try:
+            witness, mended, _ = yield from consult(dialect, 0.0, patience, proof.now)
+        except Trouble as trouble:
+            raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
+        loss = ended(name, held.fence, witness)
+        if loss is not None:
+            raise loss from proof.cause
+        if mended and proof.cause is None:
+            proof = yield from _prove(dialect, name, token, held, patience, proof.now)
+    state, reply = yield from _look(dialect, name, patience, proof.now)
     loss = failed_over(name) if held.elsewhere(reply.server) else None
     loss = loss or loss_of(state, name, token, held.fence)
     if loss is None and held.term.over(reply.now):
         loss = expired(name)
     if loss is not None:
-        raise loss from cause
-    if not proved:
+        raise loss from proof.cause
+    if not proof.given:
         raise Conflict(
-            f"the lease on {name!r} is held, but this transaction cannot lock its row: {said}. "
+            f"the lease on {name!r} is held, but this transaction cannot lock its row: "
+            f"{proof.cause or 'it is in use, or newer than the snapshot'}. "
             "Retry the whole transaction",
             name=name,
-        ) from cause
+        ) from proof.cause
+
+
+class _Proof(NamedTuple):
+    given: bool
+    now: float
+    cause: BaseException | None = None
+
+
+def _prove(
+    dialect: Dialect, name: str, token: str, held: Held, patience: float, now: float
+) -> Protocol[_Proof]:
+    """Keep all who would take the name off it, in the user's transaction."""
+    try:
+        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
+    except Trouble as trouble:
+        if trouble.fault is Fault.DISCONNECTED:
+            raise transaction_broken(trouble, name) from trouble.__cause__
+        if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
+            raise explain(dialect, trouble, name) from trouble.__cause__
+        return _Proof(False, now, trouble.__cause__ or trouble)
+    return _Proof(bool(reply.rows), reply.now)
 
 
 def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
@@ -333,14 +382,19 @@ def _why_lost(
 ) -> Protocol[LockLost | None]:
     """Look why a statement did not find its hold; None if that is there, its row merely in use."""
     try:
-        state, _ = yield from look(dialect, name, 0.0, now)
+        state, now = yield from look(dialect, name, 0.0, now)
     except DBLockError as error:
         return LockLost(
             f"{name!r} is lost, and why could not be found out: {error}",
             name=name,
             reason="unknown",
         )
-    return loss_of(state, name, token, fence)
+    loss = loss_of(state, name, token, fence)
+    if loss is not None and dialect.has_witness:
+        with contextlib.suppress(Trouble):
+            witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
+            loss = ended(name, fence, witness) or loss
+    return loss
 
 
 def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
@@ -362,15 +416,3 @@ def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockL
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:
     """Return the loss of a lease that ran out."""
     return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")
-
-
-def failed_over(name: str) -> LockLost:
-    """Return the loss of a lease that another server granted.
-
-    What is replicated may be older than what that server told, to others too.
-    """
-    return LockLost(
-        f"the lease on {name!r} was granted by a server whose place another has taken",
-        name=name,
-        reason="failover",
-    )

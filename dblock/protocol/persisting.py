@@ -14,16 +14,21 @@ PAUSE = 0.05
 
 
 def persist(
-    query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
+    query: Query,
+    patience: float,
+    now: float,
+    faults: frozenset[Fault] | set[Fault],
+    within: float | None = None,
 ) -> Protocol[Reply]:
     """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
 
-    However short that is, a connection that had died while idle is replaced once.
+    However short that is, a connection that had died while idle is replaced once. ``within`` is
+    for each answer, as with :class:`Run`.
     """
     until, replaced = now + patience, False
     while True:
         try:
-            return (yield Run(query))
+            return (yield Run(query, within))
         except Trouble as trouble:
             if trouble.fault not in faults:
                 raise
