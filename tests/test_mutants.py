@@ -33,7 +33,7 @@ def test_its_test_exists(mutant: Mutant) -> None:
     }
     assert name in functions
     first = parameters.rstrip("]").split("-")[0]
-    assert first in {"", *KINDS, "lease", "renew", "guard"}
+    assert first in {"", *KINDS, "lease", "renew", "guard", "backend", "durable", "volatile"}
 
 
 def test_the_names_differ() -> None:

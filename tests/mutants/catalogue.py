@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.crashes import CRASHES
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 
@@ -28,15 +29,15 @@ CATALOGUE = (
         "row-lock-over-a-lease",
         "a row lock is refused while a lease is on the name",
         PG,
-        'WHERE lock_name = %(name)s AND {_FREE}"\n',
-        'WHERE lock_name = %(name)s"\n',
+        'WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"\n',
+        'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"\n',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
     ),
     Mutant(
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {_FREE} FOR UPDATE SKIP LOCKED\n            ), taken",
+        "AND {_FREE} FOR UPDATE OF k SKIP LOCKED\n            ), taken",
         "AND {_FREE}\n            ), taken",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
@@ -85,7 +86,7 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "SET fence = l.fence + 1",
+        "SET fence = greatest(l.fence, mine.epoch) + 1",
         "SET fence = {__import__('time').time_ns()}",
         f"{TRAP_4}[postgresql]",
     ),
@@ -240,9 +241,9 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
-        "    if proved:\n        return\n"
-        "    state, reply = yield from _look(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from _look(dialect, name, patience, proof.now)\n    loss =",
+        "    if proof.given:\n        return\n"
+        "    state, reply = yield from _look(dialect, name, patience, proof.now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
@@ -250,7 +251,7 @@ CATALOGUE = (
         "a stale holder cannot commit, whatever it believes",
         LEASING,
         "    loss = loss or loss_of(state, name, token, held.fence)\n    if loss is None and",
-        "    loss = None\n    if not proved or",
+        "    loss = None\n    if not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
     # --- 7: the outcome is told truthfully
@@ -380,4 +381,5 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *CRASHES,
 )

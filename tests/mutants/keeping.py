@@ -15,7 +15,6 @@ EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
 BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
-PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPING = (
@@ -26,7 +25,7 @@ KEEPING = (
         RENEWING,
         "if hold.held.elsewhere(reply.server):",
         "if False:",
-        f"{PROMOTION}[renew]",
+        f"{BATCH}::test_another_server_is_not_believed",
     ),
     Mutant(
         "another-server-is-believed-by-a-guard",
@@ -34,7 +33,7 @@ KEEPING = (
         "dblock/protocol/leasing.py",
         "failed_over(name) if held.elsewhere(reply.server) else None",
         "None",
-        f"{PROMOTION}[guard]",
+        "tests/protocol/test_guarding.py::test_another_server_is_not_believed",
     ),
     # --- 4: only the holder renews
     Mutant(
@@ -42,11 +41,13 @@ KEEPING = (
         "only the holder renews",
         PG,
         "                    ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
+        "                JOIN present ON k.fence > present.epoch\n"
         "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
         "            UPDATE {self.lock_table} AS l\n"
         "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token\n",
         "                    ON k.lock_name = asked.lock_name\n"
+        "                JOIN present ON k.fence > present.epoch\n"
         "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
         "            UPDATE {self.lock_table} AS l\n"
         "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
