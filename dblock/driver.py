@@ -1,21 +1,21 @@
-"""The sync driver: performs a protocol's steps on real connections."""
+"""The driver: performs a protocol's steps on real connections."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import clock
 from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
-from .protocol.steps import Forget, Query, Reply, Run, RunHeld, Sleep, Step
+from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
 
 if TYPE_CHECKING:
     from .dialects import Dialect
+    from .waiting import Room, Spot
+    from .world import World
 
 T = TypeVar("T")
 
@@ -32,44 +32,76 @@ class Transaction(Protocol):
 
 
 class Driver:
-    """Runs protocols to their end, one step after the other, on the calling thread."""
+    """Runs protocols to their end, one step after the other, in the flow that calls."""
 
-    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+    def __init__(
+        self, connections: Connections, dialect: Dialect, world: World, room: Room
+    ) -> None:
         self.connections = connections
         self.dialect = dialect
+        self.world = world
+        self.room = room
 
-    def run(self, protocol: LockProtocol[T], transaction: Transaction | None = None) -> T:
-        """Perform ``protocol``'s steps; those of the row lock in ``transaction``."""
+    def run(
+        self,
+        protocol: LockProtocol[T],
+        transaction: Transaction | None = None,
+        left: list[Query] | None = None,
+    ) -> T:
+        """Perform ``protocol``'s steps; those of the row lock in ``transaction``.
+
+        ``left`` gets what ends the session that a cancelled statement may still be run on.
+        """
         reply: Any = None  # a generator is started by sending None
         trouble: Trouble | None = None
-        while True:
-            try:
-                step = protocol.throw(trouble) if trouble else protocol.send(reply)
-            except StopIteration as stop:
-                outcome: T = stop.value
-                return outcome
-            trouble = None
-            try:
-                reply = self._perform(step, transaction)
-            except Trouble as caught:
-                trouble = caught
+        spot: Spot | None = None
+        try:
+            while True:
+                try:
+                    step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                except StopIteration as stop:
+                    outcome: T = stop.value
+                    return outcome
+                trouble = None
+                if isinstance(step, Stand) and spot is None:
+                    spot = self.room.enter(step.name, step.seconds)
+                try:
+                    reply = self._perform(step, transaction, left, spot)
+                except Trouble as caught:
+                    trouble = caught
+                self.world.check()
+        finally:
+            if spot is not None:
+                spot.leave()
 
-    def _perform(self, step: Step, transaction: Transaction | None) -> Reply:
+    def _perform(
+        self,
+        step: Step,
+        transaction: Transaction | None,
+        left: list[Query] | None,
+        spot: Spot | None,
+    ) -> Reply:
         if isinstance(step, Run):
-            return self._run(step)
+            return self._run(step, left)
+        sent = clock.now()
         if isinstance(step, Sleep):
-            sent = clock.now()
-            time.sleep(step.seconds)
+            self.world.sleep(step.seconds)
             return Reply((), 0, sent, clock.now())
+        if isinstance(step, Stand):
+            rows = [] if spot is None else [(spot.ticket(connect=step.connect),)]
+            return Reply(rows, 0, sent, clock.now())
+        if isinstance(step, Await):
+            assert spot is not None, "who has a ticket has stood in line"
+            called = spot.wait(step.seconds)
+            return Reply((), int(called), sent, clock.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
             return transaction.run(step)
         assert isinstance(step, Forget)
-        sent = clock.now()
         transaction.forget()
         return Reply((), 0, sent, clock.now())
 
-    def _run(self, step: Run) -> Reply:
+    def _run(self, step: Run, left: list[Query] | None) -> Reply:
         connection = self.connections.take()
         try:
             reply = execute(self.dialect, connection, step.query, step.within)
@@ -83,6 +115,8 @@ class Driver:
         except BaseException:
             # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
             self.connections.drop(connection)
+            if left is not None and connection.session.end is not None:
+                left.append(connection.session.end)
             raise
         self.connections.give(connection)
         return reply
@@ -97,6 +131,8 @@ class OwnTransaction:
         self._connection: OwnConnection | None = None
         self._begun = False
         self._pid = os.getpid()
+        #: What ends the session of a wait that was cancelled, for it to have no ghost.
+        self.left: Query | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:
@@ -115,15 +151,17 @@ class OwnTransaction:
                 self._connection = self._connections.take()
             if not self._begun:
                 for query in self._dialect.begin(step.patience):
-                    execute(self._dialect, self._connection, query)
+                    execute(self._dialect, self._connection, query, waits=True)
                 self._begun = True
-            return execute(self._dialect, self._connection, step.query)
+            return execute(self._dialect, self._connection, step.query, waits=True)
         except Trouble as trouble:
             if trouble.fault in UNUSABLE:
                 self.drop()
                 self._connections.clear()
             raise
         except BaseException:
+            if self._connection is not None:
+                self.left = self._connection.session.end
             self.drop()
             raise
 
@@ -179,11 +217,16 @@ class OwnTransaction:
 
 
 def execute(
-    dialect: Dialect, connection: OwnConnection, query: Query, within: float | None = None
+    dialect: Dialect,
+    connection: OwnConnection,
+    query: Query,
+    within: float | None = None,
+    *,
+    waits: bool = False,
 ) -> Reply:
     """Run one statement on a connection of dblock's own, its answer awaited for ``within`` seconds.
 
-    Raises Trouble for what a database can do.
+    ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
     """
     driver, session = connection.driver, connection.session
     if within is not None:
@@ -191,18 +234,10 @@ def execute(
     sent = clock.now()
     try:
         while True:
-            cursor = driver.cursor()
             try:
-                cursor.execute(query.sql, query.params)
-                rows = cursor.fetchall() if cursor.description else ()
-                matched = cursor.rowcount
-                cursor.close()  # PyMySQL reads here what else the reply has in it
+                rows, matched = dialect.send(driver, query, waits=waits)
                 return Reply(rows, matched, sent, clock.now(), session.server)
-            except BaseException as error:
-                with contextlib.suppress(Exception):
-                    cursor.close()  # or SQLite keeps the statement, and with it the file
-                if not isinstance(error, Exception):
-                    raise
+            except Exception as error:
                 if dialect.can_resend(driver, error):
                     continue
                 fault = dialect.classify(error)

@@ -43,6 +43,12 @@ class RetryPolicy:
     stop: StopBaseT = stop_never
     before_sleep: Callable[[Attempt], None] | None = None
 
+    @property
+    def endless(self) -> bool:
+        """Whether only the deadline ends it, so that who is called when it is its turn need not
+        try before."""
+        return self.stop is stop_never
+
     @classmethod
     def textbook(cls) -> RetryPolicy:
         """Four tries, one second apart."""

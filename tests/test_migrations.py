@@ -258,6 +258,7 @@ def test_the_durability_in_plain_sql() -> None:
     url = "postgresql://nobody@192.0.2.1/x"
     assert 'ALTER TABLE "app_lock" SET UNLOGGED' in sql(url, prefix="app_", durability="volatile")
     assert 'ALTER TABLE "dblock_lock" SET LOGGED' in sql(url, durability="durable")
-    assert "ALTER TABLE" not in sql(url)
+    assert "SET LOGGED" not in sql(url)
+    assert "SET UNLOGGED" not in sql(url)
     with pytest.raises(ValueError, match="durable, volatile, not 'forever'"):
         sql(url, durability="forever")

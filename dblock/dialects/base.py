@@ -19,9 +19,12 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Renewal, Witness
+from ..protocol.state import Grant, LockState, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
+
+#: A statement's rows, and how many rows it was about.
+Answer = tuple[Sequence[Sequence[Any]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,15 @@ class Dialect(ABC):
     #: Granting, renewing and proving statements look for the witness (:mod:`..protocol.epoch`).
     #: Without one the lock table itself has to outlive a crash.
     has_witness: ClassVar[bool] = False
+    #: It keeps those who wait for a lease in a queue, in the name's row, and can call the first.
+    queues: ClassVar[bool] = False
+    #: How long a free name is kept for each one in it before the next may have it; seconds.
+    grace: ClassVar[float] = 0.0
     #: The longest one statement may wait before it is sent again; None for no limit.
     longest_patience: float | None = None
+
+    #: Its drivers are an event loop's; see :mod:`dblock.aio.dialects`.
+    is_async: ClassVar[bool] = False
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         self.schema = schema
@@ -88,6 +98,37 @@ class Dialect(ABC):
         return name
 
     # --- connections -------------------------------------------------------------------------
+
+    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+        """Run one statement on a driver's connection.
+
+        ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
+        nobody wants its answer any more.
+        """
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query.sql, query.params)
+            rows = cursor.fetchall() if cursor.description else ()
+            matched = cursor.rowcount
+            cursor.close()  # PyMySQL reads here what else the reply has in it
+        except BaseException:
+            with contextlib.suppress(Exception):
+                cursor.close()  # or SQLite keeps the statement, and with it the file
+            raise
+        return rows, matched
+
+    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+        """Run a statement that is part of making a connection ready; return its first row."""
+        rows, _ = self.send(connection, query)
+        return rows[0] if rows else ()
+
+    def set_autocommit(self, connection: Any) -> None:
+        """Let each statement be a transaction."""
+        connection.autocommit(True)
+
+    def close(self, connection: Any) -> None:
+        """Close a connection, whatever state it is in."""
+        connection.close()
 
     @abstractmethod
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
@@ -149,8 +190,13 @@ class Dialect(ABC):
     # --- the lease ---------------------------------------------------------------------------
 
     @abstractmethod
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+    def grant(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+    ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
+
+        Where there is a queue the name is free for who is not in it only when nobody is; and with
+        a ticket a name that is not free is queued for, which may wait for a moment.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -158,6 +204,34 @@ class Dialect(ABC):
 
     @abstractmethod
     def granted(self, reply: Reply, token: str) -> Grant | None: ...
+
+    def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
+        """Return what a grant that joined the queue said of the name."""
+        return None
+
+    def leave(self, name: str, ticket: str) -> Query:
+        """Take a ticket out of the queue; call the next one if the name is free."""
+        raise NotImplementedError
+
+    def listen(self, connection: Any, session: Session) -> str | None:
+        """Let a connection hear of tickets that begin with what is returned, and of no others.
+
+        None where it cannot. As long as it is open such tickets are taken to be waited with.
+        """
+        return None
+
+    def called(self, connection: Any) -> list[str]:
+        """Return the tickets called since, for a connection that can be read."""
+        raise NotImplementedError
+
+    def look_queued(self, name: str, ticket: str) -> Query:
+        """Read a name's row as :meth:`look` does, and where the ticket stands."""
+        raise NotImplementedError
+
+    def place(self, reply: Reply) -> Place:
+        """Return what a look said of the way to the name."""
+        states = self.states(reply)
+        return Place(None, free=not states or not states[0].held)
 
     @abstractmethod
     def renew(self, asked: Sequence[Renewal]) -> Query:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, Renewal
+from ..protocol.state import Grant, LockState, Place, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
 from .base import Session
-from .witness import DURABLE, OPEN, SERVER, Witnessing
+from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER, Witnessing
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -31,12 +32,17 @@ _FAULTS = {
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P04": Fault.DISCONNECTED,  # database_dropped
     "57P05": Fault.DISCONNECTED,  # idle_session_timeout
     "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
 # A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
 # Both are raised before the statement runs.
 _FOREIGN_PREPARED = {"26000", "42P05"}
+
+# How long a free name is kept for each one in the queue before the next may have it; seconds.
+GRACE = 0.4
 
 _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
@@ -57,6 +63,8 @@ class PostgreSQL(Witnessing):
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
+    queues = True
+    grace = GRACE
     remaining = _REMAINING
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
@@ -98,23 +106,29 @@ class PostgreSQL(Witnessing):
         finally:
             reading.bound(connection, None)
 
+    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+        with connection.cursor() as cursor:
+            # Not prepared: behind a pooler another client may have prepared another.
+            cursor.execute(query.sql, query.params or None, prepare=False)
+            return cursor.fetchone() or ()
+
+    def set_autocommit(self, connection: Any) -> None:
+        connection.autocommit = True
+
     def prepare_connection(self, connection: Any) -> Session:
         version = connection.info.server_version
         if version < 140000:
             raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(_WHO, prepare=False)
-            backend, started = cursor.fetchone()
-            if backend != connection.info.backend_pid:
-                # A pooler, which makes that pid up. On a backend that it hands over, a statement
-                # prepared under the same name can be another client's.
-                connection.prepare_threshold = None
-                return Session()
-            cursor.execute(_SETTINGS, _settings(self.timeouts), prepare=False)
-            cursor.execute(SERVER, prepare=False)
-            (server,) = cursor.fetchone()
+        self.set_autocommit(connection)
+        backend, started = self.ask(connection, Query(_WHO, {}))
+        if backend != connection.info.backend_pid:
+            # A pooler, which makes that pid up. On a backend that it hands over, a statement
+            # prepared under the same name can be another client's.
+            connection.prepare_threshold = None
+            return Session()
+        self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
+        (server,) = self.ask(connection, Query(SERVER, {}))
         return Session(server, Query(_END, {"pid": backend, "started": started}))
 
     def timed_out(self, error: BaseException) -> bool:
@@ -154,24 +168,29 @@ class PostgreSQL(Witnessing):
         # Ends with the migration's transaction. The key is "dblock" in ASCII.
         return (f"SELECT pg_advisory_xact_lock({int.from_bytes(b'dblock', 'big')})",), ()
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
+    def grant(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+    ) -> Query:
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
         # The grant is on disk before it is told, even where synchronous_commit is off.
+        if ticket is not None:
+            return self._grant_or_join(name, token, owner, ttl, ticket)
         return Query(
             f"""WITH open AS MATERIALIZED (
-                {self.epoch(OPEN, "longest_ttl >= %(ttl)s")}
+                {self.epoch(OPEN, KNOWN)}
             ), mine AS MATERIALIZED (
                 SELECT k.lock_name, open.epoch FROM open, {self.lock_table} AS k
-                WHERE lock_name = %(name)s AND {_FREE} FOR UPDATE OF k SKIP LOCKED
+                WHERE lock_name = %(name)s AND {_turn(_LAST)} FOR UPDATE OF k SKIP LOCKED
             ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+                UPDATE {self.lock_table} AS l SET
+                    fence = {NEXT_FENCE}, waiters = NULL,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM open
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
@@ -184,9 +203,102 @@ class PostgreSQL(Witnessing):
         )
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
-        if not reply.rows or self.closed(reply):
+        if not reply.rows or reply.rows[0][0] is None:
             return None
         return Grant(reply.rows[0][0], reply.rows[0][1])
+
+    def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        # It waits for the row, which others who join have for a moment. Who stands in the queue
+        # already and is refused writes nothing.
+        return Query(
+            f"""WITH open AS MATERIALIZED (
+                {self.epoch(OPEN, KNOWN)}
+            ), mine AS MATERIALIZED (
+                SELECT lock_name, {_BEFORE} AS before, {_turn(_BEFORE)} AS free, open.epoch
+                FROM open, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}
+                    AND ({_turn(_BEFORE)} OR array_position(waiters, %(ticket)s) IS NULL)
+                FOR UPDATE OF k
+            ), taken AS (
+                UPDATE {self.lock_table} AS l SET
+                    fence = CASE WHEN mine.free THEN {NEXT_FENCE} ELSE l.fence END,
+                    waiters = CASE WHEN mine.free THEN nullif(l.waiters[mine.before + 2:], '{{}}')
+                        ELSE array_append(l.waiters, %(ticket)s) END,
+                    token = CASE WHEN mine.free THEN %(token)s ELSE l.token END,
+                    owner = CASE WHEN mine.free THEN %(owner)s ELSE l.owner END,
+                    acquired_at = CASE WHEN mine.free THEN clock_timestamp()
+                        ELSE l.acquired_at END,
+                    expires_at = CASE WHEN mine.free
+                        THEN clock_timestamp() + make_interval(secs => %(ttl)s)
+                        ELSE l.expires_at END
+                FROM mine WHERE l.lock_name = mine.lock_name
+                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
+                    mine.before, mine.free
+            ), created AS (
+                INSERT INTO {self.lock_table}
+                    (lock_name, fence, token, owner, acquired_at, expires_at)
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
+                    clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM open
+                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+                ON CONFLICT (lock_name) DO NOTHING
+                RETURNING lock_name, fence, token, owner, acquired_at, expires_at, 0, true
+            )
+            SELECT CASE WHEN free THEN fence END, {_REMAINING},
+                CASE WHEN free THEN {DURABLE}
+                    ELSE set_config('synchronous_commit', 'off', true) END,
+                lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING}, before,
+                true
+            FROM (TABLE taken UNION ALL TABLE created) AS tried
+            UNION ALL SELECT {"NULL, " * (_QUEUED - 1)}false WHERE NOT EXISTS (TABLE open)""",
+            {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
+        )
+
+    def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
+        if not reply.rows or len(reply.rows[0]) < _QUEUED or self.closed(reply):
+            return None
+        row = reply.rows[0]
+        return self._state(row[3:10]), Place(row[10], free=False)
+
+    def leave(self, name: str, ticket: str) -> Query:
+        return Query(
+            f"""UPDATE {self.lock_table}
+            SET waiters = nullif(array_remove(waiters, %(ticket)s), '{{}}')
+            WHERE lock_name = %(name)s AND array_position(waiters, %(ticket)s) IS NOT NULL
+                AND {_PATIENT}
+            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {_CALL} END, {_LAZY}""",
+            {"name": name, "ticket": ticket},
+        )
+
+    def listen(self, connection: Any, session: Session) -> str | None:
+        if session.end is None:  # behind a pooler
+            return None
+        while True:
+            channel = secrets.token_hex(_CHANNEL // 2)
+            if self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]:
+                break
+        self.send(connection, Query(f"LISTEN {_PREFIX}{channel}", {}))
+        return channel
+
+    def called(self, connection: Any) -> list[str]:
+        connection.pgconn.consume_input()
+        calls = iter(connection.pgconn.notifies, None)
+        return [call.extra.decode() for call in calls]
+
+    def look_queued(self, name: str, ticket: str) -> Query:
+        return Query(
+            f"""SELECT lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
+                array_position(waiters, %(ticket)s) - 1, {_turn(_BEFORE)}
+            FROM {self.lock_table} WHERE lock_name = %(name)s""",
+            {"name": name, "ticket": ticket},
+        )
+
+    def states(self, reply: Reply) -> list[LockState]:
+        return [self._state(row[:7]) for row in reply.rows]
+
+    def place(self, reply: Reply) -> Place:
+        if not reply.rows or len(reply.rows[0]) == 7:
+            return super().place(reply)
+        return Place(*reply.rows[0][7:])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
@@ -194,7 +306,7 @@ class PostgreSQL(Witnessing):
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
         return Query(
-            f"""WITH present AS MATERIALIZED ({self.epoch("longest_ttl >= %(longest)s")}
+            f"""WITH present AS MATERIALIZED ({self.epoch(KNOWN)}
             ), mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
                     (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
@@ -214,7 +326,7 @@ class PostgreSQL(Witnessing):
                 "names": list(names),
                 "tokens": list(tokens),
                 "ttls": list(ttls),
-                "longest": max(ttls),
+                "ttl": max(ttls),
             },
         )
 
@@ -223,11 +335,13 @@ class PostgreSQL(Witnessing):
         return Query(
             f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED
+                WHERE lock_name = %(name)s AND token = %(token)s AND {_PATIENT}
+                FOR NO KEY UPDATE
             )
-            UPDATE {self.lock_table} AS l SET token = NULL
+            UPDATE {self.lock_table} AS l
+            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
-            RETURNING set_config('synchronous_commit', 'off', true)""",
+            RETURNING {_CALL}, {_LAZY}""",
             {"name": name, "token": token},
         )
 
@@ -296,6 +410,41 @@ class PostgreSQL(Witnessing):
         return Query(
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s", {"key": key}
         )
+
+
+# A ticket begins with the channel on which it is called, which is also a number: the session that
+# listens has an advisory lock on that, so that it can be told whether it is still there.
+_CHANNEL = 8
+_PREFIX = "dblock_"
+_CLASS = int.from_bytes(b"dblk", "big")
+_OCCUPY = f"SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int)"
+_LISTENS = (
+    f"NOT pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int)"
+)
+
+# The queue without those at its head who are not there any more, seldom any. A lock that is got
+# instead ends with the statement.
+_ALIVE = f"""CASE WHEN l.waiters IS NOT NULL THEN nullif(l.waiters[(
+    SELECT number FROM unnest(l.waiters) WITH ORDINALITY AS queue (ticket, number)
+    WHERE {_LISTENS} LIMIT 1):], '{{}}') END"""
+_CALL = f"""CASE WHEN waiters IS NOT NULL
+    THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
+# May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
+_LAZY = "set_config('synchronous_commit', 'off', true)"
+# For a row that others have for a moment.
+_PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
+
+# How many stand before the ticket, or before one who only comes now.
+_LAST = "coalesce(cardinality(waiters), 0)"
+_BEFORE = f"coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})"
+_QUEUED = 12  # columns of a reply of the one who joined
+
+
+def _turn(before: str) -> str:
+    """Whether the name is free for one with so many before it: a release, too, sets the expiry."""
+    return (
+        f"(expires_at IS NULL OR expires_at + {before} * interval '{GRACE} s' <= clock_timestamp())"
+    )
 
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")

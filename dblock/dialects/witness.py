@@ -33,6 +33,11 @@ FIRST_EPOCH = f"SELECT 1, 0, ({SERVER}), {WRITER}"
 _BELIEVED = "writer = xmin::text"
 #: Nothing has to be waited for.
 OPEN = "grants_from <= clock_timestamp()"
+#: After a crash it will be known that a TTL as long as this was granted.
+KNOWN = "longest_ttl >= %(ttl)s"
+#: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
+FIRST_FENCE = "open.epoch + 1"
+NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
 
 # An epoch is a reading of the clock rather than a count: a standby may have missed the last ones
 # and would count to the same again. One name is not granted once in a microsecond, so no fence

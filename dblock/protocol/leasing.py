@@ -1,22 +1,15 @@
-"""Taking, proving and giving back a lease. :mod:`.renewing` keeps it.
+"""Looking at a lease, proving it and giving it back.
 
-::
-
-    acquire:  try ── granted ──────────────────────────────> Held
-               │ ├── refused ── look ── sleep ── looks free ─> try
-               │ └── no reply ── settle ── token there ────> Held
-               │                    │ └── not there ───────> as refused
-               │                    └── nobody answers ────> OutcomeUnknown
-               └── the deadline, or the policy stops ──────> Refused
+:mod:`.acquiring` takes it, :mod:`.renewing` keeps it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import Conflict, DBLockError, LockLost, OutcomeUnknown, Unavailable
+from ..errors import Conflict, DBLockError, LockLost, Unavailable
 from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, PAUSE, persist
@@ -27,7 +20,6 @@ from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
-    from ..policy import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,139 +55,8 @@ class Claim:
     token: str
     owner: str
     ttl: float
-
-
-def acquire(
-    dialect: Dialect,
-    claim: Claim,
-    policy: RetryPolicy,
-    *,
-    wait: float | None,
-    patience: float,
-    start: float,
-) -> Protocol[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from ``start``.
-
-    ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
-    """
-
-    def reach() -> float:
-        if wait is None or cut_off_once:  # the truth comes before the deadline
-            return patience
-        return max(0.0, min(patience, start + wait - now))
-
-    query = dialect.grant(claim.name, claim.token, claim.owner, claim.ttl)
-    number, now = 0, start
-    in_doubt: float | None = None  # when the first try without a clear reply was sent, or before
-    lost: list[Query] = []  # what ends the sessions that such tries were sent on
-    cut_off_once = replaced = False
-    opens = start  # when anything at all may be granted
-    while True:
-        number += 1
-        held, cut_off, closed = None, False, False
-        try:
-            reply = yield from persist(query, reach(), now, AWAY - {Fault.DISCONNECTED})
-            now = reply.now
-            grant = dialect.granted(reply, claim.token)
-            if grant is not None and grant.remaining > 0:
-                held = Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
-            closed = dialect.closed(reply)
-        except Trouble as trouble:
-            cut_off = trouble.fault is Fault.DISCONNECTED
-            cut_off_once = cut_off_once or cut_off
-            if cut_off or trouble.fault is Fault.CANCELED:  # in whichever part of the statement
-                in_doubt = now if in_doubt is None else in_doubt
-                lost += [trouble.end] if trouble.end is not None else []
-            elif trouble.fault not in PASSING:
-                if in_doubt is None:
-                    raise explain(dialect, trouble, claim.name) from trouble.__cause__
-                raise _unknown(claim, explain(dialect, trouble)) from trouble.__cause__
-        if closed:
-            pause, now = yield from _pause(dialect, claim, reach(), now, in_doubt)
-            if pause <= 0:
-                continue
-            opens = now + pause
-        if held is None:
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
-            if in_doubt is not None and state is not None and state.token == claim.token:
-                # A grant runs after it was sent, so its expiry is no earlier than this term's.
-                term = Term(in_doubt, claim.ttl)
-                held = Held(state.fence, term, reply.server) if state.held else None
-            elif cut_off and (state is None or not state.held) and not replaced:
-                replaced = True  # a connection that had died while idle is no reason to be refused
-                continue
-        if held is not None:
-            if not held.term.over(now):
-                return held
-            # The reply took longer than the lease is good for.
-            yield from give_back(dialect, claim)
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
-        while True:
-            left = None if wait is None else start + wait - now
-            sleep = policy.sleep_after(claim.name, number, now - start, left)
-            if sleep is None:
-                if in_doubt is not None:  # a try that is still under way must not outlive this
-                    yield from give_back(dialect, claim)
-                return Refused(state, max(0.0, opens - now))
-            if state is not None and state.held and state.remaining is not None:
-                sleep = min(sleep, state.remaining)
-            if opens > now:
-                sleep = opens - now if left is None else min(left, opens - now)
-            now = (yield Sleep(sleep)).now
-            # Waiters look, which takes no lock, and try when the name seems free.
-            state, reply = yield from _settle(dialect, claim, reach(), now, in_doubt, lost)
-            now = reply.now
-            if state is None or not state.held or state.token == claim.token:
-                break
-            number += 1
-
-
-def _pause(
-    dialect: Dialect, claim: Claim, patience: float, now: float, in_doubt: float | None
-) -> Protocol[tuple[float, float]]:
-    """Let the witness that refused a try be mended; return its pause, and the time."""
-    try:
-        witness, _, now = yield from consult(dialect, claim.ttl, patience, now)
-    except Trouble as trouble:
-        error = explain(dialect, trouble, claim.name, harmless=True)
-        raise error if in_doubt is None else _unknown(claim, error) from trouble.__cause__
-    return witness.pause, now
-
-
-def _settle(
-    dialect: Dialect,
-    claim: Claim,
-    patience: float,
-    now: float,
-    in_doubt: float | None,
-    lost: list[Query],
-) -> Protocol[tuple[LockState | None, Reply]]:
-    """Look at the name; whoever cannot, and does not know what became of a try, says so.
-
-    What is not there may still come, as long as the session it was sent on is alive. So that is
-    ended first.
-    """
-    try:
-        while lost:
-            now = yield from end_session(dialect, lost[-1], patience, now)
-            lost.pop()
-        return (yield from _look(dialect, claim.name, patience, now))
-    except DBLockError as error:
-        if in_doubt is None:
-            raise
-        raise _unknown(claim, error) from error
-
-
-def _unknown(claim: Claim, error: DBLockError) -> OutcomeUnknown:
-    """Return what to tell of ``error`` when the reply to a try before it never came."""
-    return OutcomeUnknown(
-        f"the reply to acquiring {claim.name!r} never came, and the database could not be "
-        f"asked since: {error}. It may be held for up to {claim.ttl:g} s; nothing was started",
-        name=claim.name,
-    )
+    #: What it has stood in the queue with.
+    tickets: list[str] = field(default_factory=list, compare=False)
 
 
 def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Protocol[float]:
@@ -217,10 +78,40 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         now = (yield Sleep(PAUSE / 5)).now
 
 
+def leave(dialect: Dialect, name: str, ticket: str | None) -> Protocol[None]:
+    """Leave the queue; a call that came too late goes to the next. Where it fails that one need
+    not wait for it, but for a moment longer."""
+    if ticket is not None:
+        with contextlib.suppress(Trouble):
+            yield Run(dialect.leave(name, ticket))
+
+
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
         yield Run(dialect.release(claim.name, claim.token))
+
+
+def abandon(
+    dialect: Dialect, claim: Claim, left: list[Query], patience: float, start: float
+) -> Protocol[None]:
+    """Give back what a cancelled acquire was granted, or may still be.
+
+    ``left`` ends the session that its last try may still be run in; it is ended first.
+    """
+    now, until = start, start + patience
+    while left:
+        now = yield from end_session(dialect, left[-1], until - now, now)
+        left.pop()
+    for ticket in claim.tickets:
+        yield from leave(dialect, claim.name, ticket)
+    query = dialect.release(claim.name, claim.token)
+    while now < until:
+        now = (yield from persist(query, until - now, now, AWAY | PASSING)).now
+        state, now = yield from look(dialect, claim.name, until - now, now)
+        if state is None or state.token != claim.token:
+            return
+        now = (yield Sleep(PAUSE)).now  # its row was in use
 
 
 def release(
@@ -247,6 +138,8 @@ def release(
                 with contextlib.suppress(DBLockError):
                     now = yield from end_session(dialect, trouble.end, until - now, now)
             if now >= until:
+                if trouble.fault is Fault.BUSY:
+                    raise _in_use(name) from trouble.__cause__
                 raise explain(dialect, trouble, name) from trouble.__cause__
             continue
         if reply.matched == 1:
@@ -258,11 +151,14 @@ def release(
             raise loss
         until = reply.now + patience if until is None else until
         if reply.now >= until:
-            raise Unavailable(
-                f"{name!r} could not be released, its row is in use; it runs out by itself",
-                name=name,
-            )
+            raise _in_use(name)
         now = (yield Sleep(PAUSE)).now
+
+
+def _in_use(name: str) -> Unavailable:
+    return Unavailable(
+        f"{name!r} could not be released, its row is in use; it runs out by itself", name=name
+    )
 
 
 def force(dialect: Dialect, name: str, patience: float, start: float) -> Protocol[bool]:
@@ -310,7 +206,7 @@ def guard(
             raise loss from proof.cause
         if mended and proof.cause is None:
             proof = yield from _prove(dialect, name, token, held, patience, proof.now)
-    state, reply = yield from _look(dialect, name, patience, proof.now)
+    state, reply = yield from look_from(dialect, name, patience, proof.now)
     loss = failed_over(name) if held.elsewhere(reply.server) else None
     loss = loss or loss_of(state, name, token, held.fence)
     if loss is None and held.term.over(reply.now):
@@ -356,14 +252,16 @@ def look(
     dialect: Dialect, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockState | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
-    state, reply = yield from _look(dialect, name, patience, now)
+    state, reply = yield from look_from(dialect, name, patience, now)
     return state, reply.now
 
 
-def _look(
-    dialect: Dialect, name: str, patience: float, now: float
+def look_from(
+    dialect: Dialect, name: str, patience: float, now: float, ticket: str | None = None
 ) -> Protocol[tuple[LockState | None, Reply]]:
-    reply = yield from _read(dialect, dialect.look(name), name, patience, now)
+    """As :func:`look`; return the reply too, and ask where a ticket stands."""
+    query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
+    reply = yield from _read(dialect, query, name, patience, now)
     states = dialect.states(reply)
     return (states[0] if states else None), reply
 

@@ -13,6 +13,21 @@ AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 PAUSE = 0.05
 
 
+def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
+    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
+
+    Raises Trouble where the database is not reached: that try is spent then, for it would have
+    fared no better. So ending them takes no time that a dead server would not have taken anyway.
+    """
+    while lost:
+        try:
+            yield Run(lost[-1], within)
+        except Trouble as trouble:
+            if trouble.fault in AWAY:
+                raise
+        lost.pop()
+
+
 def persist(
     query: Query,
     patience: float,
@@ -26,12 +41,15 @@ def persist(
     for each answer, as with :class:`Run`.
     """
     until, replaced = now + patience, False
+    lost: list[Query] = []
     while True:
         try:
+            yield from end_lost(lost, within)
             return (yield Run(query, within))
         except Trouble as trouble:
             if trouble.fault not in faults:
                 raise
+            lost += [] if trouble.end is None else [trouble.end]
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue

@@ -39,6 +39,16 @@ class LockState:
         )
 
 
+class Place(NamedTuple):
+    """Where a ticket stands in a name's queue: None if not at all, else how many are before it.
+
+    ``free`` says that it may take the name now.
+    """
+
+    before: int | None
+    free: bool
+
+
 class Renewal(NamedTuple):
     """One hold whose expiry is to be moved to ``ttl`` seconds from now."""
 

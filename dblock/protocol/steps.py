@@ -67,6 +67,31 @@ class Sleep:
     seconds: float
 
 
-Step = Run | RunHeld | Forget | Sleep
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Wait for the first place in this process's line for a name, ``seconds`` long.
+
+    Once it is ours the reply has a row with the ticket that is called when it is our turn in the
+    database, or None where nothing can be called; before, it has none. The place is left, and the
+    ticket void, when the protocol ends. ``connect`` allows for a connection to be called on;
+    without it there is a ticket only where that is there already.
+    """
+
+    name: str
+    seconds: float | None
+    connect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
+
+    It is also when nobody can call any more: then :class:`Stand` has another ticket.
+    """
+
+    seconds: float
+
+
+Step = Run | RunHeld | Forget | Sleep | Stand | Await
 T = TypeVar("T")
 Protocol = Generator[Step, Reply, T]

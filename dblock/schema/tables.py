@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
     event,
 )
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import PrimaryKeyConstraint
 
 from ..dialects.witness import FIRST_EPOCH
@@ -28,6 +28,8 @@ NAME = (
 )
 TOKEN = String(32).with_variant(mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *_MYSQL)
 LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
+# Tickets, in the order in which they came. Only PostgreSQL has it so far.
+QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 
@@ -44,6 +46,7 @@ def tables(
         Column("owner", LABEL),
         Column("acquired_at", MOMENT),
         Column("expires_at", MOMENT),
+        Column("waiters", QUEUE),
         PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         schema=schema,
         mysql_engine="InnoDB",

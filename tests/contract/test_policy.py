@@ -20,10 +20,11 @@ from tenacity import (
 
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
 from dblock.dialects import DIALECTS, Dialect
+from dblock.protocol.acquiring import acquire
 from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import Claim, Held, Refused, acquire
+from dblock.protocol.leasing import Claim, Held, Refused
 from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
-from dblock.protocol.steps import Reply, Run, RunHeld, Sleep, Step
+from dblock.protocol.steps import Reply, Run, RunHeld, Sleep, Stand, Step
 from dblock.protocol.term import Term
 
 START = 1000.0
@@ -66,6 +67,8 @@ class Clock:
 
     def perform(self, step: Step) -> Reply:
         sent = self.now
+        if isinstance(step, Stand):
+            return Reply([(None,)], 0, sent, self.now)  # as behind a pooler
         if isinstance(step, Sleep):
             assert step.seconds >= 0
             self.sleeps.append((self.now, step.seconds))
@@ -185,7 +188,7 @@ def test_without_waiting_there_is_one_try_and_no_sleep(kind: str) -> None:
 
 def test_a_free_name_is_one_step() -> None:
     dialect = dialect_of("postgresql")
-    protocol = lease(dialect, RetryPolicy(), None)
+    protocol = lease(dialect, RetryPolicy(), 0.0)
     assert isinstance(next(protocol), Run)
     with pytest.raises(StopIteration) as stop:
         protocol.send(Reply([(8, 30.0, None)], 1, START, START + 0.01))
@@ -204,7 +207,7 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
 
 def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
     dialect = dialect_of("postgresql")
-    protocol = lease(dialect, RetryPolicy(), None)
+    protocol = lease(dialect, RetryPolicy(), 0.0)
     next(protocol)
     step = protocol.throw(Trouble(Fault.DISCONNECTED, "cut"))
     assert isinstance(step, Run)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.crashes import CRASHES
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
+from tests.mutants.waiting import CALLS
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
+ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
 DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/together.py"
 
@@ -18,8 +21,14 @@ TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
 INTERRUPTS = "tests/processes/test_interrupts.py"
+MATRIX = "tests/faults/test_matrix.py::test_cell"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
+# A number that is drawn once for an acquire, when its first try begins.
+DRAWN = (
+    "{__import__('builtins').__dict__.setdefault('drawn', dict())"
+    ".setdefault(token, __import__('time').time_ns())}"
+)
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
 CLOCK = f"{PLANTED}::test_a_wrong_clock_here_takes_no_lease_from_others"
 
@@ -37,8 +46,8 @@ CATALOGUE = (
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {_FREE} FOR UPDATE OF k SKIP LOCKED\n            ), taken",
-        "AND {_FREE}\n            ), taken",
+        "AND {_turn(_LAST)} FOR UPDATE OF k SKIP LOCKED\n            ), taken",
+        "AND {_turn(_LAST)}\n            ), taken",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
@@ -55,7 +64,7 @@ CATALOGUE = (
         TOGETHER,
         "if refusal is not None or self._last():",
         "if True:",
-        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[mariadb]",
+        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
     ),
     Mutant(
         "prepared-behind-a-pooler",
@@ -69,9 +78,9 @@ CATALOGUE = (
         "released-twice",
         "a thread releases its own hold only",
         HOLDS,
-        "if holds and thread not in self._takers else None",
-        "if holds else None",
-        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[sqlite]",
+        "return None if self in mine.handles else holds[-1]",
+        "return holds[-1]",
+        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[threads-sqlite]",
     ),
     Mutant(
         "shortened-when-told",
@@ -79,15 +88,15 @@ CATALOGUE = (
         "dblock/lease.py",
         "if asked.deadline < held.term.deadline:",
         "if False:",
-        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[mariadb]",
+        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
     ),
     # --- 2: fences
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "SET fence = greatest(l.fence, mine.epoch) + 1",
-        "SET fence = {__import__('time').time_ns()}",
+        "CASE WHEN mine.free THEN {NEXT_FENCE}",
+        f"CASE WHEN mine.free THEN {DRAWN}",
         f"{TRAP_4}[postgresql]",
     ),
     Mutant(
@@ -95,14 +104,15 @@ CATALOGUE = (
         "fences grow in the order of the holds, not of the tries",
         MARIADB,
         "fence = fence + {_FREE}",
-        "fence = IF({_FREE}, {__import__('time').time_ns()}, fence)",
+        f"fence = IF({{_FREE}}, {DRAWN}, fence)",
         f"{TRAP_4}[mariadb]",
     ),
     Mutant(
         "fence-starts-again",
         "a fence outlives the holds of its name",
         PG,
-        "UPDATE {self.lock_table} AS l SET token = NULL\n            FROM mine",
+        "UPDATE {self.lock_table} AS l\n            SET token = NULL, "
+        "expires_at = clock_timestamp(), waiters = {_ALIVE}\n            FROM mine",
         "DELETE FROM {self.lock_table} AS l\n            USING mine",
         f"{TRAP_4}[postgresql]",
     ),
@@ -136,11 +146,13 @@ CATALOGUE = (
         "release-without-token-postgresql",
         "only the holder releases",
         PG,
-        "AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l SET token = NULL\n"
+        "AND token = %(token)s AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "            )\n            UPDATE {self.lock_table} AS l\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
-        "FOR NO KEY UPDATE SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l SET token = NULL\n"
+        "AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "            )\n            UPDATE {self.lock_table} AS l\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name\n",
         f"{TAKEN_OVER}[postgresql-release]",
     ),
@@ -174,7 +186,7 @@ CATALOGUE = (
         LEASING,
         "            if in_doubt:\n                return  #",
         "            if False:\n                return  #",
-        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql]",
+        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     # --- 5: the database's clock
     Mutant(
@@ -192,7 +204,7 @@ CATALOGUE = (
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=3,
+        count=5,
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
@@ -207,18 +219,18 @@ CATALOGUE = (
     Mutant(
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
-        LEASING,
+        ACQUIRING,
         "Term(reply.sent, claim.ttl)",
         "Term(reply.now, claim.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-settling",
         "a settled hold's deadline is counted from before its request",
-        LEASING,
-        "Term(in_doubt, claim.ttl)",
-        "Term(now, claim.ttl)",
-        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
+        ACQUIRING,
+        "Term(self.in_doubt, claim.ttl)",
+        "Term(self.now, claim.ttl)",
+        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql-threads]",
     ),
     # --- 6: the guard
     Mutant(
@@ -241,9 +253,9 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, reply = yield from _look(dialect, name, patience, proof.now)\n    loss =",
+        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
         "    if proof.given:\n        return\n"
-        "    state, reply = yield from _look(dialect, name, patience, proof.now)\n    loss =",
+        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
@@ -258,19 +270,19 @@ CATALOGUE = (
     Mutant(
         "settle-trusts-nothing",
         "a grant whose reply was lost is found by its token",
-        LEASING,
-        "if in_doubt is not None and state is not None and state.token == claim.token:",
-        "if False:",
-        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
+        ACQUIRING,
+        "or state.token != claim.token:",
+        "or True:",
+        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
     ),
     Mutant(
         "settle-too-early",
         'what was sent cannot come after it was said to be "not there"',
-        LEASING,
-        "        while lost:\n",
-        "        while False:\n",
+        ACQUIRING,
+        "while self.lost:",
+        "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
-        "[postgresql]",
+        "[postgresql-threads]",
     ),
     Mutant(
         "ghost-row-lock",
@@ -278,30 +290,38 @@ CATALOGUE = (
         "dblock/protocol/rowing.py",
         "    if trouble.end is not None:\n",
         "    if False:\n",
-        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
+    ),
+    Mutant(
+        "ghost-reader",
+        "the session that a read lost does not stay on the server",
+        "dblock/protocol/persisting.py",
+        "            yield from end_lost(lost, within)\n",
+        "",
+        f"{MATRIX}[postgresql-acquire (held) look deaf]",
     ),
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
         "dblock/dialects/reading.py",
-        "clock.now() >= deadline",
-        "clock.now() >= deadline + 30",
-        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
+        "clock.now() >= start + connection.read_within",
+        "clock.now() >= start + connection.read_within + 30",
+        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
         "settle-skipped",
         "no lock is reported that was not granted",
-        LEASING,
-        "in_doubt = now if in_doubt is None else in_doubt",
-        "return Held(1, Term(now, claim.ttl))",
-        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+        ACQUIRING,
+        "            self._doubt(trouble)\n",
+        "            return Held(1, Term(self.now, claim.ttl))\n",
+        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
         "what is not known is said to be unknown",
-        LEASING,
-        "raise _unknown(claim, explain(dialect, trouble)) from",
-        "raise explain(dialect, trouble) from",
+        ACQUIRING,
+        "raise self._unknown(explain(self.dialect, trouble)) from",
+        "raise explain(self.dialect, trouble) from",
         "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
     ),
     Mutant(
@@ -310,15 +330,15 @@ CATALOGUE = (
         "dblock/protocol/renewing.py",
         "self.trouble.__traceback__ = None",
         "pass",
-        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb]",
+        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
     ),
     Mutant(
         "unknown-told-as-unavailable",
         "what is not known is said to be unknown",
-        LEASING,
-        "        if in_doubt is None:\n            raise\n",
-        "        raise\n",
-        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
+        ACQUIRING,
+        "            if self.in_doubt is None:\n                raise\n",
+        "            raise\n",
+        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
     # --- 9: nothing leaks
     Mutant(
@@ -333,15 +353,15 @@ CATALOGUE = (
         "interrupted-connection-kept",
         "a connection whose state is not known is thrown away",
         DRIVER,
-        "            self.connections.drop(connection)\n            raise\n",
-        "            self.connections.give(connection)\n            raise\n",
+        "            self.connections.drop(connection)\n            if left",
+        "            self.connections.give(connection)\n            if left",
         f"{INTERRUPTS}::test_acquire[sqlite]",
     ),
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "dblock/lease.py",
-        "                self._abandon(claim)\n",
+        "                self._abandon(claim, left)\n",
         "                pass\n",
         f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
@@ -359,8 +379,8 @@ CATALOGUE = (
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
         PG,
-        "\n            RETURNING set_config('synchronous_commit', 'off', true)",
-        "",
+        'RETURNING {_CALL}, {_LAZY}""",\n            {"name": name, "token": token},',
+        'RETURNING {_CALL}""",\n            {"name": name, "token": token},',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     # --- counters
@@ -381,5 +401,7 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *ASYNCHRONOUS,
+    *CALLS,
     *CRASHES,
 )

@@ -1,10 +1,15 @@
-"""The witness and the epoch: whether the database may have forgotten leases."""
+"""A queue of waiters for each name; the witness, which knows whether leases were forgotten.
+
+For a table in use: it is locked for adding a column, which rewrites nothing, and for reading it
+once or twice. Where a transaction is in the way of that, all who come later wait behind this one,
+so run it with a short ``lock_timeout``, and again when that was not enough.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql
 
 revision = "dblock_0002"
 down_revision = "dblock_0001"
@@ -12,7 +17,13 @@ branch_labels = None
 depends_on = None
 
 MYSQL = ("mysql", "mariadb")
+QUEUE = sa.Text().with_variant(postgresql.ARRAY(sa.Text()), "postgresql")
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
+
+# Now a release sets the expiry, and a name is free when that has passed. Few rows are touched:
+# those released within the last TTL.
+FREE = """UPDATE {lock} SET expires_at = clock_timestamp()
+WHERE token IS NULL AND expires_at > clock_timestamp()"""
 
 # No lease of before is forgotten: this is the server that granted them. How long they may last is
 # known from what is left of them; NULL says that there never was one.
@@ -44,13 +55,18 @@ def set_version(version: int) -> None:
 
 
 def upgrade() -> None:
-    create_witness()
+    schema, prefix = place()
+    on_postgresql = op.get_context().dialect.name == "postgresql"
+    create_witness(on_postgresql)
+    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
+    if on_postgresql:
+        op.execute(FREE.format(lock=quoted("lock")))
+        op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
     set_version(2)
 
 
-def create_witness() -> None:
+def create_witness(on_postgresql: bool) -> None:
     schema, prefix = place()
-    on_postgresql = op.get_context().dialect.name == "postgresql"
     op.create_table(
         f"{prefix}epoch",
         sa.Column("id", sa.Integer(), nullable=False, autoincrement=False),
@@ -75,12 +91,11 @@ def create_witness() -> None:
         mysql_engine="InnoDB",
         prefixes=["UNLOGGED"] if on_postgresql else [],
     )
-    if on_postgresql:
-        op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
 
 
 def downgrade() -> None:
     schema, prefix = place()
+    op.drop_column(f"{prefix}lock", "waiters", schema=schema)
     for name in ("witness", "epoch"):
         op.drop_table(f"{prefix}{name}", schema=schema)
     set_version(1)

@@ -1,0 +1,284 @@
+"""Taking a lease, however long that takes.
+
+::
+
+    try ── granted ─────────────────────────────────> Held
+     │ ├── refused ── wait: queueing, or looking ───> try
+     │ └── no reply ── settle ── token there ───────> Held
+     │                    │ └── not there ──────────> as refused
+     │                    └── nobody answers ───────> OutcomeUnknown
+     └── the deadline, or the policy stops ─────────> Refused
+
+Where the database keeps a queue, in the name's row::
+
+    Stand ── the first of this process ── join ── Await ── called ──────────> try
+                                            ^       └── looked ── our turn ─> try
+                                            └────────────┴── not in it any more
+
+A release calls the first in the queue and nobody else, and keeps the name for it for a moment:
+:attr:`.Dialect.grace`. Then the second may take it, a moment later the third, and so on; so a
+waiter that has died, or cannot be called, stops nobody for long. Everybody looks now and then,
+since a call can be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, OutcomeUnknown
+from .epoch import consult
+from .faults import Fault, Trouble
+from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
+from .persisting import AWAY, PASSING, persist
+from .state import LockState, Place
+from .steps import Await, Protocol, Query, Reply, Sleep, Stand
+from .term import Term
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..policy import RetryPolicy
+
+# Between two looks of one who waits to be called: those further back look less often.
+LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
+
+NOWHERE = Place(None, free=False)
+
+
+def acquire(
+    dialect: Dialect,
+    claim: Claim,
+    policy: RetryPolicy,
+    *,
+    wait: float | None,
+    patience: float,
+    start: float,
+) -> Protocol[Held | Refused]:
+    """Take the lease, waiting up to ``wait`` seconds from ``start``.
+
+    ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
+    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
+    """
+    tries = _Tries(dialect, claim, policy, wait, patience, start, start)
+    replaced = False
+    if tries.queues and not (yield from tries.enter()):
+        yield from tries.look()
+        return Refused(tries.state)
+    while True:
+        held = yield from tries.once()
+        if held is None and tries.cut_off and tries.seems_free and not replaced:
+            replaced = True  # a connection that had died while idle is no reason to be refused
+            continue
+        if held is not None:
+            if not held.term.over(tries.now):
+                return held
+            # The reply took longer than the lease is good for.
+            yield from give_back(dialect, claim)
+            yield from tries.look()
+        if not (yield from tries.pause()):
+            yield from leave(dialect, claim.name, tries.ticket)
+            if tries.in_doubt is not None:  # one that is still under way must not outlive this
+                yield from give_back(dialect, claim)
+            return Refused(tries.state, tries.closed)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """How far one acquire has come."""
+
+    dialect: Dialect
+    claim: Claim
+    policy: RetryPolicy
+    wait: float | None
+    patience: float
+    start: float
+    now: float
+    number: int = 0
+    state: LockState | None = None
+    place: Place = NOWHERE
+    ticket: str | None = None
+    server: str | None = None
+    #: When anything at all may be granted.
+    opens: float = 0.0
+    #: The connection broke in the last try; in any.
+    cut_off: bool = False
+    cut_off_once: bool = False
+    #: When the first try without a clear reply was sent, or before.
+    in_doubt: float | None = None
+    #: What ends the sessions that such tries were sent on.
+    lost: list[Query] = field(default_factory=list)
+
+    @property
+    def queues(self) -> bool:
+        return self.dialect.queues and self.wait != 0
+
+    @property
+    def left(self) -> float | None:
+        return None if self.wait is None else self.start + self.wait - self.now
+
+    @property
+    def reach(self) -> float:
+        """How long to try to get an answer at all."""
+        if self.left is None or self.cut_off_once:  # the truth comes before the deadline
+            return self.patience
+        return max(0.0, min(self.patience, self.left))
+
+    @property
+    def closed(self) -> float:
+        """For how long nothing at all is granted."""
+        return max(0.0, self.opens - self.now)
+
+    @property
+    def seems_free(self) -> bool:
+        return self.state is None or not self.state.held
+
+    def once(self) -> Protocol[Held | None]:
+        """Try once, and settle what became of it."""
+        claim, self.cut_off = self.claim, False
+        self.number += 1
+        query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
+        try:
+            reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
+        except Trouble as trouble:
+            self._doubt(trouble)
+        else:
+            self._note(reply)
+            grant = self.dialect.granted(reply, claim.token)
+            if grant is not None and grant.remaining > 0:
+                return Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+            if self.dialect.closed(reply) and (yield from self._mend()):
+                return (yield from self.once())
+            stands = self.dialect.stands(reply)
+            if stands is not None and self.in_doubt is None:
+                self.state, self.place = stands
+                return None
+        yield from self.look()
+        state = self.state
+        if self.in_doubt is None or state is None or not state.held or state.token != claim.token:
+            return None
+        # A grant runs after it was sent, so its expiry is no earlier than this term's.
+        return Held(state.fence, Term(self.in_doubt, claim.ttl), self.server)
+
+    def _doubt(self, trouble: Trouble) -> None:
+        """Take down a try without a clear reply. Raises what no other try can mend."""
+        self.cut_off = trouble.fault is Fault.DISCONNECTED
+        self.cut_off_once = self.cut_off_once or self.cut_off
+        if self.cut_off or trouble.fault is Fault.CANCELED:  # in whichever part of the statement
+            self.in_doubt = self.now if self.in_doubt is None else self.in_doubt
+            self.lost += [trouble.end] if trouble.end is not None else []
+        elif trouble.fault not in PASSING:
+            if self.in_doubt is None:
+                raise explain(self.dialect, trouble, self.claim.name) from trouble.__cause__
+            raise self._unknown(explain(self.dialect, trouble)) from trouble.__cause__
+
+    def look(self) -> Protocol[None]:
+        """Look at the name; whoever cannot, and does not know what became of a try, says so.
+
+        What is not there may still come, as long as the session it was sent on is alive. So that
+        is ended first.
+        """
+        try:
+            while self.lost:
+                self.now = yield from end_session(self.dialect, self.lost[-1], self.reach, self.now)
+                self.lost.pop()
+            self.state, reply = yield from look_from(
+                self.dialect, self.claim.name, self.reach, self.now, self.ticket
+            )
+        except DBLockError as error:
+            if self.in_doubt is None:
+                raise
+            raise self._unknown(error) from error
+        self._note(reply)
+        self.place = self.dialect.place(reply)
+
+    def _mend(self) -> Protocol[bool]:
+        """Let the witness be mended that refused a try; False if it has to be waited for."""
+        try:
+            consulted = yield from consult(self.dialect, self.claim.ttl, self.reach, self.now)
+        except Trouble as trouble:
+            error = explain(self.dialect, trouble, self.claim.name, harmless=True)
+            raise (error if self.in_doubt is None else self._unknown(error)) from trouble.__cause__
+        self.now = consulted.now
+        self.opens = self.now + consulted.witness.pause
+        return not self.closed
+
+    def _note(self, reply: Reply) -> None:
+        self.now, self.server = reply.now, reply.server
+
+    def _unknown(self, error: DBLockError) -> OutcomeUnknown:
+        """Return what to tell of ``error`` when the reply to a try before it never came."""
+        name, ttl = self.claim.name, self.claim.ttl
+        return OutcomeUnknown(
+            f"the reply to acquiring {name!r} never came, and the database could not be asked "
+            f"since: {error}. It may be held for up to {ttl:g} s; nothing was started",
+            name=name,
+        )
+
+    # --- between two tries -------------------------------------------------------------------
+
+    def pause(self) -> Protocol[bool]:
+        """Wait until another try makes sense; False to give up."""
+        while True:
+            left = self.left
+            sleep = self.policy.sleep_after(
+                self.claim.name, self.number, self.now - self.start, left
+            )
+            if sleep is None:
+                return False
+            if self.queues:
+                before = self.ticket
+                yield from self.stand(left if self.policy.endless else sleep)
+                if self.ticket not in (None, before):
+                    return True  # and join the queue with it
+                if self.left is not None and self.left <= 0:
+                    continue
+            # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
+            if self.ticket is not None and self.place.before is not None and not self.place.free:
+                reply = yield Await(self._nap(sleep))
+                self.now = reply.now
+                if reply.matched:
+                    return True
+            else:
+                if self.state is not None and self.state.held and self.state.remaining is not None:
+                    sleep = min(sleep, self.state.remaining)
+                if self.closed:
+                    sleep = self.closed if left is None else min(left, self.closed)
+                self.now = (yield Sleep(sleep)).now
+            # Waiters look, which takes no lock, and try when the name seems free.
+            yield from self.look()
+            mine = self.state is not None and self.state.token == self.claim.token
+            joins = self.ticket is not None and self.place.before is None
+            if self.place.free or mine or joins:
+                return True
+            self.number += 1
+
+    def enter(self) -> Protocol[bool]:
+        """Wait until nobody else of this process tries or waits for the name; False if too long.
+
+        Where this process is called already, the first try joins the queue.
+        """
+        if not self.policy.endless:  # its tries are counted, so they are made
+            yield from self.stand(0.0)
+            return True
+        return (yield from self.stand(self.left))
+
+    def stand(self, seconds: float | None) -> Protocol[bool]:
+        """Wait for this process's turn to wait for the name, and for what is called then."""
+        # Behind a pooler the server is not known, and nobody can be called.
+        reply = yield Stand(self.claim.name, seconds, connect=self.server is not None)
+        self.now = reply.now
+        self.ticket = reply.rows[0][0] if reply.rows else None
+        if self.ticket is not None and self.ticket not in self.claim.tickets:
+            self.claim.tickets.append(self.ticket)
+        return bool(reply.rows)
+
+    def _nap(self, sleep: float) -> float:
+        """Return how long to wait for the call before looking: until it may be our turn anyway."""
+        before = self.place.before or 0
+        if self.policy.endless:
+            sleep += min(LOOK + LOOK_MORE * before, LOOK_MAX)
+            if self.state is not None and self.state.remaining is not None:
+                turn = self.state.remaining + before * self.dialect.grace
+                sleep = min(sleep, max(0.001, turn))
+        return sleep if self.left is None else max(0.0, min(sleep, self.left))

@@ -1,0 +1,294 @@
+"""Waiting until somebody calls: one line a name in this process, one listening connection.
+
+::
+
+    Spot     of one run of a protocol: its place in the process's line, then its ticket
+    Room     the lines: of a process's waiters for one name only the first stands in the database
+    Listener the connection on which the database calls tickets; read by one of those who wait
+
+Nobody needs a thread for it: whoever waits first reads for all, and hands that on when it goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from . import clock
+from .connections import close_all, leave_to_parent
+from .holds import lock
+from .protocol.faults import Trouble
+
+if TYPE_CHECKING:
+    from .connections import Connections, OwnConnection
+    from .dialects import Dialect
+    from .holds import Event
+    from .world import World
+
+_log = logging.getLogger("dblock")
+
+
+class Room:
+    """The waiting of one database's users in this process."""
+
+    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
+        self._world = world
+        self.listener = Listener(connections, dialect, world)
+        self._lines: dict[str, deque[Event]] = {}
+        _all.add(self)
+
+    def forget_parent(self) -> None:
+        """Begin anew in a forked child: those who wait are not there."""
+        self._lines = {}
+        self.listener.forget_parent()
+
+    def enter(self, name: str, seconds: float | None) -> Spot | None:
+        """Wait for the first place in the name's line, so long; None when it was not to be had."""
+        with lock:
+            line = self._lines.get(name)
+            if line and seconds == 0:
+                return None
+            if line is None:
+                line = self._lines[name] = deque()
+            mine = self._world.event()
+            line.append(mine)
+            if line[0] is mine:
+                mine.set()
+        spot = Spot(self, name, mine)
+        try:
+            if mine.is_set() or self._world.wait(mine, seconds):
+                return spot
+        except BaseException:
+            spot.leave()
+            raise
+        spot.leave()
+        return None
+
+    def line(self, name: str) -> Sequence[Event]:
+        """Return those who wait in this process for a name, the first included."""
+        return tuple(self._lines.get(name, ()))
+
+    def leave(self, name: str, mine: Event) -> None:
+        """Give a place up; whoever is the first then may go on."""
+        with lock:
+            line = self._lines[name]
+            line.remove(mine)
+            if line:
+                line[0].set()
+            else:
+                del self._lines[name]
+
+    def close(self) -> None:
+        """Listen no more; whoever waits is woken, and finds that out."""
+        self.listener.close()
+
+
+class Spot:
+    """The first place in the line for a name, until :meth:`leave`."""
+
+    def __init__(self, room: Room, name: str, mine: Event) -> None:
+        self._room = room
+        self._name = name
+        self._mine = mine
+        self._call: Call | None = None
+
+    def ticket(self, *, connect: bool) -> str | None:
+        """Return what is called when it is our turn in the database; None if nothing can be.
+
+        The same as before, unless the connection it belongs to was lost. ``connect`` allows for
+        one to be made.
+        """
+        if self._call is None or self._call.over:
+            self._drop()
+            self._call = self._room.listener.ticket(connect=connect)
+        return None if self._call is None else self._call.ticket
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the call, so long. It comes also when nobody can call any more."""
+        assert self._call is not None, "only who has a ticket is called"
+        return self._room.listener.wait(self._call, seconds)
+
+    def leave(self) -> None:
+        """Let the next one have the place."""
+        self._drop()
+        self._room.leave(self._name, self._mine)
+
+    def _drop(self) -> None:
+        if self._call is not None:
+            self._room.listener.forget(self._call)
+            self._call = None
+
+
+class Call:
+    """One ticket, and whether it was called."""
+
+    __slots__ = ("event", "over", "ticket", "woken")
+
+    def __init__(self, ticket: str, event: Event) -> None:
+        self.ticket = ticket
+        self.event = event  # set when there is something to look at
+        self.woken = False
+        self.over = False  # nobody can call it
+
+
+class Listener:
+    """A connection on which the database calls tickets. Made when first needed."""
+
+    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
+        self._connections = connections
+        self._dialect = dialect
+        self._world = world
+        self._refused = False  # this database cannot call, behind a pooler for one
+        #: How many tickets were called so far.
+        self.calls = 0
+        self._open: deque[OwnConnection] = deque()  # one at most
+        self._at_end = weakref.finalize(self, close_all, self._open, dialect)
+        self._forget_all()
+
+    def forget_parent(self) -> None:
+        leave_to_parent(self._open)
+        self._at_end.detach()
+        self._open = deque()
+        self._at_end = weakref.finalize(self, close_all, self._open, self._dialect)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._channel = ""
+        self._number = 0
+        self._calls: dict[str, Call] = {}
+        self._connecting = self._reading = False
+
+    def ticket(self, *, connect: bool) -> Call | None:
+        """Return a new ticket."""
+        if not self._open and connect:
+            self._connect()
+        with lock:
+            if not self._open:
+                return None
+            self._number += 1
+            call = Call(f"{self._channel}{self._number:x}", self._world.event())
+            self._calls[call.ticket] = call
+            return call
+
+    def forget(self, call: Call) -> None:
+        """Have no more to do with a ticket."""
+        with lock:
+            self._calls.pop(call.ticket, None)
+
+    def wait(self, call: Call, seconds: float) -> bool:
+        """Wait until a ticket is called, so long; read for all when nobody else does."""
+        until = clock.now() + seconds
+        while not (call.woken or call.over):
+            left = until - clock.now()
+            if left <= 0:
+                return False
+            reads = False
+            try:
+                with lock:
+                    call.event.clear()
+                    if call.woken or call.over:
+                        break
+                    if not self._reading:
+                        reads = self._reading = True
+                if reads:
+                    self._read(call, until)
+                else:
+                    self._world.wait(call.event, left)
+            finally:
+                if reads:
+                    self._stop_reading(call)
+        call.woken = False
+        return True
+
+    def _stop_reading(self, call: Call) -> None:
+        """Let another one read."""
+        with lock:
+            self._reading = False
+            for other in self._calls.values():
+                if other is not call and not other.woken:
+                    other.event.set()
+                    break
+
+    def _read(self, call: Call, until: float) -> None:
+        """Read until ``call`` is called, or it is ``until``."""
+        while self._open and not (call.woken or call.over):
+            driver, left = self._open[0].driver, until - clock.now()
+            try:
+                if left <= 0 or not self._world.readable(driver.fileno(), left):
+                    return
+                called = self._dialect.called(driver)
+            except Exception as error:
+                if self._dialect.classify(error) is None:
+                    raise
+                _log.info("the connection that listens for free locks was lost: %s", error)
+                self._lose()
+                return
+            with lock:
+                for ticket in called:
+                    if ticket in self._calls:
+                        self.calls += 1
+                        self._calls[ticket].woken = True
+                        self._calls[ticket].event.set()
+
+    def _connect(self) -> None:
+        with lock:
+            if self._connecting or self._refused:
+                return
+            self._connecting = True
+        try:
+            connection = self._connections.take()
+            try:
+                channel = self._dialect.listen(connection.driver, connection.session)
+            except BaseException:
+                self._connections.drop(connection)
+                raise
+            if channel is None:
+                self._connections.give(connection)
+                self._refused = True
+                _log.info("this database cannot wake who waits for a lock: it is asked instead")
+                return
+            self._channel = channel
+            self._open.append(connection)
+        except Exception as error:
+            if not isinstance(error, Trouble) and self._dialect.classify(error) is None:
+                raise
+            _log.info("nothing listens for free locks, they are asked for: %s", error)
+        finally:
+            self._connecting = False
+
+    def _lose(self) -> None:
+        """End the connection. Who waits gets another ticket, or asks instead."""
+        with lock:
+            connection = self._open.pop() if self._open else None
+            for call in self._calls.values():
+                call.over = True
+                call.event.set()
+        if connection is not None:
+            self._connections.drop(connection)
+
+    def close(self) -> None:
+        """Listen no more; whoever waits is woken, and finds that out."""
+        self._refused = True
+        with lock:
+            reading = self._reading and bool(self._open)
+            if reading:  # it is for who reads to close what it waits on, which has an end now
+                with socket.socket(fileno=os.dup(self._open[0].driver.fileno())) as connected:
+                    connected.shutdown(socket.SHUT_RDWR)
+        if not reading:
+            self._lose()
+
+
+_all: weakref.WeakSet[Room] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for room in list(_all):
+        room.forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,57 @@
+"""Waiters that do not look: only a call can wake them, so what is never called hangs its test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from dblock import Locks
+from dblock.protocol import acquiring
+from tests.conftest import Database, NewDatabase
+from tests.servers import execute
+from tests.support import eventually
+
+NAME = "report"
+
+
+@dataclass
+class Queue:
+    """The queue for :data:`NAME`, as it stands in the database."""
+
+    db: Database
+    stack: ExitStack
+
+    def locks(self) -> Locks:
+        """Locks as another program has them, with a listener of their own."""
+        return self.stack.enter_context(Locks(self.db.url))
+
+    @property
+    def tickets(self) -> list[str]:
+        rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{NAME}'")
+        return list(rows[0][0] or []) if rows else []
+
+    def wait_for(self, length: int) -> None:
+        """Wait until so many stand in it."""
+        eventually(lambda: len(self.tickets) == length)
+
+
+@pytest.fixture
+def queue(new_database: NewDatabase) -> Iterator[Queue]:
+    with ExitStack() as stack:
+        yield Queue(new_database("postgresql", migrated=True), stack)
+
+
+@pytest.fixture
+def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks before it is called."""
+    monkeypatch.setattr(acquiring, "LOOK", 3600.0)
+    monkeypatch.setattr(acquiring, "LOOK_MAX", 3600.0)
+
+
+@pytest.fixture
+def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free name is kept for the first in the queue, however long that takes."""
+    monkeypatch.setattr("dblock.dialects.postgresql.GRACE", 3600.0)

@@ -1,0 +1,181 @@
+"""Who waits for a lease on PostgreSQL stands in a queue and is called (promise 10)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from concurrent.futures import Future
+
+import pytest
+from tenacity import wait_fixed
+
+from dblock import Lease, Locks, RetryPolicy
+from tests.faults.proxy import Proxy
+from tests.processes.workers import Process, queue_up
+from tests.servers import execute
+from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
+from tests.waiting.conftest import NAME, Queue
+from tests.waiting.race import race
+
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
+SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def lease(locks: Locks, wait: float = SECONDS) -> Lease:
+    return locks.lease(NAME, ttl=LONG, wait=wait)
+
+
+def take_turn(locks: Locks, turns: list[int], number: int) -> None:
+    with lease(locks):
+        turns.append(number)
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_release_calls_the_next_in_the_order_of_arrival(queue: Queue, threads: Threads) -> None:
+    turns: list[int] = []
+    with lease(queue.locks()):
+        for number in range(5):
+            threads.start(take_turn, queue.locks(), turns, number)
+            queue.wait_for(number + 1)
+    threads.join()
+    assert turns == [0, 1, 2, 3, 4]
+    assert queue.tickets == []
+
+
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_nobody_overtakes(queue: Queue, threads: Threads) -> None:
+    turns: list[int] = []
+    first = queue.locks()
+    holder, passer_by = lease(first), lease(queue.locks())
+    assert holder.acquire()
+    with Process(queue_up, queue.db.url, NAME) as waiter:
+        queue.wait_for(1)
+        waiter.send(signal.SIGSTOP)  # called, and not there
+        holder.release()
+        assert not passer_by.acquire(blocking=False)
+        threads.start(take_turn, first, turns, 1)
+        queue.wait_for(2)
+        assert turns == []
+        waiter.send(signal.SIGCONT)
+        assert [waiter.message() for _ in range(2)] == ["waiting", "held"]
+        assert turns == []
+        waiter.go_on()
+        threads.join()
+    assert turns == [1]
+
+
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_a_waiter_that_died_is_passed_over(queue: Queue, threads: Threads) -> None:
+    holder, turns = lease(queue.locks()), list[int]()
+    assert holder.acquire()
+    for number in range(2):
+        with Process(queue_up, queue.db.url, NAME):
+            queue.wait_for(number + 1)
+    threads.start(take_turn, queue.locks(), turns, 3)
+    queue.wait_for(3)
+    eventually(lambda: len(execute(queue.db.url, LISTENERS)) == 1)  # those of the killed are gone
+    holder.release()
+    threads.join()
+    assert turns == [3]
+
+
+def test_one_that_does_not_come_is_passed_over_too(queue: Queue) -> None:
+    """Its session is there, so it is called; a moment later the next may take the name."""
+    holder, second = lease(queue.locks()), lease(queue.locks())
+    assert holder.acquire()
+    with Process(queue_up, queue.db.url, NAME) as waiter:
+        queue.wait_for(1)
+        waiter.send(signal.SIGSTOP)
+        holder.release()
+        assert second.acquire()
+        second.release()
+        waiter.send(signal.SIGCONT)
+        assert [waiter.message() for _ in range(2)] == ["waiting", "held"]
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_holder_that_died_keeps_nobody_waiting_past_its_ttl(queue: Queue) -> None:
+    stale = queue.locks().lease(NAME, ttl=1.0, renew=False)
+    assert stale.acquire()
+    assert lease(queue.locks()).acquire()
+    assert stale.lost.is_set()
+
+
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_who_gives_up_leaves_no_trace_and_takes_no_call_along(
+    queue: Queue, threads: Threads
+) -> None:
+    holder, turns, enough = lease(queue.locks()), list[int](), threading.Event()
+    until_then = RetryPolicy(wait=wait_fixed(0.01), stop=lambda _: enough.is_set())
+    impatient = queue.locks().lease(NAME, retry=until_then)
+    assert holder.acquire()
+    given_up: Future[bool] = threads.start(impatient.acquire)
+    queue.wait_for(1)
+    threads.start(take_turn, queue.locks(), turns, 1)
+    queue.wait_for(2)
+    enough.set()
+    assert not given_up.result(SECONDS)
+    assert len(queue.tickets) == 1
+    holder.release()
+    threads.join()
+    assert turns == [1]
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_listener_that_is_lost_is_replaced(queue: Queue, threads: Threads) -> None:
+    holder, turns = lease(queue.locks()), list[int]()
+    assert holder.acquire()
+    threads.start(take_turn, queue.locks(), turns, 1)
+    queue.wait_for(1)
+    (before,) = queue.tickets
+    execute(queue.db.url, f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners")
+    eventually(lambda: queue.tickets[-1] != before)
+    holder.release()
+    threads.join()
+    assert turns == [1]
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_closed_under_who_waits(queue: Queue, threads: Threads) -> None:
+    holder, closed = lease(queue.locks()), queue.locks()
+    assert holder.acquire()
+
+    def wait() -> None:
+        with pytest.raises(ValueError, match="closed"):
+            lease(closed).acquire()
+
+    threads.start(wait)
+    queue.wait_for(1)
+    closed.close()
+    threads.join()
+    holder.release()
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
+    holder, turns = lease(queue.locks()), list[int]()
+    assert holder.acquire()
+    with Proxy(queue.db.url) as proxy, Locks(proxy.url) as locks:
+        for number in range(30):
+            threads.start(take_turn, locks, turns, number)
+        queue.wait_for(1)
+        eventually(lambda: len(locks.database.room.line(NAME)) == 30)
+        before = len(proxy.requests)
+        time.sleep(MOMENT)
+        assert len(proxy.requests) == before  # nobody asks
+        assert proxy.accepted <= 3
+        assert len(queue.tickets) == 1
+        # Nobody holds vacuum back: there is no snapshot.
+        assert execute(queue.db.url, f"SELECT count(backend_xmin) {SESSIONS}") == [(0,)]
+        holder.release()
+        threads.join()
+    assert sorted(turns) == list(range(30))
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_no_call_is_lost(queue: Queue) -> None:
+    """``python -m tests.waiting.race`` is the same for longer."""
+    rounds = 500
+    called = race(queue.db.url, rounds)
+    assert 0 < called < rounds  # it was a race
