@@ -113,6 +113,8 @@ class Database:
 
     def close(self) -> None:
         """Close the idle connections, and the one that listens."""
-        self.room.close()
-        self.connections.close()
-        self.holders.close()
+        try:
+            self.room.close()
+        finally:
+            self.connections.close()
+            self.holders.close()

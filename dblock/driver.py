@@ -11,10 +11,11 @@ from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
+from .waiting import Spot
 
 if TYPE_CHECKING:
     from .dialects import Dialect
-    from .waiting import Room, Spot
+    from .waiting import Room
     from .world import World
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Driver:
                     return outcome
                 trouble = None
                 if isinstance(step, Stand) and spot is None:
-                    spot = self.room.enter(step.name, step.seconds)
+                    spot = Spot(self.room, step.line)
                 try:
                     reply = self._perform(step, transaction, left, spot)
                 except Trouble as caught:
@@ -88,7 +89,9 @@ class Driver:
             self.world.sleep(step.seconds)
             return Reply((), 0, sent, clock.now())
         if isinstance(step, Stand):
-            rows = [] if spot is None else [(spot.ticket(connect=step.connect),)]
+            assert spot is not None
+            first = spot.stand(step.seconds)
+            rows = [(spot.ticket(connect=step.connect),)] if first else []
             return Reply(rows, 0, sent, clock.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"

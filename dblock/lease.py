@@ -345,12 +345,7 @@ class Lease(Handle):
         patience = claim.ttl if database.world.lingers else database.timeouts.connect
 
         def abandon() -> None:
-            dialect, now = database.dialect, clock.now()
             with contextlib.suppress(Exception):
-                if not left:  # then it is there by now, or was not granted
-                    state, now = database.run(leasing.look(dialect, self.name, patience, now))
-                    if state is None or state.token != claim.token:
-                        return
-                database.run(leasing.abandon(dialect, claim, left, patience, now))
+                database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
 
         database.world.finish(abandon, cancelled=True)

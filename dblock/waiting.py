@@ -16,7 +16,7 @@ import os
 import socket
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -37,9 +37,9 @@ class Room:
     """The waiting of one database's users in this process."""
 
     def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
-        self._world = world
+        self.world = world
         self.listener = Listener(connections, dialect, world)
-        self._lines: dict[str, deque[Event]] = {}
+        self._lines: dict[Hashable, deque[Event]] = {}
         _all.add(self)
 
     def forget_parent(self) -> None:
@@ -47,41 +47,30 @@ class Room:
         self._lines = {}
         self.listener.forget_parent()
 
-    def enter(self, name: str, seconds: float | None) -> Spot | None:
-        """Wait for the first place in the name's line, so long; None when it was not to be had."""
+    def enter(self, line: Hashable, mine: Event) -> None:
+        """Stand in line, at its end or where one stands already; the first one's event is set."""
         with lock:
-            line = self._lines.get(name)
-            if line and seconds == 0:
-                return None
-            if line is None:
-                line = self._lines[name] = deque()
-            mine = self._world.event()
-            line.append(mine)
-            if line[0] is mine:
-                mine.set()
-        spot = Spot(self, name, mine)
-        try:
-            if mine.is_set() or self._world.wait(mine, seconds):
-                return spot
-        except BaseException:
-            spot.leave()
-            raise
-        spot.leave()
-        return None
+            places = self._lines.setdefault(line, deque())
+            if mine not in places:
+                places.append(mine)
+            places[0].set()
 
-    def line(self, name: str) -> Sequence[Event]:
-        """Return those who wait in this process for a name, the first included."""
-        return tuple(self._lines.get(name, ()))
+    def length(self, line: Hashable) -> int:
+        """Return how many stand in line, the first included."""
+        return len(self._lines.get(line, ()))
 
-    def leave(self, name: str, mine: Event) -> None:
-        """Give a place up; whoever is the first then may go on."""
+    def leave(self, line: Hashable, mine: Event) -> None:
+        """Give a place up, if there is one; whoever is the first then may go on."""
         with lock:
-            line = self._lines[name]
-            line.remove(mine)
-            if line:
-                line[0].set()
+            places = self._lines.get(line)
+            if places is None:
+                return
+            if mine in places:
+                places.remove(mine)
+            if places:
+                places[0].set()
             else:
-                del self._lines[name]
+                del self._lines[line]
 
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
@@ -89,13 +78,22 @@ class Room:
 
 
 class Spot:
-    """The first place in the line for a name, until :meth:`leave`."""
+    """One run's place in a line, and what is called for it; until :meth:`leave`.
 
-    def __init__(self, room: Room, name: str, mine: Event) -> None:
+    All of it can be repeated, so that an interruption in the middle of anything leaves nothing
+    behind that :meth:`leave` does not find.
+    """
+
+    def __init__(self, room: Room, line: Hashable) -> None:
         self._room = room
-        self._name = name
-        self._mine = mine
+        self._line = line
+        self._mine = room.world.event()
         self._call: Call | None = None
+
+    def stand(self, seconds: float | None) -> bool:
+        """Wait for the first place, so long; return whether it is ours."""
+        self._room.enter(self._line, self._mine)
+        return self._mine.is_set() or (seconds != 0 and self._room.world.wait(self._mine, seconds))
 
     def ticket(self, *, connect: bool) -> str | None:
         """Return what is called when it is our turn in the database; None if nothing can be.
@@ -115,8 +113,8 @@ class Spot:
 
     def leave(self) -> None:
         """Let the next one have the place."""
+        self._room.leave(self._line, self._mine)
         self._drop()
-        self._room.leave(self._name, self._mine)
 
     def _drop(self) -> None:
         if self._call is not None:
@@ -127,11 +125,12 @@ class Spot:
 class Call:
     """One ticket, and whether it was called."""
 
-    __slots__ = ("event", "over", "ticket", "woken")
+    __slots__ = ("event", "over", "ticket", "waits", "woken")
 
     def __init__(self, ticket: str, event: Event) -> None:
         self.ticket = ticket
         self.event = event  # set when there is something to look at
+        self.waits = False  # somebody waits for it just now
         self.woken = False
         self.over = False  # nobody can call it
 
@@ -161,7 +160,8 @@ class Listener:
         self._channel = ""
         self._number = 0
         self._calls: dict[str, Call] = {}
-        self._connecting = self._reading = False
+        self._connecting = False
+        self._reader: Call | None = None
 
     def ticket(self, *, connect: bool) -> Call | None:
         """Return a new ticket."""
@@ -179,40 +179,43 @@ class Listener:
         """Have no more to do with a ticket."""
         with lock:
             self._calls.pop(call.ticket, None)
+            self._stop_reading(call)
 
     def wait(self, call: Call, seconds: float) -> bool:
         """Wait until a ticket is called, so long; read for all when nobody else does."""
         until = clock.now() + seconds
-        while not (call.woken or call.over):
-            left = until - clock.now()
-            if left <= 0:
-                return False
-            reads = False
-            try:
+        try:
+            while not (call.woken or call.over):
+                left = until - clock.now()
+                if left <= 0:
+                    return False
                 with lock:
+                    call.waits = True
                     call.event.clear()
                     if call.woken or call.over:
                         break
-                    if not self._reading:
-                        reads = self._reading = True
-                if reads:
+                    if self._reader is None:
+                        self._reader = call
+                if self._reader is call:
                     self._read(call, until)
                 else:
                     self._world.wait(call.event, left)
-            finally:
-                if reads:
-                    self._stop_reading(call)
+        finally:
+            self._stop_reading(call)
         call.woken = False
         return True
 
     def _stop_reading(self, call: Call) -> None:
         """Let another one read."""
         with lock:
-            self._reading = False
-            for other in self._calls.values():
-                if other is not call and not other.woken:
-                    other.event.set()
-                    break
+            call.waits = False
+            if self._reader is call:
+                self._reader = None
+            if self._reader is None:
+                for other in self._calls.values():
+                    if other.waits and not other.woken:
+                        other.event.set()
+                        break
 
     def _read(self, call: Call, until: float) -> None:
         """Read until ``call`` is called, or it is ``until``."""
@@ -252,8 +255,13 @@ class Listener:
                 self._refused = True
                 _log.info("this database cannot wake who waits for a lock: it is asked instead")
                 return
-            self._channel = channel
-            self._open.append(connection)
+            with lock:
+                closed = self._refused
+                if not closed:
+                    self._channel = channel
+                    self._open.append(connection)
+            if closed:
+                self._connections.drop(connection)
         except Exception as error:
             if not isinstance(error, Trouble) and self._dialect.classify(error) is None:
                 raise
@@ -264,23 +272,32 @@ class Listener:
     def _lose(self) -> None:
         """End the connection. Who waits gets another ticket, or asks instead."""
         with lock:
-            connection = self._open.pop() if self._open else None
-            for call in self._calls.values():
-                call.over = True
-                call.event.set()
-        if connection is not None:
+            connections = self._void()
+        for connection in connections:
             self._connections.drop(connection)
+
+    def _void(self) -> list[OwnConnection]:
+        """Let nobody wait any more, under the lock; return what nobody reads then."""
+        for call in self._calls.values():
+            call.over = True
+            call.event.set()
+        connections = list(self._open)
+        self._open.clear()
+        return connections
 
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
         self._refused = True
         with lock:
-            reading = self._reading and bool(self._open)
-            if reading:  # it is for who reads to close what it waits on, which has an end now
-                with socket.socket(fileno=os.dup(self._open[0].driver.fileno())) as connected:
-                    connected.shutdown(socket.SHUT_RDWR)
-        if not reading:
-            self._lose()
+            if self._reader is None:
+                connections = self._void()
+            else:  # it is for who reads to close what it waits on, which has an end now
+                connections = []
+                for connection in self._open:
+                    with socket.socket(fileno=os.dup(connection.driver.fileno())) as connected:
+                        connected.shutdown(socket.SHUT_RDWR)
+        for connection in connections:
+            self._connections.drop(connection)
 
 
 _all: weakref.WeakSet[Room] = weakref.WeakSet()

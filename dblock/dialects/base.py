@@ -68,7 +68,7 @@ class Dialect(ABC):
     #: Granting, renewing and proving statements look for the witness (:mod:`..protocol.epoch`).
     #: Without one the lock table itself has to outlive a crash.
     has_witness: ClassVar[bool] = False
-    #: It keeps those who wait for a lease in a queue, in the name's row, and can call the first.
+    #: It keeps those who wait for a lease in a queue, in the name's row, and calls the first.
     queues: ClassVar[bool] = False
     #: How long a free name is kept for each one in it before the next may have it; seconds.
     grace: ClassVar[float] = 0.0

@@ -208,31 +208,21 @@ class PostgreSQL(Witnessing):
         return Grant(reply.rows[0][0], reply.rows[0][1])
 
     def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        # It waits for the row, which others who join have for a moment. Who stands in the queue
-        # already and is refused writes nothing.
+        # It waits for the row, which others who join have for a moment. Who joins disturbs no
+        # guard, and who stands in the queue already and is refused writes nothing.
         return Query(
             f"""WITH open AS MATERIALIZED (
                 {self.epoch(OPEN, KNOWN)}
             ), mine AS MATERIALIZED (
-                SELECT lock_name, {_BEFORE} AS before, {_turn(_BEFORE)} AS free, open.epoch
+                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
                 FROM open, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}
-                    AND ({_turn(_BEFORE)} OR array_position(waiters, %(ticket)s) IS NULL)
-                FOR UPDATE OF k
+                    AND {_turn(_BEFORE)} FOR UPDATE OF k
             ), taken AS (
-                UPDATE {self.lock_table} AS l SET
-                    fence = CASE WHEN mine.free THEN {NEXT_FENCE} ELSE l.fence END,
-                    waiters = CASE WHEN mine.free THEN nullif(l.waiters[mine.before + 2:], '{{}}')
-                        ELSE array_append(l.waiters, %(ticket)s) END,
-                    token = CASE WHEN mine.free THEN %(token)s ELSE l.token END,
-                    owner = CASE WHEN mine.free THEN %(owner)s ELSE l.owner END,
-                    acquired_at = CASE WHEN mine.free THEN clock_timestamp()
-                        ELSE l.acquired_at END,
-                    expires_at = CASE WHEN mine.free
-                        THEN clock_timestamp() + make_interval(secs => %(ttl)s)
-                        ELSE l.expires_at END
-                FROM mine WHERE l.lock_name = mine.lock_name
-                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
-                    mine.before, mine.free
+                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
+                    waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
+                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
@@ -240,24 +230,39 @@ class PostgreSQL(Witnessing):
                     clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM open
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING
-                RETURNING lock_name, fence, token, owner, acquired_at, expires_at, 0, true
+                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
+            ), refused AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
+                    AND array_position(waiters, %(ticket)s) IS NULL
+                    AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
+                    AND EXISTS (TABLE open)
+                FOR NO KEY UPDATE
+            ), joined AS (
+                UPDATE {self.lock_table} AS l
+                SET waiters = array_append({_ALIVE}, %(ticket)s)
+                FROM refused WHERE l.lock_name = refused.lock_name
+                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
+                    cardinality(l.waiters) - 1 AS before
             )
-            SELECT CASE WHEN free THEN fence END, {_REMAINING},
-                CASE WHEN free THEN {DURABLE}
-                    ELSE set_config('synchronous_commit', 'off', true) END,
-                lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING}, before,
+            SELECT fence, {_REMAINING}, {DURABLE},
+                NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL,
                 true
-            FROM (TABLE taken UNION ALL TABLE created) AS tried
-            UNION ALL SELECT {"NULL, " * (_QUEUED - 1)}false WHERE NOT EXISTS (TABLE open)""",
+            FROM (TABLE taken UNION ALL TABLE created) AS granted
+            UNION ALL
+            SELECT NULL, NULL, {_LAZY},
+                lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
+                before, {_turn("before")}, true
+            FROM joined
+            UNION ALL
+            SELECT {"NULL, " * (_JOINED - 1)}false WHERE NOT EXISTS (TABLE open)""",
             {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
         )
 
     def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
-        if not reply.rows or len(reply.rows[0]) < _QUEUED or self.closed(reply):
+        if not reply.rows or len(reply.rows[0]) < _JOINED or self.closed(reply):
             return None
-        row = reply.rows[0]
-        return self._state(row[3:10]), Place(row[10], free=False)
+        *_, before, free, _ = row = reply.rows[0]
+        return self._state(row[3:10]), Place(before, free)
 
     def leave(self, name: str, ticket: str) -> Query:
         return Query(
@@ -287,7 +292,8 @@ class PostgreSQL(Witnessing):
     def look_queued(self, name: str, ticket: str) -> Query:
         return Query(
             f"""SELECT lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
-                array_position(waiters, %(ticket)s) - 1, {_turn(_BEFORE)}
+                CASE WHEN array_position(waiters, %(ticket)s) IS NOT NULL THEN {_BEFORE} END,
+                {_turn(_BEFORE)}
             FROM {self.lock_table} WHERE lock_name = %(name)s""",
             {"name": name, "ticket": ticket},
         )
@@ -434,16 +440,22 @@ _LAZY = "set_config('synchronous_commit', 'off', true)"
 # For a row that others have for a moment.
 _PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
 
-# How many stand before the ticket, or before one who only comes now.
+# How many stand before one who only comes now; before the ticket, of those who are still there.
 _LAST = "coalesce(cardinality(waiters), 0)"
-_BEFORE = f"coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})"
-_QUEUED = 12  # columns of a reply of the one who joined
+_BEFORE = f"""(SELECT count(*) FROM unnest(
+    waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})]) AS ticket
+    WHERE {_LISTENS})"""
+_JOINED = 13  # columns of the reply to one who joined
 
 
 def _turn(before: str) -> str:
-    """Whether the name is free for one with so many before it: a release, too, sets the expiry."""
+    """Whether the name is free for one with so many before it: a release, too, sets the expiry.
+
+    One that only cleared the token, by the code of an earlier version, keeps it for nobody.
+    """
     return (
-        f"(expires_at IS NULL OR expires_at + {before} * interval '{GRACE} s' <= clock_timestamp())"
+        f"(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() "
+        f"OR expires_at + {before} * interval '{GRACE} s' <= clock_timestamp())"
     )
 
 

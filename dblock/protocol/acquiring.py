@@ -61,26 +61,17 @@ def acquire(
     reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
     """
     tries = _Tries(dialect, claim, policy, wait, patience, start, start)
-    replaced = False
-    if tries.queues and not (yield from tries.enter()):
-        yield from tries.look()
-        return Refused(tries.state)
-    while True:
-        held = yield from tries.once()
-        if held is None and tries.cut_off and tries.seems_free and not replaced:
-            replaced = True  # a connection that had died while idle is no reason to be refused
-            continue
-        if held is not None:
-            if not held.term.over(tries.now):
-                return held
-            # The reply took longer than the lease is good for.
-            yield from give_back(dialect, claim)
-            yield from tries.look()
-        if not (yield from tries.pause()):
-            yield from leave(dialect, claim.name, tries.ticket)
-            if tries.in_doubt is not None:  # one that is still under way must not outlive this
-                yield from give_back(dialect, claim)
-            return Refused(tries.state, tries.closed)
+    try:
+        held = yield from tries.take()
+    except DBLockError:
+        yield from tries.leave()
+        raise
+    if held is not None:
+        return held
+    yield from tries.leave()
+    if tries.in_doubt is not None:  # one that is still under way must not outlive this
+        yield from give_back(dialect, claim)
+    return Refused(tries.state, tries.closed)
 
 
 @dataclass(slots=True)
@@ -97,6 +88,8 @@ class _Tries:
     number: int = 0
     state: LockState | None = None
     place: Place = NOWHERE
+    #: Whether this is the first in its line, and what is called then.
+    first: bool = True
     ticket: str | None = None
     server: str | None = None
     #: When anything at all may be granted.
@@ -109,9 +102,8 @@ class _Tries:
     #: What ends the sessions that such tries were sent on.
     lost: list[Query] = field(default_factory=list)
 
-    @property
-    def queues(self) -> bool:
-        return self.dialect.queues and self.wait != 0
+    #: The next try is no more than the rest of the last one: it joins the queue.
+    joins: bool = False
 
     @property
     def left(self) -> float | None:
@@ -133,10 +125,31 @@ class _Tries:
     def seems_free(self) -> bool:
         return self.state is None or not self.state.held
 
+    def take(self) -> Protocol[Held | None]:
+        """Try until it is held, or the deadline or the policy ends that."""
+        replaced = False
+        if self.wait != 0 and not (yield from self.enter()):
+            yield from self.look()
+            return None
+        while True:
+            held = yield from self.once()
+            if held is None and self.cut_off and self.seems_free and not replaced:
+                replaced = True  # a connection that had died while idle is no reason to be refused
+                continue
+            if held is not None:
+                if not held.term.over(self.now):
+                    return held
+                # The reply took longer than the lease is good for.
+                yield from give_back(self.dialect, self.claim)
+                yield from self.look()
+            if not (yield from self.pause()):
+                return None
+
     def once(self) -> Protocol[Held | None]:
         """Try once, and settle what became of it."""
         claim, self.cut_off = self.claim, False
-        self.number += 1
+        self.number += not self.joins
+        self.joins = False
         query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
         try:
             reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
@@ -152,6 +165,8 @@ class _Tries:
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
+                if self.place.free:  # since it became so in between, nobody will call
+                    return (yield from self.once())
                 return None
         yield from self.look()
         state = self.state
@@ -217,44 +232,8 @@ class _Tries:
 
     # --- between two tries -------------------------------------------------------------------
 
-    def pause(self) -> Protocol[bool]:
-        """Wait until another try makes sense; False to give up."""
-        while True:
-            left = self.left
-            sleep = self.policy.sleep_after(
-                self.claim.name, self.number, self.now - self.start, left
-            )
-            if sleep is None:
-                return False
-            if self.queues:
-                before = self.ticket
-                yield from self.stand(left if self.policy.endless else sleep)
-                if self.ticket not in (None, before):
-                    return True  # and join the queue with it
-                if self.left is not None and self.left <= 0:
-                    continue
-            # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
-            if self.ticket is not None and self.place.before is not None and not self.place.free:
-                reply = yield Await(self._nap(sleep))
-                self.now = reply.now
-                if reply.matched:
-                    return True
-            else:
-                if self.state is not None and self.state.held and self.state.remaining is not None:
-                    sleep = min(sleep, self.state.remaining)
-                if self.closed:
-                    sleep = self.closed if left is None else min(left, self.closed)
-                self.now = (yield Sleep(sleep)).now
-            # Waiters look, which takes no lock, and try when the name seems free.
-            yield from self.look()
-            mine = self.state is not None and self.state.token == self.claim.token
-            joins = self.ticket is not None and self.place.before is None
-            if self.place.free or mine or joins:
-                return True
-            self.number += 1
-
     def enter(self) -> Protocol[bool]:
-        """Wait until nobody else of this process tries or waits for the name; False if too long.
+        """Wait until nobody else of this process waits like this; False if it takes too long.
 
         Where this process is called already, the first try joins the queue.
         """
@@ -263,21 +242,76 @@ class _Tries:
             return True
         return (yield from self.stand(self.left))
 
+    def pause(self) -> Protocol[bool]:
+        """Wait until another try makes sense; False to give up."""
+        while True:
+            if self.left is None or self.left > 0:
+                yield from self.stand(0.0)
+            if not self.joins:
+                sleep = self.policy.sleep_after(
+                    self.claim.name, self.number, self.now - self.start, self.left
+                )
+                if sleep is None:
+                    return False
+                if (yield from self.rest(sleep)):
+                    return True
+                # Waiters look, which takes no lock, and try when the name seems free.
+                yield from self.look()
+                mine = self.state is not None and self.state.token == self.claim.token
+                self.joins = self.ticket is not None and self.place.before is None
+                if self.place.free or mine:
+                    return True
+            if self.joins:
+                return True
+            self.number += 1
+
+    def rest(self, sleep: float) -> Protocol[bool]:
+        """Let ``sleep`` seconds pass, or as long as a call takes; return whether one came."""
+        until = self.now + sleep
+        if not self.first:
+            yield from self.stand(sleep)
+            sleep = max(0.0, until - self.now)
+            if self.joins:
+                return True
+        # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
+        if self.ticket is not None and self.place.before is not None and not self.place.free:
+            reply = yield Await(self._nap(sleep))
+            self.now = reply.now
+            return bool(reply.matched)
+        if self.state is not None and self.state.held and self.state.remaining is not None:
+            sleep = min(sleep, self.state.remaining)
+        if self.closed:
+            sleep = self.closed if self.left is None else min(self.left, self.closed)
+        self.now = (yield Sleep(sleep)).now
+        return False
+
     def stand(self, seconds: float | None) -> Protocol[bool]:
-        """Wait for this process's turn to wait for the name, and for what is called then."""
+        """Wait for the first place of those in this process who wait like this, for one name.
+
+        Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
+        """
         # Behind a pooler the server is not known, and nobody can be called.
-        reply = yield Stand(self.claim.name, seconds, connect=self.server is not None)
-        self.now = reply.now
+        connect = self.dialect.queues and self.server is not None
+        line = self.claim.name, id(self.policy.wait)
+        reply = yield Stand(line, seconds, connect)
+        self.now, self.first = reply.now, bool(reply.rows)
         self.ticket = reply.rows[0][0] if reply.rows else None
         if self.ticket is not None and self.ticket not in self.claim.tickets:
             self.claim.tickets.append(self.ticket)
-        return bool(reply.rows)
+            self.joins = True
+        return self.first
+
+    def leave(self) -> Protocol[None]:
+        """Leave the queue, so that nobody is called who is not there."""
+        for ticket in self.claim.tickets:
+            yield from leave(self.dialect, self.claim.name, ticket, self.now)
 
     def _nap(self, sleep: float) -> float:
         """Return how long to wait for the call before looking: until it may be our turn anyway."""
         before = self.place.before or 0
         if self.policy.endless:
-            sleep += min(LOOK + LOOK_MORE * before, LOOK_MAX)
+            look = min(LOOK + LOOK_MORE * before, LOOK_MAX)
+            sleep = look + min(sleep, look)
             if self.state is not None and self.state.remaining is not None:
                 turn = self.state.remaining + before * self.dialect.grace
                 sleep = min(sleep, max(0.001, turn))

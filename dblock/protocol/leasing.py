@@ -21,6 +21,9 @@ from .troubles import explain, transaction_broken
 if TYPE_CHECKING:
     from ..dialects import Dialect
 
+# How long to try to leave a queue while others have its row.
+LEAVING = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -78,12 +81,11 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         now = (yield Sleep(PAUSE / 5)).now
 
 
-def leave(dialect: Dialect, name: str, ticket: str | None) -> Protocol[None]:
+def leave(dialect: Dialect, name: str, ticket: str, now: float) -> Protocol[None]:
     """Leave the queue; a call that came too late goes to the next. Where it fails that one need
     not wait for it, but for a moment longer."""
-    if ticket is not None:
-        with contextlib.suppress(Trouble):
-            yield Run(dialect.leave(name, ticket))
+    with contextlib.suppress(Trouble):
+        yield from persist(dialect.leave(name, ticket), LEAVING, now, PASSING)
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -104,12 +106,14 @@ def abandon(
         now = yield from end_session(dialect, left[-1], until - now, now)
         left.pop()
     for ticket in claim.tickets:
-        yield from leave(dialect, claim.name, ticket)
+        yield from leave(dialect, claim.name, ticket, now)
     query = dialect.release(claim.name, claim.token)
     while now < until:
-        now = (yield from persist(query, until - now, now, AWAY | PASSING)).now
         state, now = yield from look(dialect, claim.name, until - now, now)
         if state is None or state.token != claim.token:
+            return
+        reply = yield from persist(query, until - now, now, AWAY | PASSING)
+        if reply.matched == 1:
             return
         now = (yield Sleep(PAUSE)).now  # its row was in use
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,15 +69,15 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Wait for the first place in this process's line for a name, ``seconds`` long.
+    """Wait for the first place in one of this process's lines, ``seconds`` long.
 
     Once it is ours the reply has a row with the ticket that is called when it is our turn in the
-    database, or None where nothing can be called; before, it has none. The place is left, and the
-    ticket void, when the protocol ends. ``connect`` allows for a connection to be called on;
-    without it there is a ticket only where that is there already.
+    database, or None where nothing can be called; before, it has none, and the place is kept. It
+    is left, and the ticket void, when the protocol ends. ``connect`` allows for a connection to be
+    called on; without it there is a ticket only where that is there already.
     """
 
-    name: str
+    line: Hashable
     seconds: float | None
     connect: bool
 

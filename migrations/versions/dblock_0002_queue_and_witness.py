@@ -1,7 +1,7 @@
 """A queue of waiters for each name; the witness, which knows whether leases were forgotten.
 
 For a table in use: it is locked for adding a column, which rewrites nothing, and for reading it
-once or twice. Where a transaction is in the way of that, all who come later wait behind this one,
+once. Where a transaction is in the way of that, all who come later wait behind this one,
 so run it with a short ``lock_timeout``, and again when that was not enough.
 """
 
@@ -19,11 +19,6 @@ depends_on = None
 MYSQL = ("mysql", "mariadb")
 QUEUE = sa.Text().with_variant(postgresql.ARRAY(sa.Text()), "postgresql")
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
-
-# Now a release sets the expiry, and a name is free when that has passed. Few rows are touched:
-# those released within the last TTL.
-FREE = """UPDATE {lock} SET expires_at = clock_timestamp()
-WHERE token IS NULL AND expires_at > clock_timestamp()"""
 
 # No lease of before is forgotten: this is the server that granted them. How long they may last is
 # known from what is left of them; NULL says that there never was one.
@@ -60,7 +55,6 @@ def upgrade() -> None:
     create_witness(on_postgresql)
     op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
     if on_postgresql:
-        op.execute(FREE.format(lock=quoted("lock")))
         op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
     set_version(2)
 

@@ -69,11 +69,10 @@ def test_nobody_overtakes(queue: Queue, threads: Threads) -> None:
 def test_a_waiter_that_died_is_passed_over(queue: Queue, threads: Threads) -> None:
     holder, turns = lease(queue.locks()), list[int]()
     assert holder.acquire()
-    for number in range(2):
-        with Process(queue_up, queue.db.url, NAME):
-            queue.wait_for(number + 1)
-    threads.start(take_turn, queue.locks(), turns, 3)
-    queue.wait_for(3)
+    with Process(queue_up, queue.db.url, NAME), Process(queue_up, queue.db.url, NAME):
+        queue.wait_for(2)
+        threads.start(take_turn, queue.locks(), turns, 3)
+        queue.wait_for(3)
     eventually(lambda: len(execute(queue.db.url, LISTENERS)) == 1)  # those of the killed are gone
     holder.release()
     threads.join()
@@ -160,7 +159,8 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
         for number in range(30):
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)
-        eventually(lambda: len(locks.database.room.line(NAME)) == 30)
+        line = NAME, id(RetryPolicy().wait)
+        eventually(lambda: locks.database.room.length(line) == 30)
         before = len(proxy.requests)
         time.sleep(MOMENT)
         assert len(proxy.requests) == before  # nobody asks
