@@ -11,11 +11,10 @@ from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
-from .waiting import Spot
 
 if TYPE_CHECKING:
     from .dialects import Dialect
-    from .waiting import Room
+    from .waiting import Room, Spot
     from .world import World
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ class Driver:
                     return outcome
                 trouble = None
                 if isinstance(step, Stand) and spot is None:
-                    spot = Spot(self.room, step.line)
+                    spot = self.room.spot(step.line)
                 try:
                     reply = self._perform(step, transaction, left, spot)
                 except Trouble as caught:
@@ -91,7 +90,7 @@ class Driver:
         if isinstance(step, Stand):
             assert spot is not None
             first = spot.stand(step.seconds)
-            rows = [(spot.ticket(connect=step.connect),)] if first else []
+            rows = [spot.ticket(connect=step.connect, look=step.look)] if first else []
             return Reply(rows, 0, sent, clock.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"

@@ -58,6 +58,8 @@ class Witnessing(Dialect):
         super().__init__(schema, prefix, timeouts)
         self.epoch_table = self.table("epoch")
         self.witness_table = self.table("witness")
+        #: The epoch, for the FROM of a grant; no row where nothing is granted.
+        self.open = f"({self.epoch(OPEN, KNOWN)}) AS open"
 
     def epoch(self, *conditions: str) -> str:
         """Select the epoch; no row where the witness is missing or does not meet ``conditions``."""

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 # Between two looks of one who waits to be called: those further back look less often.
 LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
 
+# Of the policy's sleep, for the first in a queue that calls nobody; the second sleeps twice that.
+HURRY = 0.05
+
 NOWHERE = Place(None, free=False)
 
 
@@ -51,6 +54,7 @@ def acquire(
     claim: Claim,
     policy: RetryPolicy,
     *,
+    fair: bool,
     wait: float | None,
     patience: float,
     start: float,
@@ -58,9 +62,10 @@ def acquire(
     """Take the lease, waiting up to ``wait`` seconds from ``start``.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
+    reply was lost is looked for. ``fair`` waits in the queue also where that calls nobody. All
+    tries carry one token: whichever arrived, it is this hold.
     """
-    tries = _Tries(dialect, claim, policy, wait, patience, start, start)
+    tries = _Tries(dialect, claim, policy, fair, wait, patience, start, start)
     try:
         held = yield from tries.take()
     except DBLockError:
@@ -81,6 +86,7 @@ class _Tries:
     dialect: Dialect
     claim: Claim
     policy: RetryPolicy
+    fair: bool
     wait: float | None
     patience: float
     start: float
@@ -91,9 +97,11 @@ class _Tries:
     #: Whether this is the first in its line, and what is called then.
     first: bool = True
     ticket: str | None = None
+    called: bool = False
     server: str | None = None
     #: When anything at all may be granted.
     opens: float = 0.0
+    consulted: bool = False
     #: The connection broke in the last try; in any.
     cut_off: bool = False
     cut_off_once: bool = False
@@ -147,9 +155,15 @@ class _Tries:
 
     def once(self) -> Protocol[Held | None]:
         """Try once, and settle what became of it."""
-        claim, self.cut_off = self.claim, False
         self.number += not self.joins
         self.joins = False
+        held = yield from self._try()
+        if held is None and self.unexplained and (yield from self._mend()):
+            held = yield from self._try()
+        return held
+
+    def _try(self) -> Protocol[Held | None]:
+        claim, self.cut_off = self.claim, False
         query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
         try:
             reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
@@ -160,8 +174,6 @@ class _Tries:
             grant = self.dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
                 return Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
-            if self.dialect.closed(reply) and (yield from self._mend()):
-                return (yield from self.once())
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
@@ -207,8 +219,17 @@ class _Tries:
         self._note(reply)
         self.place = self.dialect.place(reply)
 
+    @property
+    def unexplained(self) -> bool:
+        """Whether a refused try might have got the name, or at least a place in the queue."""
+        out = self.ticket is not None and self.place.before is None
+        return self.dialect.has_witness and (self.place.free or out)
+
     def _mend(self) -> Protocol[bool]:
-        """Let the witness be mended that refused a try; False if it has to be waited for."""
+        """Let the witness be mended if that refused a try; return whether to try again at once.
+
+        Others may have mended it since then, so the first time it is taken for the reason.
+        """
         try:
             consulted = yield from consult(self.dialect, self.claim.ttl, self.reach, self.now)
         except Trouble as trouble:
@@ -216,7 +237,8 @@ class _Tries:
             raise (error if self.in_doubt is None else self._unknown(error)) from trouble.__cause__
         self.now = consulted.now
         self.opens = self.now + consulted.witness.pause
-        return not self.closed
+        again, self.consulted = consulted.mended or not self.consulted, True
+        return again and not self.closed
 
     def _note(self, reply: Reply) -> None:
         self.now, self.server = reply.now, reply.server
@@ -273,11 +295,16 @@ class _Tries:
             sleep = max(0.0, until - self.now)
             if self.joins:
                 return True
+        if self.place.before is not None and not self.place.free:
+            if self.called:
+                reply = yield Await(self._nap(sleep))
+                self.now = reply.now
+                return bool(reply.matched)
+            # A free name is kept for the first for a moment only.
+            sleep *= min(1.0, HURRY * (1 + self.place.before))
+            if self.policy.endless:
+                sleep = min(sleep, (1 + self.place.before) * self.dialect.grace / 2)
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
-        if self.ticket is not None and self.place.before is not None and not self.place.free:
-            reply = yield Await(self._nap(sleep))
-            self.now = reply.now
-            return bool(reply.matched)
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)
         if self.closed:
@@ -291,11 +318,11 @@ class _Tries:
         Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
         """
         # Behind a pooler the server is not known, and nobody can be called.
-        connect = self.dialect.queues and self.server is not None
-        line = self.claim.name, id(self.policy.wait)
-        reply = yield Stand(line, seconds, connect)
+        connect = self.dialect.calls and self.server is not None
+        line = self.claim.name, id(self.policy.wait), self.fair
+        reply = yield Stand(line, seconds, connect, look=self.fair and self.number > 0)
         self.now, self.first = reply.now, bool(reply.rows)
-        self.ticket = reply.rows[0][0] if reply.rows else None
+        self.ticket, self.called = reply.rows[0] if reply.rows else (None, False)
         if self.ticket is not None and self.ticket not in self.claim.tickets:
             self.claim.tickets.append(self.ticket)
             self.joins = True
@@ -313,6 +340,8 @@ class _Tries:
             look = min(LOOK + LOOK_MORE * before, LOOK_MAX)
             sleep = look + min(sleep, look)
             if self.state is not None and self.state.remaining is not None:
-                turn = self.state.remaining + before * self.dialect.grace
+                # By then those before may have died, so all but the first look after a moment.
+                places = before if self.state.remaining < 0 else min(before, 1)
+                turn = self.state.remaining + places * self.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
         return sleep if self.left is None else max(0.0, min(sleep, self.left))

@@ -93,7 +93,7 @@ class Clock:
 
 
 def lease(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return acquire(dialect, CLAIM, policy, wait=wait, patience=10.0, start=START)
+    return acquire(dialect, CLAIM, policy, fair=False, wait=wait, patience=10.0, start=START)
 
 
 def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:

@@ -46,8 +46,8 @@ CATALOGUE = (
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {_turn(_LAST)} FOR UPDATE OF k SKIP LOCKED\n            ), taken",
-        "AND {_turn(_LAST)}\n            ), taken",
+        "AND {self.turn(_LAST)} FOR UPDATE OF k SKIP LOCKED",
+        "AND {self.turn(_LAST)}",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
@@ -95,9 +95,10 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "CASE WHEN mine.free THEN {NEXT_FENCE}",
-        f"CASE WHEN mine.free THEN {DRAWN}",
+        "fence = {NEXT_FENCE}",
+        f"fence = {DRAWN}",
         f"{TRAP_4}[postgresql]",
+        count=2,
     ),
     Mutant(
         "fence-drawn-early-mariadb",
@@ -374,6 +375,7 @@ CATALOGUE = (
         "                ON CONFLICT (lock_name) DO NOTHING RETURNING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false RETURNING",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
+        count=2,
     ),
     Mutant(
         "release-waits-for-the-disk",

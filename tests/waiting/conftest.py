@@ -8,13 +8,25 @@ from dataclasses import dataclass
 
 import pytest
 
-from dblock import Locks
+from dblock import Lease, Locks
+from dblock.dialects import Dialect
 from dblock.protocol import acquiring
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
-from tests.support import eventually
+from tests.support import SECONDS, eventually
 
 NAME = "report"
+AGES = 10 * SECONDS  # a TTL that ends no wait here
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
+
+
+def lease(locks: Locks, wait: float = SECONDS, *, fair: bool = False) -> Lease:
+    return locks.lease(NAME, ttl=AGES, wait=wait, fair=fair)
+
+
+def take_turn(locks: Locks, turns: list[int], number: int, *, fair: bool = False) -> None:
+    with lease(locks, fair=fair):
+        turns.append(number)
 
 
 @dataclass
@@ -30,18 +42,34 @@ class Queue:
 
     @property
     def tickets(self) -> list[str]:
-        rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{NAME}'")
-        return list(rows[0][0] or []) if rows else []
+        return self._tickets(NAME)
 
-    def wait_for(self, length: int) -> None:
+    def _tickets(self, name: str) -> list[str]:
+        rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{name}'")
+        queue = rows[0][0] if rows else None
+        return queue.split(",") if isinstance(queue, str) else list(queue or [])
+
+    def put(self, ticket: str) -> None:
+        """Let one stand in it alone, who is not there any more."""
+        queue = f"ARRAY['{ticket}']" if self.db.kind == "postgresql" else f"'{ticket}'"
+        execute(self.db.url, f"UPDATE dblock_lock SET waiters = {queue}")
+
+    def wait_for(self, length: int, *, name: str = NAME) -> None:
         """Wait until so many stand in it."""
-        eventually(lambda: len(self.tickets) == length)
+        eventually(lambda: len(self._tickets(name)) == length)
 
 
 @pytest.fixture
 def queue(new_database: NewDatabase) -> Iterator[Queue]:
     with ExitStack() as stack:
         yield Queue(new_database("postgresql", migrated=True), stack)
+
+
+@pytest.fixture(params=["pgbouncer", "mariadb", "sqlite"])
+def uncalled(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Queue]:
+    """Where nobody can be called, and whoever waits has to look."""
+    with ExitStack() as stack:
+        yield Queue(new_database(request.param, migrated=True), stack)
 
 
 @pytest.fixture
@@ -54,4 +82,4 @@ def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A free name is kept for the first in the queue, however long that takes."""
-    monkeypatch.setattr("dblock.dialects.postgresql.GRACE", 3600.0)
+    monkeypatch.setattr(Dialect, "grace", 3600.0)
