@@ -102,6 +102,8 @@ class _Tries:
     #: When anything at all may be granted.
     opens: float = 0.0
     consulted: bool = False
+    #: The last try was told that it did not get the name.
+    refused: bool = False
     #: The connection broke in the last try; in any.
     cut_off: bool = False
     cut_off_once: bool = False
@@ -163,7 +165,7 @@ class _Tries:
         return held
 
     def _try(self) -> Protocol[Held | None]:
-        claim, self.cut_off = self.claim, False
+        claim, self.cut_off, self.refused = self.claim, False, False
         query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
         try:
             reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
@@ -174,6 +176,7 @@ class _Tries:
             grant = self.dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
                 return Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+            self.refused = True
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
@@ -221,9 +224,9 @@ class _Tries:
 
     @property
     def unexplained(self) -> bool:
-        """Whether a refused try might have got the name, or at least a place in the queue."""
+        """Whether a try was refused that might have got the name, or at least have joined."""
         out = self.ticket is not None and self.place.before is None
-        return self.dialect.has_witness and (self.place.free or out)
+        return self.refused and self.dialect.has_witness and (self.place.free or out)
 
     def _mend(self) -> Protocol[bool]:
         """Let the witness be mended if that refused a try; return whether to try again at once.
