@@ -6,6 +6,7 @@ import contextlib
 import math
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -167,13 +168,18 @@ class PostgreSQL(Witnessing):
     def grant(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
     ) -> Query:
-        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync. What does
-        # not run costs too, for each time the plan is made ready; so it is short.
-        # The grant is on disk before it is told, even where synchronous_commit is off.
         if ticket is not None:
             return self._grant_or_join(name, token, owner, ttl, ticket)
-        return Query(
-            f"""WITH taken AS (
+        return Query(self._grant, {"name": name, "token": token, "owner": owner, "ttl": ttl})
+
+    # The two of every pair are put together once: each time anew that costs 3 % of the pair.
+
+    @cached_property
+    def _grant(self) -> str:
+        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
+        # Every node of the plan is made ready each time, whether it runs or not, so there are few.
+        # The grant is on disk before it is told, even where synchronous_commit is off.
+        return f"""WITH taken AS (
                 UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = NULL,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
@@ -191,9 +197,7 @@ class PostgreSQL(Witnessing):
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING RETURNING fence, {_REMAINING}, {DURABLE}
             )
-            TABLE taken UNION ALL TABLE created""",
-            {"name": name, "token": token, "owner": owner, "ttl": ttl},
-        )
+            TABLE taken UNION ALL TABLE created"""
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
         if not reply.rows or reply.rows[0][0] is None:
@@ -322,9 +326,12 @@ class PostgreSQL(Witnessing):
         )
 
     def release(self, name: str, token: str) -> Query:
+        return Query(self._release, {"name": name, "token": token})
+
+    @cached_property
+    def _release(self) -> str:
         # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
-        return Query(
-            f"""WITH mine AS MATERIALIZED (
+        return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND token = %(token)s AND {_PATIENT}
                 FOR NO KEY UPDATE
@@ -332,9 +339,7 @@ class PostgreSQL(Witnessing):
             UPDATE {self.lock_table} AS l
             SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
-            RETURNING {_CALL}, {_LAZY}""",
-            {"name": name, "token": token},
-        )
+            RETURNING {_CALL}, {_LAZY}"""
 
     def create(self, name: str) -> Query:
         return Query(

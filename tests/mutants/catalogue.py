@@ -95,10 +95,9 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "fence = {NEXT_FENCE}",
-        f"fence = {DRAWN}",
+        "fence = {NEXT_FENCE},\n",
+        f"fence = {DRAWN},\n",
         f"{TRAP_4}[postgresql]",
-        count=2,
     ),
     Mutant(
         "fence-drawn-early-mariadb",
@@ -381,8 +380,8 @@ CATALOGUE = (
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
         PG,
-        'RETURNING {_CALL}, {_LAZY}""",\n            {"name": name, "token": token},',
-        'RETURNING {_CALL}""",\n            {"name": name, "token": token},',
+        'RETURNING {_CALL}, {_LAZY}"""\n',
+        'RETURNING {_CALL}"""\n',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     # --- counters
