@@ -303,10 +303,9 @@ class _Tries:
                 reply = yield Await(self._nap(sleep))
                 self.now = reply.now
                 return bool(reply.matched)
-            # A free name is kept for the first for a moment only.
-            sleep *= min(1.0, HURRY * (1 + self.place.before))
-            if self.policy.endless:
-                sleep = min(sleep, (1 + self.place.before) * self.dialect.grace / 2)
+            if self.policy.endless:  # a free name is kept for the first for a moment only
+                behind = 1 + self.place.before
+                sleep = min(sleep * min(1.0, HURRY * behind), self.dialect.grace * behind / 2)
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)

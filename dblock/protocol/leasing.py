@@ -21,9 +21,6 @@ from .troubles import explain, transaction_broken
 if TYPE_CHECKING:
     from ..dialects import Dialect
 
-# How long to try to leave a queue while others have its row.
-LEAVING = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -85,7 +82,7 @@ def leave(dialect: Dialect, name: str, ticket: str, now: float) -> Protocol[None
     """Leave the queue; a call that came too late goes to the next. Where it fails that one need
     not wait for it, but for a moment longer."""
     with contextlib.suppress(Trouble):
-        yield from persist(dialect.leave(name, ticket), LEAVING, now, PASSING)
+        yield from persist(dialect.leave(name, ticket), 0.0, now, AWAY)
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
