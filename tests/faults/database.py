@@ -26,6 +26,15 @@ def clock(url: str) -> datetime:
     return now
 
 
+def shorten_pause(url: str, seconds: float) -> None:
+    """Have the pause that goes on end in so many seconds, so that nobody waits for a long one."""
+    execute(
+        url,
+        "UPDATE dblock_witness SET writer = pg_current_xact_id()::xid::text, "
+        f"grants_from = clock_timestamp() + interval '{seconds} seconds'",
+    )
+
+
 def grants_from(url: str) -> datetime:
     ((moment,),) = execute(url, "SELECT grants_from FROM dblock_witness")
     assert isinstance(moment, datetime)

@@ -12,11 +12,12 @@ from dblock import Conflict, Lease, LockLost, Locks, SchemaMissing
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase
-from tests.faults.database import clock, epoch, grants_from
+from tests.faults.database import clock, epoch, grants_from, shorten_pause
 from tests.servers import execute
-from tests.support import LONG, SECONDS, SHORT, Threads
+from tests.support import LONG, SECONDS, SHORT, Threads, eventually
+from tests.worlds.world import World
 
-TTL = 1.0
+TTL = 6.0  # is told of a loss after a third of it
 
 
 def forget(url: str) -> None:
@@ -67,9 +68,11 @@ def be_told(lease: Lease, on: Connection) -> None:
 
 
 @pytest.mark.parametrize("use", [renew, release, guard, be_told])
-def test_old_holders_are_told(volatile: Database, use: Callable[[Lease, Connection], None]) -> None:
-    engine = create_engine(volatile.url)
-    with Locks(volatile.url) as locks, engine.connect() as connection:
+def test_old_holders_are_told(
+    volatile: Database, world: World, use: Callable[[Lease, Connection], None]
+) -> None:
+    engine = world.engine(volatile.url)
+    with world.locks(volatile.url) as locks, engine.connect() as connection:
         lease = locks.lease("report", ttl=TTL if use is be_told else LONG, renew=use is be_told)
         assert lease.acquire()
         forget(volatile.url)
@@ -95,10 +98,12 @@ def test_fences_grow_across_a_crash(volatile: Database, row: str) -> None:
         for number in range(6):
             if number == 3:
                 forget(volatile.url)
+                assert not locks.lease("report").acquire(blocking=False)
+                shorten_pause(volatile.url, 0)
                 if row == "with its row":
                     with locks.row("report"):
                         pass
-            with locks.lease("report", ttl=SHORT) as lease:
+            with locks.lease("report", ttl=LONG, wait=0) as lease:
                 fences.append(lease.fence)
         assert fences == sorted(set(fences))
 
@@ -164,19 +169,40 @@ def test_several_begin_at_once(db: Database, threads: Threads) -> None:
     assert all(future.result() for future in begun)
 
 
-def test_row_locks_wait_too(volatile: Database, threads: Threads) -> None:
-    engine = create_engine(volatile.url)
-    with Locks(volatile.url) as locks, engine.connect() as connection:
-        lease = locks.lease("report", ttl=TTL, renew=False)
+def test_row_locks_wait_too(volatile: Database, world: World, threads: Threads) -> None:
+    engine = world.engine(volatile.url)
+    with world.locks(volatile.url) as locks, engine.connect() as connection:
+        lease = locks.lease("report", ttl=LONG, renew=False)
         assert threads.run(lease.acquire)
         forget(volatile.url)
+        assert not locks.row("report").acquire(blocking=False)
+        shorten_pause(volatile.url, SHORT)
         with locks.row("report", on=connection, wait=LONG):
             assert clock(volatile.url) >= grants_from(volatile.url)
-            assert not lease.held
             connection.rollback()
         with locks.row("report", wait=0):
             pass
     engine.dispose()
+
+
+def test_who_stands_in_the_queue_waits_too(db: Database, world: World, threads: Threads) -> None:
+    with Locks(db.url) as locks, world.locks(db.url) as others:
+        holder, waiter = locks.lease("report", ttl=LONG, renew=False), others.lease("report")
+        assert holder.acquire()
+        waiting = threads.start(waiter.acquire)
+        eventually(
+            lambda: execute(db.url, "SELECT cardinality(waiters) FROM dblock_lock") == [(1,)]
+        )
+        forget(db.url)
+        execute(db.url, f"UPDATE dblock_epoch SET server = 'another', longest_ttl = {SHORT}")
+        before = epoch(db.url).epoch
+        holder.release()
+        assert waiting.result(SECONDS)
+        acquired_at = locks.show("report").acquired_at
+        assert acquired_at is not None
+        assert acquired_at >= grants_from(db.url)
+        assert epoch(db.url).epoch > before
+        threads.run(waiter.release)
 
 
 def test_a_row_lock_that_finds_out(db: Database) -> None:

@@ -9,7 +9,7 @@ EPOCH = "dblock/protocol/epoch.py"
 
 CRASH = (
     "tests/faults/test_crash.py::"
-    "test_after_a_crash_of_volatile_tables_nothing_is_granted_for_the_longest_ttl[backend]"
+    "test_after_a_crash_of_volatile_tables_nothing_is_granted_for_the_longest_ttl[threads-backend]"
 )
 FAILOVER = (
     "tests/faults/test_promotion.py::test_what_the_standby_never_heard_of_is_not_granted_twice"
@@ -42,6 +42,23 @@ CRASHES = (
         WITNESS,
         'OPEN = "grants_from <= clock_timestamp()"',
         'OPEN = "grants_from IS NOT NULL"',
+        CRASH,
+    ),
+    Mutant(
+        "queue-before-the-pause-is-over",
+        "nor to who waited in the queue",
+        PG,
+        "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}",
+        "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
+        "                WHERE lock_name = %(name)s AND {_PATIENT}",
+        f"{TESTS}::test_who_stands_in_the_queue_waits_too[threads]",
+    ),
+    Mutant(
+        "refused-without-a-reason",
+        "whoever is refused by a witness that is missing has it written anew",
+        "dblock/protocol/acquiring.py",
+        "if held is None and self.unexplained and (yield from self._mend()):",
+        "if False:",
         CRASH,
     ),
     Mutant(
@@ -148,6 +165,6 @@ CRASHES = (
         EPOCH,
         "if fence > witness.epoch:",
         "if True:",
-        f"{TESTS}::test_old_holders_are_told[renew]",
+        f"{TESTS}::test_old_holders_are_told[threads-renew]",
     ),
 )
