@@ -83,6 +83,11 @@ class Database:
         state = refused.state
         if state is not None and state.held:
             who = state.describe()
+        elif refused.pause:
+            who = (
+                f"nothing is granted for another {refused.pause:.1f} s, because the database "
+                "crashed or failed over and may have forgotten who holds it"
+            )
         else:
             who = "held by a row lock, or by others who came first"
         within = "" if wait is None else f" within {wait:g} s"

@@ -19,6 +19,8 @@ from tests.lending import Lender
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
 from tests.support import Threads
 
+EVER = 3600.0  # the longest TTL that tests take for granted
+
 KINDS = ("postgresql", "mariadb", "sqlite")
 
 S = TypeVar("S", bound=Server)
@@ -116,9 +118,15 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrated]:
 
 
 def upgrade(url: str) -> None:
-    from dblock.schema import upgrade  # late: the tests of the servers do without it
+    """Make dblock's tables, as they are when leases of any length were granted before."""
+    from dblock import Locks  # late: the tests of the servers do without it
+    from dblock.protocol.epoch import consult
+    from dblock.schema import upgrade
 
     upgrade(url)
+    with Locks(url) as locks:
+        if locks.dialect.has_witness:
+            locks.database.run(consult(locks.dialect, EVER, 0.0, 0.0))
 
 
 def new_name() -> str:
