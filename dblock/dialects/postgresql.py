@@ -64,6 +64,8 @@ class PostgreSQL(Dialect):
     queues = True
     grace = GRACE
     remaining = _REMAINING
+    later = "clock_timestamp() + make_interval(secs => {})"
+    lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -329,6 +331,10 @@ class PostgreSQL(Dialect):
             RETURNING {_CALL}, {_LAZY}""",
             {"name": name, "token": token},
         )
+
+    def sweep(self) -> Query:
+        over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
+        return Query(f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}", {})
 
     def create(self, name: str) -> Query:
         return Query(

@@ -24,6 +24,7 @@ since a call can be lost.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, OutcomeUnknown
@@ -48,6 +49,7 @@ from .troubles import explain
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..policy import RetryPolicy
+    from .registering import Waiter
 
 # Between two looks of one who waits to be called: those further back look less often.
 LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
@@ -62,14 +64,14 @@ def acquire(
     *,
     wait: float | None,
     patience: float,
-    start: float,
+    waiter: Waiter,
 ) -> Protocol[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from ``start``.
+    """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
     reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
     """
-    tries = _Tries(dialect, claim, policy, wait, patience, start, start)
+    tries = _Tries(dialect, claim, policy, wait, patience, waiter, waiter.start, waiter.start)
     try:
         held = yield from tries.take()
     except DBLockError:
@@ -92,6 +94,7 @@ class _Tries:
     policy: RetryPolicy
     wait: float | None
     patience: float
+    waiter: Waiter
     start: float
     now: float
     number: int = 0
@@ -264,12 +267,12 @@ class _Tries:
                 return True
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
         if self.ticket is not None and self.place.before is not None and not self.place.free:
-            reply = yield Await(self._nap(sleep))
+            reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
             self.now = reply.now
             return bool(reply.matched)
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)
-        self.now = (yield Sleep(sleep)).now
+        self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return False
 
     def stand(self, seconds: float | None) -> Protocol[bool]:
@@ -280,7 +283,8 @@ class _Tries:
         # Behind a pooler the server is not known, and nobody can be called.
         connect = self.dialect.queues and self.server is not None
         line = self.claim.name, id(self.policy.wait)
-        reply = yield Stand(line, seconds, connect)
+        stand = partial(Stand, line, connect=connect)
+        reply = yield from self.waiter.wait(stand, seconds, self.now)
         self.now, self.first = reply.now, bool(reply.rows)
         self.ticket = reply.rows[0][0] if reply.rows else None
         if self.ticket is not None and self.ticket not in self.claim.tickets:

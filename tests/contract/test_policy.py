@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol.acquiring import acquire
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import Claim, Held, Refused
+from dblock.protocol.registering import Waiter
 from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
 from dblock.protocol.steps import Reply, Run, RunHeld, Sleep, Stand, Step
 from dblock.protocol.term import Term
@@ -40,6 +42,21 @@ kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
 
 def dialect_of(kind: str) -> Dialect:
     return DIALECTS[kind](None, "dblock_", Timeouts())
+
+
+def unseen(dialect: Dialect) -> Waiter:
+    """One who waits without ever being written down."""
+    return Waiter(
+        dialect,
+        "report",
+        "lease",
+        START,
+        owner=lambda: "somebody",
+        holds=dict,
+        new_id=lambda: "f" * 32,
+        seen={},
+        after=math.inf,
+    )
 
 
 class Clock:
@@ -93,15 +110,17 @@ class Clock:
 
 
 def lease(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return acquire(dialect, CLAIM, policy, wait=wait, patience=10.0, start=START)
+    return acquire(dialect, CLAIM, policy, wait=wait, patience=10.0, waiter=unseen(dialect))
 
 
 def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect))
 
 
 def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_borrowed_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+    return lock_borrowed_row(
+        dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect)
+    )
 
 
 ways = pytest.mark.parametrize("way", [lease, own_row, users_row])
