@@ -11,11 +11,10 @@ from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
-from .waiting import Spot
 
 if TYPE_CHECKING:
     from .dialects import Dialect
-    from .waiting import Room
+    from .waiting import Room, Spot
     from .world import World
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ class Driver:
                     return outcome
                 trouble = None
                 if isinstance(step, Stand) and spot is None:
-                    spot = Spot(self.room, step.line)
+                    spot = self.room.spot(step.line)
                 try:
                     reply = self._perform(step, transaction, left, spot)
                 except Trouble as caught:

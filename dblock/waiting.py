@@ -47,6 +47,10 @@ class Room:
         self._lines = {}
         self.listener.forget_parent()
 
+    def spot(self, line: Hashable) -> Spot:
+        """Return a place in line, which is not taken yet."""
+        return Spot(self, line)
+
     def enter(self, line: Hashable, mine: Event) -> None:
         """Stand in line, at its end or where one stands already; the first one's event is set."""
         with lock:

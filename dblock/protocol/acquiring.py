@@ -304,6 +304,8 @@ class _Tries:
             look = min(LOOK + LOOK_MORE * before, LOOK_MAX)
             sleep = look + min(sleep, look)
             if self.state is not None and self.state.remaining is not None:
-                turn = self.state.remaining + before * self.dialect.grace
+                # By then those before may have died, so all but the first look after a moment.
+                places = before if self.state.remaining < 0 else min(before, 1)
+                turn = self.state.remaining + places * self.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
         return sleep if self.left is None else max(0.0, min(sleep, self.left))

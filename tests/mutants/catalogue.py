@@ -94,9 +94,10 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "fence = l.fence + mine.free::int",
-        f"fence = CASE WHEN mine.free THEN {DRAWN} ELSE l.fence END",
+        "fence = l.fence + 1",
+        f"fence = {DRAWN}",
         f"{TRAP_4}[postgresql]",
+        count=2,
     ),
     Mutant(
         "fence-drawn-early-mariadb",
@@ -373,6 +374,7 @@ CATALOGUE = (
         "                ON CONFLICT (lock_name) DO NOTHING RETURNING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false RETURNING",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
+        count=2,
     ),
     Mutant(
         "release-waits-for-the-disk",

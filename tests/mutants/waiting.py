@@ -6,7 +6,8 @@ from tests.mutants.mutant import Mutant
 
 PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
-QUEUE = "tests/waiting/test_queue.py"
+LEASING = "dblock/protocol/leasing.py"
+QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 WOKEN = "who waits is called by the database"
 
 CALLS = (
@@ -38,17 +39,57 @@ CALLS = (
         "last-in-first-out",
         "waiters are served in the order of arrival",
         PG,
-        "array_append(l.waiters, %(ticket)s)",
-        "array_prepend(%(ticket)s, l.waiters)",
+        "array_append({_ALIVE}, %(ticket)s)",
+        "array_prepend(%(ticket)s, {_ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
         "gives-up-and-stays",
         "a waiter that gives up leaves no trace",
         ACQUIRING,
-        "            yield from leave(dialect, claim.name, tries.ticket)\n",
-        "",
+        "            yield from leave(self.dialect, self.claim.name, ticket, self.now)\n",
+        "            yield from ()\n",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
+    ),
+    Mutant(
+        "interrupted-and-stays",
+        "a waiter that is interrupted leaves no trace",
+        LEASING,
+        "        yield from leave(dialect, claim.name, ticket, now)\n",
+        "        yield from ()\n",
+        f"{LEAVING}::test_ctrl_c",
+    ),
+    Mutant(
+        "read-by-who-does-not-wait",
+        WOKEN,
+        WAITING,
+        "if other.waits and not other.woken:",
+        "if not other.woken:",
+        f"{LEAVING}::test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read",
+    ),
+    Mutant(
+        "the-dead-are-waited-for",
+        "a waiter that died is passed over",
+        PG,
+        "AS ticket\n    WHERE {_LISTENS})",
+        "AS ticket)",
+        f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
+    ),
+    Mutant(
+        "joining-locks-like-a-grant",
+        "who waits disturbs no guard",
+        PG,
+        "FOR NO KEY UPDATE\n            ), joined",
+        "FOR UPDATE\n            ), joined",
+        f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
+    ),
+    Mutant(
+        "an-earlier-version-s-release-keeps-the-name",
+        "a released name is free",
+        PG,
+        "OR token IS NULL AND expires_at > clock_timestamp() ",
+        "",
+        f"{LEAVING}::test_released_by_an_earlier_version",
     ),
     Mutant(
         "a-lost-listener-goes-unnoticed",
@@ -62,8 +103,8 @@ CALLS = (
         "every-thread-for-itself",
         "many waiters of one process cost one",
         WAITING,
-        "if line[0] is mine:",
-        "if True:",
+        "            places[0].set()\n\n    def length",
+        "            mine.set()\n\n    def length",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
     ),
 )

@@ -8,13 +8,23 @@ from dataclasses import dataclass
 
 import pytest
 
-from dblock import Locks
+from dblock import Lease, Locks
 from dblock.protocol import acquiring
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
-from tests.support import eventually
+from tests.support import LONG, SECONDS, eventually
 
 NAME = "report"
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
+
+
+def lease(locks: Locks, wait: float = SECONDS) -> Lease:
+    return locks.lease(NAME, ttl=LONG, wait=wait)
+
+
+def take_turn(locks: Locks, turns: list[int], number: int) -> None:
+    with lease(locks):
+        turns.append(number)
 
 
 @dataclass
@@ -30,12 +40,15 @@ class Queue:
 
     @property
     def tickets(self) -> list[str]:
-        rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{NAME}'")
+        return self._tickets(NAME)
+
+    def _tickets(self, name: str) -> list[str]:
+        rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{name}'")
         return list(rows[0][0] or []) if rows else []
 
-    def wait_for(self, length: int) -> None:
+    def wait_for(self, length: int, *, name: str = NAME) -> None:
         """Wait until so many stand in it."""
-        eventually(lambda: len(self.tickets) == length)
+        eventually(lambda: len(self._tickets(name)) == length)
 
 
 @pytest.fixture

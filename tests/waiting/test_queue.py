@@ -10,25 +10,15 @@ from concurrent.futures import Future
 import pytest
 from tenacity import wait_fixed
 
-from dblock import Lease, Locks, RetryPolicy
+from dblock import Locks, RetryPolicy
 from tests.faults.proxy import Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
-from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
-from tests.waiting.conftest import NAME, Queue
+from tests.support import MOMENT, SECONDS, Threads, eventually
+from tests.waiting.conftest import LISTENERS, NAME, Queue, lease, take_turn
 from tests.waiting.race import race
 
-LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-
-
-def lease(locks: Locks, wait: float = SECONDS) -> Lease:
-    return locks.lease(NAME, ttl=LONG, wait=wait)
-
-
-def take_turn(locks: Locks, turns: list[int], number: int) -> None:
-    with lease(locks):
-        turns.append(number)
 
 
 @pytest.mark.usefixtures("only_calls")

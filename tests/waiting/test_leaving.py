@@ -1,0 +1,141 @@
+"""However a wait ends, nobody is called who is not there (promise 10)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import create_engine, text
+from tenacity import wait_fixed
+
+from dblock import Attempt, RetryPolicy
+from dblock.aio import AsyncLocks
+from dblock.waiting import Spot
+from tests.processes.workers import Process, queue_up
+from tests.servers import execute
+from tests.support import LONG, SECONDS, Threads, eventually
+from tests.waiting.conftest import LISTENERS, NAME, Queue, lease, take_turn
+
+
+class Enough(Exception):
+    """Raised out of a wait."""
+
+
+def enough(attempt: Attempt) -> None:
+    if attempt.number > 1:
+        raise Enough
+
+
+def test_a_hook_that_raises(queue: Queue) -> None:
+    impatient = RetryPolicy(wait=wait_fixed(0.01), stop=lambda state: False, before_sleep=enough)
+    with lease(queue.locks()):
+        with pytest.raises(Enough):
+            queue.locks().lease(NAME, retry=impatient, wait=SECONDS).acquire()
+        assert queue.tickets == []
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_ctrl_c(queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = queue.locks()
+
+    def interrupted(descriptor: int, seconds: float) -> bool:
+        queue.wait_for(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(locks.database.world, "readable", interrupted)
+    with lease(queue.locks()):
+        with pytest.raises(KeyboardInterrupt):
+            lease(locks).acquire()
+        assert queue.tickets == []
+        monkeypatch.undo()
+        given_up = threads.start(locks.lease(NAME, wait=LONG / 100).acquire)
+        assert not given_up.result(SECONDS)  # another one can wait there as ever
+        assert queue.tickets == []
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_cancelled_task(queue: Queue) -> None:
+    async def cancel() -> None:
+        async with AsyncLocks(queue.db.url) as locks:
+            task = asyncio.create_task(locks.lease(NAME, wait=SECONDS).acquire())
+            await asyncio.to_thread(queue.wait_for, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(queue.wait_for, 0)
+
+    with lease(queue.locks()):
+        asyncio.run(cancel())
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
+    queue: Queue, threads: Threads
+) -> None:
+    """A reader that goes hands that on to one who waits, however many have come before it."""
+    locks, turns = queue.locks(), list[int]()
+    with lease(queue.locks()):
+        first = threads.start(take_turn, locks, turns, 1)
+        queue.wait_for(1)
+        busy = Spot(locks.database.room, "busy")
+        assert busy.stand(0.0)
+        assert busy.ticket(connect=True)
+        other = queue.locks().lease("other", ttl=LONG)
+        assert other.acquire()
+        waiting = threads.start(locks.lease("other", wait=SECONDS).acquire)
+        queue.wait_for(1, name="other")
+    first.result(SECONDS)
+    other.release()
+    assert waiting.result(SECONDS)
+    busy.leave()
+
+
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue, threads: Threads) -> None:
+    stale, turns = queue.locks().lease(NAME, ttl=3.0, renew=False), list[int]()
+    assert stale.acquire()
+    with Process(queue_up, queue.db.url, NAME), Process(queue_up, queue.db.url, NAME):
+        queue.wait_for(2)
+    eventually(lambda: execute(queue.db.url, LISTENERS) == [])
+    threads.start(take_turn, queue.locks(), turns, 1)
+    threads.join()
+    assert turns == [1]
+    assert stale.lost.is_set()
+
+
+def test_released_by_an_earlier_version(queue: Queue) -> None:
+    """Which cleared the token and left the expiry where it was."""
+    assert queue.locks().lease(NAME, ttl=LONG * 100).acquire()
+    execute(queue.db.url, f"UPDATE dblock_lock SET token = NULL WHERE lock_name = '{NAME}'")
+    assert queue.locks().lease(NAME).acquire(blocking=False)
+    execute(queue.db.url, f"UPDATE dblock_lock SET token = NULL WHERE lock_name = '{NAME}'")
+    assert lease(queue.locks()).acquire()
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.usefixtures("only_calls")
+def test_who_joins_disturbs_no_guard(
+    queue: Queue, threads: Threads, isolation: str, when: str
+) -> None:
+    """It joins before the guard and after the transaction's snapshot, or after the guard."""
+    holder, turns, engine = lease(queue.locks()), list[int](), create_engine(queue.db.url)
+    assert holder.acquire()
+
+    def join() -> None:
+        threads.start(take_turn, queue.locks(), turns, 1)
+        queue.wait_for(1)
+
+    with engine.connect().execution_options(isolation_level=isolation) as connection:
+        connection.execute(text("SELECT count(*) FROM dblock_lock"))
+        if when == "before":
+            join()
+        with holder.guard(connection):
+            if when == "after":
+                join()
+            connection.execute(text("SELECT 1"))
+        connection.commit()
+    holder.release()
+    threads.join()
+    assert turns == [1]
+    engine.dispose()
