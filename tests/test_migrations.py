@@ -33,7 +33,9 @@ def names(url: str, schema: str | None = None) -> set[str]:
 
 def test_up_and_down(database: Database) -> None:
     upgrade(database.url)
-    made = {f"dblock_{name}" for name in ("lock", "guard", "applied", "schema", "version")}
+    made = {
+        f"dblock_{name}" for name in ("lock", "guard", "applied", "waiter", "schema", "version")
+    }
     assert names(database.url) == made
     upgrade(database.url)
     with Locks(database.url) as locks:

@@ -57,14 +57,13 @@ class Waiter:
     new_id: Callable[[], str]
     #: Those of this process that are seen although they hold nothing.
     seen: dict[object, Waiter]
-    after: float = AFTER
     id: str | None = None
     _next: float | None = None
 
     @property
     def next(self) -> float:
         """When there is something to be done for it."""
-        return self.start + self.after if self._next is None else self._next
+        return self.start + AFTER if self._next is None else self._next
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float

@@ -20,7 +20,7 @@ class WaiterState(NamedTuple):
 
     def describe(self) -> str:
         """Say who waits, for what and how long by now, in one line for people."""
-        return f"{self.owner}, for a {self.strategy}, {self.waited:.1f} s"
+        return f"{self.owner} for {self.waited:.1f} s ({self.strategy})"
 
 
 @dataclass(frozen=True, slots=True)

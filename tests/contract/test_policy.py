@@ -55,7 +55,7 @@ def unseen(dialect: Dialect) -> Waiter:
         holds=dict,
         new_id=lambda: "f" * 32,
         seen={},
-        after=math.inf,
+        _next=math.inf,
     )
 
 
