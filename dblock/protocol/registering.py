@@ -95,7 +95,7 @@ class Waiter:
             return now
         holds = self.holds()
         if not holds and self.seen.setdefault(self._key, self) is not self:
-            self._next = now + SIGN
+            self._next = now + LOOK_MAX
             return now
         look = min(max(LOOK, LOOK_SHARE * (now - self.start)), LOOK_MAX) if holds else SIGN
         self._next = now + look

@@ -8,18 +8,14 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
-from sqlalchemy import MetaData, func, select
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, Locks
 from dblock.protocol import deadlock, registering
 from dblock.protocol.steps import Run
-from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
-from tests.support import LONG, SECONDS, Threads, borrowed, eventually
+from tests.support import LONG, SECONDS, Threads, borrowed, eventually, waiters
 from tests.worlds.behind import run
-
-WAITERS = tables(MetaData())["waiter"]
 
 Lock = AbstractContextManager[object]
 Take = Callable[[Locks, str], Lock]
@@ -46,11 +42,6 @@ def hold_and_take(held: Lock, then: Callable[[], object], wanted: Lock) -> Deadl
     with held:
         then()
         return told(wanted)
-
-
-def count(engine: Engine) -> int:
-    with engine.connect() as connection:
-        return int(connection.execute(select(func.count()).select_from(WAITERS)).scalar_one())
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +80,7 @@ def test_one_of_a_cycle_is_told(
     for name, owner in error.cycle:
         assert repr(name) in str(error)
         assert "pid" in owner
-    assert count(engine) == 0
+    assert waiters(engine) == 0
 
 
 def test_in_one_program(locks: Locks, threads: Threads) -> None:
