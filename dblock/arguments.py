@@ -117,6 +117,13 @@ def check_renew(renew: object) -> bool:
     return renew
 
 
+def check_fair(fair: object) -> bool:
+    """Return whether those who wait are served in the order of arrival wherever they are."""
+    if not isinstance(fair, bool):
+        raise TypeError(f"fair is True or False, not {fair!r}")
+    return fair
+
+
 C = TypeVar("C")
 
 

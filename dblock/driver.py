@@ -90,7 +90,7 @@ class Driver:
         if isinstance(step, Stand):
             assert spot is not None
             first = spot.stand(step.seconds)
-            rows = [(spot.ticket(connect=step.connect),)] if first else []
+            rows = [spot.ticket(connect=step.connect, look=step.look)] if first else []
             return Reply(rows, 0, sent, clock.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"

@@ -13,6 +13,7 @@ from . import clock
 from .arguments import (
     Seconds,
     check_callback,
+    check_fair,
     check_label,
     check_max_hold,
     check_max_renewals,
@@ -62,6 +63,7 @@ class Lease(Handle):
         wait: Seconds | None,
         *,
         reentrant: bool,
+        fair: bool,
         retry: RetryPolicy,
         label: str | None,
         renew: bool,
@@ -79,6 +81,7 @@ class Lease(Handle):
             check_max_hold(max_hold),
         )
         self.reentrant = reentrant
+        self._fair = check_fair(fair)
         self._database = database
         self._retry = retry
         self._label = check_label(label or "")
@@ -118,6 +121,7 @@ class Lease(Handle):
                 self._database.dialect,
                 claim,
                 self._retry,
+                fair=self._fair,
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,

@@ -85,6 +85,7 @@ class Locks:
         wait: Seconds | None = None,
         *,
         reentrant: bool = False,
+        fair: bool = False,
         retry: RetryPolicy | None = None,
         label: str | None = None,
         renew: bool = True,
@@ -97,6 +98,11 @@ class Locks:
 
         ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
         ``reentrant`` lets the holding thread take it again, without a round trip.
+
+        Who waits on PostgreSQL is called, in the order of arrival. Elsewhere, and behind a pooler,
+        waiters look, after random times; ``fair`` keeps the order there too, for a longer way from
+        one to the next. A free name is kept for whoever is the first for 0.4 s, so that one that
+        died keeps nobody waiting.
 
         It is renewed every third of the TTL, unless ``renew=False``: at most ``max_renewals``
         times, and never past ``max_hold`` seconds after it was acquired. Then it runs out.
@@ -113,6 +119,7 @@ class Locks:
             ttl,
             wait,
             reentrant=reentrant,
+            fair=fair,
             retry=retry or self.retry,
             label=label,
             renew=renew,

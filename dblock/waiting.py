@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 import weakref
 from collections import deque
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from . import clock
 from .connections import close_all, leave_to_parent
+from .dialects.base import TICKET, UNCALLED
 from .holds import lock
 from .protocol.faults import Trouble
 
@@ -59,9 +61,9 @@ class Room:
                 places.append(mine)
             places[0].set()
 
-    def length(self, line: Hashable) -> int:
-        """Return how many stand in line, the first included."""
-        return len(self._lines.get(line, ()))
+    def lengths(self) -> list[int]:
+        """Return how many stand in each line, the first included."""
+        return [len(places) for places in self._lines.values()]
 
     def leave(self, line: Hashable, mine: Event) -> None:
         """Give a place up, if there is one; whoever is the first then may go on."""
@@ -93,22 +95,27 @@ class Spot:
         self._line = line
         self._mine = room.world.event()
         self._call: Call | None = None
+        self._uncalled: str | None = None
 
     def stand(self, seconds: float | None) -> bool:
         """Wait for the first place, so long; return whether it is ours."""
         self._room.enter(self._line, self._mine)
         return self._mine.is_set() or (seconds != 0 and self._room.world.wait(self._mine, seconds))
 
-    def ticket(self, *, connect: bool) -> str | None:
-        """Return what is called when it is our turn in the database; None if nothing can be.
+    def ticket(self, *, connect: bool, look: bool) -> tuple[str | None, bool]:
+        """Return the ticket for the database's queue, if there is one, and whether it is called.
 
         The same as before, unless the connection it belongs to was lost. ``connect`` allows for
-        one to be made.
+        one to be made, ``look`` for a ticket that nobody calls.
         """
         if self._call is None or self._call.over:
             self._drop()
             self._call = self._room.listener.ticket(connect=connect)
-        return None if self._call is None else self._call.ticket
+        if self._call is not None:
+            return self._call.ticket, True
+        if look and self._uncalled is None:
+            self._uncalled = UNCALLED + secrets.token_hex((TICKET - len(UNCALLED)) // 2)
+        return self._uncalled, False
 
     def wait(self, seconds: float) -> bool:
         """Wait for the call, so long. It comes also when nobody can call any more."""

@@ -22,6 +22,13 @@ from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .waiters import WaiterStatements, text, utc
 
+#: Characters of the ticket of one who looks for itself; it begins with :data:`UNCALLED`.
+TICKET = 24
+UNCALLED = "00000000"
+
+# A state's columns; those of a reply to one who may have joined a queue.
+_COLUMNS, _JOINED = 7, 12
+
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
 
@@ -61,10 +68,10 @@ class Dialect(WaiterStatements, ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
-    #: It keeps those who wait for a lease in a queue, in the name's row, and calls the first.
-    queues: ClassVar[bool] = False
-    #: How long a free name is kept for each one in it before the next may have it; seconds.
-    grace: ClassVar[float] = 0.0
+    #: It calls the first in a name's queue; elsewhere whoever stands in it has to look.
+    calls: ClassVar[bool] = False
+    #: How long a free name is kept for each one in the queue before the next may have it; seconds.
+    grace: ClassVar[float] = 0.4
     #: The longest one statement may wait before it is sent again; None for no limit.
     longest_patience: float | None = None
 
@@ -186,8 +193,8 @@ class Dialect(WaiterStatements, ABC):
     ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
 
-        Where there is a queue the name is free for who is not in it only when nobody is; and with
-        a ticket a name that is not free is queued for, which may wait for a moment.
+        It is free for who is not in the queue only when nobody is. With a ticket a name that is
+        not free is queued for, which may wait for a moment.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -197,12 +204,35 @@ class Dialect(WaiterStatements, ABC):
     def granted(self, reply: Reply, token: str) -> Grant | None: ...
 
     def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
-        """Return what a grant that joined the queue said of the name."""
-        return None
+        """Return what a grant that joined the queue said of the name.
 
+        Its row has three columns for the grant, then the state, then the place.
+        """
+        if not reply.rows or len(reply.rows[0]) < _JOINED or reply.rows[0][-2] is None:
+            return None
+        *_, before, free = row = reply.rows[0]
+        return self._state(row[3:10]), Place(int(before), bool(free))
+
+    @abstractmethod
     def leave(self, name: str, ticket: str) -> Query:
         """Take a ticket out of the queue; call the next one if the name is free."""
-        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def before(self) -> str:
+        """How many stand in the queue before the ticket, or before one who only comes now."""
+
+    @property
+    @abstractmethod
+    def standing(self) -> str:
+        """Whether the ticket stands in the queue."""
+
+    @abstractmethod
+    def turn(self, before: str) -> str:
+        """Whether the name is free for one with so many before it: a release sets the expiry too.
+
+        One that only cleared the token, by the code of an earlier version, keeps it for nobody.
+        """
 
     def listen(self, connection: Any, session: Session) -> str | None:
         """Let a connection hear of tickets that begin with what is returned, and of no others.
@@ -217,10 +247,18 @@ class Dialect(WaiterStatements, ABC):
 
     def look_queued(self, name: str, ticket: str) -> Query:
         """Read a name's row as :meth:`look` does, and where the ticket stands."""
-        raise NotImplementedError
+        return Query(
+            f"""SELECT {self._columns()}, CASE WHEN {self.standing} THEN {self.before} END,
+                {self.turn(self.before)}
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
+            {"name": self.key(name), "ticket": ticket},
+        )
 
     def place(self, reply: Reply) -> Place:
         """Return what a look said of the way to the name."""
+        if reply.rows and len(reply.rows[0]) > _COLUMNS:
+            before, free = reply.rows[0][_COLUMNS:]
+            return Place(None if before is None else int(before), bool(free))
         states = self.states(reply)
         return Place(None, free=not states or not states[0].held)
 
@@ -258,13 +296,13 @@ class Dialect(WaiterStatements, ABC):
         )
 
     def _select(self) -> str:
-        return (
-            "SELECT lock_name, fence, token, owner, acquired_at, expires_at, "
-            f"{self.remaining} FROM {self.lock_table}"
-        )
+        return f"SELECT {self._columns()} FROM {self.lock_table}"
+
+    def _columns(self) -> str:
+        return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}"
 
     def states(self, reply: Reply) -> list[LockState]:
-        return [self._state(row) for row in reply.rows]
+        return [self._state(row[:_COLUMNS]) for row in reply.rows]
 
     def _state(self, row: Sequence[Any]) -> LockState:
         name, fence, token, owner, acquired_at, expires_at, remaining = row

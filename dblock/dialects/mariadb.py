@@ -13,7 +13,7 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .base import Dialect, Session
+from .base import TICKET, Dialect, Session
 
 # https://mariadb.com/kb/en/mariadb-error-code-reference/ and the client's 2000s
 _FAULTS = {
@@ -53,6 +53,11 @@ _FREE = "(token IS NULL OR expires_at <= UTC_TIMESTAMP(6))"
 # time zone; the sessions of dblock's own are set to UTC.
 _LATER = "SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND"
 _REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) / 1000000"
+
+# Tickets are all as long, with commas between. How many there are; those behind the ticket.
+_LAST = f"COALESCE((CHAR_LENGTH(waiters) + 1) DIV {TICKET + 1}, 0)"
+_REST = f"""IF(LOCATE(%(ticket)s, waiters), NULLIF(
+    SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + {TICKET + 1}), ''), NULL)"""
 
 
 class MariaDB(Dialect):
@@ -174,11 +179,53 @@ class MariaDB(Dialect):
     def grant(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
     ) -> Query:
-        # A compound statement: one round trip. MariaDB assigns from left to right and later
-        # columns see the earlier ones' new values: what decides (token, expires_at) is assigned
-        # last, and the expiry asks who won.
+        if ticket is not None:
+            return self._grant_or_join(name, token, owner, ttl, ticket)
         return Query(
             f"""BEGIN NOT ATOMIC
+                {self._grant(self.turn(_LAST), rest="NULL")}
+                SELECT fence, {_REMAINING}, token FROM {self.lock_table}
+                    WHERE lock_name = %(name)s;
+            END""",
+            {"name": self.key(name), "token": token, "owner": owner, "ttl": _microseconds(ttl)},
+        )
+
+    def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        # It looks before it locks, so that who joins disturbs no guard.
+        turn = self.turn(self.before)
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE free INT DEFAULT 1;
+                SELECT {turn} INTO free FROM {self.lock_table} WHERE lock_name = %(name)s;
+                IF free THEN
+                    BEGIN NOT ATOMIC
+                        {self._grant(turn, rest=_REST)}
+                    END;
+                ELSE
+                    UPDATE {self.lock_table} SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
+                        WHERE lock_name = %(name)s AND NOT {self.standing};
+                END IF;
+                SELECT fence, {_REMAINING}, token, {self._columns()},
+                    CASE WHEN {self.standing} THEN {self.before} END, {turn}
+                    FROM {self.lock_table} WHERE lock_name = %(name)s;
+            END""",
+            {
+                "name": self.key(name),
+                "token": token,
+                "owner": owner,
+                "ttl": _microseconds(ttl),
+                "ticket": ticket,
+            },
+        )
+
+    def _grant(self, free: str, rest: str) -> str:
+        """Return the part of a compound statement, which is one round trip, that takes the name.
+
+        ``rest`` is the queue without who takes it and those before.
+        """
+        # MariaDB assigns from left to right and later columns see the earlier ones' new values:
+        # what decides (token, waiters, expires_at) is assigned last, and asks who won.
+        return f"""
                 DECLARE known INT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
@@ -191,20 +238,40 @@ class MariaDB(Dialect):
                     (lock_name, fence, token, owner, acquired_at, expires_at)
                 VALUES (%(name)s, 1, %(token)s, %(owner)s, SYSDATE(6), {_LATER})
                 ON DUPLICATE KEY UPDATE
-                    fence = fence + {_FREE},
-                    owner = IF({_FREE}, VALUES(owner), owner),
-                    acquired_at = IF({_FREE}, SYSDATE(6), acquired_at),
-                    token = IF({_FREE}, VALUES(token), token),
+                    fence = fence + {free},
+                    owner = IF({free}, VALUES(owner), owner),
+                    acquired_at = IF({free}, SYSDATE(6), acquired_at),
+                    token = IF({free}, VALUES(token), token),
+                    waiters = IF(token = VALUES(token), {rest}, waiters),
                     expires_at = IF(token = VALUES(token), {_LATER}, expires_at);
-                COMMIT;
-                SELECT fence, {_REMAINING}, token FROM {self.lock_table}
-                    WHERE lock_name = %(name)s;
-            END""",
-            {"name": self.key(name), "token": token, "owner": owner, "ttl": _microseconds(ttl)},
+                COMMIT;"""
+
+    def leave(self, name: str, ticket: str) -> Query:
+        return Query(
+            f"""UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
+                CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
+            WHERE lock_name = %(name)s AND {self.standing}""",
+            {"name": self.key(name), "ticket": ticket},
+        )
+
+    @property
+    def before(self) -> str:
+        place = f"(LOCATE(%(ticket)s, waiters) - 1) DIV {TICKET + 1}"
+        return f"IF({self.standing}, {place}, {_LAST})"
+
+    @property
+    def standing(self) -> str:
+        return "(LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)"
+
+    def turn(self, before: str) -> str:
+        grace = f"INTERVAL {before} * {_microseconds(self.grace)} MICROSECOND"
+        return (
+            "(expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) "
+            f"OR expires_at + {grace} <= UTC_TIMESTAMP(6))"
         )
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
-        fence, remaining, holder = reply.rows[0]
+        fence, remaining, holder = reply.rows[0][:3]
         return Grant(fence, float(remaining)) if holder == token else None
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
@@ -234,7 +301,7 @@ class MariaDB(Dialect):
 
     def release(self, name: str, token: str) -> Query:
         return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL
+            f"""UPDATE {self.lock_table} SET token = NULL, expires_at = SYSDATE(6)
             WHERE lock_name = %(name)s AND token = %(token)s""",
             {"name": self.key(name), "token": token},
         )

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Place, Renewal
+from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import Dialect, Session
+from .base import UNCALLED, Dialect, Session
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -39,9 +39,6 @@ _FAULTS = {
 # Both are raised before the statement runs.
 _FOREIGN_PREPARED = {"26000", "42P05"}
 
-# How long a free name is kept for each one in the queue before the next may have it; seconds.
-GRACE = 0.4
-
 _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
@@ -61,8 +58,7 @@ class PostgreSQL(Dialect):
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
-    queues = True
-    grace = GRACE
+    calls = True
     remaining = _REMAINING
     later = "clock_timestamp() + make_interval(secs => {})"
     lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
@@ -178,7 +174,7 @@ class PostgreSQL(Dialect):
         return Query(
             f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND {_turn(_LAST)} FOR UPDATE SKIP LOCKED
+                WHERE lock_name = %(name)s AND {self.turn(_LAST)} FOR UPDATE SKIP LOCKED
             ), taken AS (
                 UPDATE {self.lock_table} AS l SET fence = l.fence + 1, waiters = NULL,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
@@ -209,7 +205,7 @@ class PostgreSQL(Dialect):
             f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, array_position(waiters, %(ticket)s) AS position
                 FROM {self.lock_table} WHERE lock_name = %(name)s AND {_PATIENT}
-                    AND {_turn(_BEFORE)} FOR UPDATE
+                    AND {self.turn(self.before)} FOR UPDATE
             ), taken AS (
                 UPDATE {self.lock_table} AS l SET fence = l.fence + 1,
                     waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
@@ -241,16 +237,10 @@ class PostgreSQL(Dialect):
             UNION ALL
             SELECT NULL, NULL, {_LAZY},
                 lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
-                before, {_turn("before")}
+                before, {self.turn("before")}
             FROM joined""",
             {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
         )
-
-    def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
-        if not reply.rows or len(reply.rows[0]) < _JOINED:
-            return None
-        *_, before, free = row = reply.rows[0]
-        return self._state(row[3:10]), Place(before, free)
 
     def leave(self, name: str, ticket: str) -> Query:
         return Query(
@@ -267,7 +257,10 @@ class PostgreSQL(Dialect):
             return None
         while True:
             channel = secrets.token_hex(_CHANNEL // 2)
-            if self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]:
+            if (
+                channel != UNCALLED
+                and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]
+            ):
                 break
         self.send(connection, Query(f"LISTEN {_PREFIX}{channel}", {}))
         return channel
@@ -277,22 +270,22 @@ class PostgreSQL(Dialect):
         calls = iter(connection.pgconn.notifies, None)
         return [call.extra.decode() for call in calls]
 
-    def look_queued(self, name: str, ticket: str) -> Query:
-        return Query(
-            f"""SELECT lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
-                CASE WHEN array_position(waiters, %(ticket)s) IS NOT NULL THEN {_BEFORE} END,
-                {_turn(_BEFORE)}
-            FROM {self.lock_table} WHERE lock_name = %(name)s""",
-            {"name": name, "ticket": ticket},
+    @property
+    def before(self) -> str:
+        # Of those who are still there: who died while it waited is not waited for.
+        return f"""(SELECT count(*) FROM unnest(
+            waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})]) AS ticket
+            WHERE {_LISTENS})"""
+
+    @property
+    def standing(self) -> str:
+        return "array_position(waiters, %(ticket)s) IS NOT NULL"
+
+    def turn(self, before: str) -> str:
+        return (
+            "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
+            f"expires_at + {before} * interval '{self.grace} s' <= clock_timestamp())"
         )
-
-    def states(self, reply: Reply) -> list[LockState]:
-        return [self._state(row[:7]) for row in reply.rows]
-
-    def place(self, reply: Reply) -> Place:
-        if not reply.rows or len(reply.rows[0]) == 7:
-            return super().place(reply)
-        return Place(*reply.rows[0][7:])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
@@ -403,40 +396,24 @@ _CHANNEL = 8
 _PREFIX = "dblock_"
 _CLASS = int.from_bytes(b"dblk", "big")
 _OCCUPY = f"SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int)"
-_LISTENS = (
-    f"NOT pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int)"
-)
+# Behind a pooler nobody listens, and who is still there cannot be told.
+_LISTENS = f"""(ticket LIKE '{UNCALLED}%%' OR NOT
+    pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int))"""
 
 # The queue without those at its head who are not there any more, seldom any. A lock that is got
 # instead ends with the statement.
 _ALIVE = f"""CASE WHEN l.waiters IS NOT NULL THEN nullif(l.waiters[(
     SELECT number FROM unnest(l.waiters) WITH ORDINALITY AS queue (ticket, number)
     WHERE {_LISTENS} LIMIT 1):], '{{}}') END"""
-_CALL = f"""CASE WHEN waiters IS NOT NULL
+_CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
     THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
 # May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
 _LAZY = "set_config('synchronous_commit', 'off', true)"
 # For a row that others have for a moment.
 _PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
 
-# How many stand before one who only comes now; before the ticket, of those who are still there.
+# How many stand in the queue.
 _LAST = "coalesce(cardinality(waiters), 0)"
-_BEFORE = f"""(SELECT count(*) FROM unnest(
-    waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})]) AS ticket
-    WHERE {_LISTENS})"""
-_JOINED = 12  # columns of the reply to one who joined
-
-
-def _turn(before: str) -> str:
-    """Whether the name is free for one with so many before it: a release, too, sets the expiry.
-
-    One that only cleared the token, by the code of an earlier version, keeps it for nobody.
-    """
-    return (
-        f"(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() "
-        f"OR expires_at + {before} * interval '{GRACE} s' <= clock_timestamp())"
-    )
-
 
 # Where the server's default is off, an acquire could be told and then lost in a crash.
 _DURABLE = (

@@ -13,7 +13,7 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .base import Dialect, Session
+from .base import TICKET, Dialect, Session
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {
@@ -43,6 +43,11 @@ _SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
 _LATER = _SHIFTED.format(":ttl")
 _FREE = f"(token IS NULL OR expires_at <= {_NOW})"
 _REMAINING = "(julianday(expires_at) - julianday('now')) * 86400.0"
+
+# Tickets are all as long, with commas between. How many there are; those behind the ticket.
+_LAST = f"ifnull((length(waiters) + 1) / {TICKET + 1}, 0)"
+_REST = f"""iif(instr(waiters, :ticket),
+    nullif(substr(waiters, instr(waiters, :ticket) + {TICKET + 1}), ''), NULL)"""
 
 
 class SQLite(Dialect):
@@ -131,19 +136,67 @@ class SQLite(Dialect):
     def grant(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
     ) -> Query:
+        params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
+        if ticket is not None:
+            return self._grant_or_join({**params, "ticket": ticket})
         return Query(
             f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             VALUES (:name, 1, :token, :owner, {_NOW}, {_LATER})
             ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
-                owner = excluded.owner, acquired_at = {_NOW}, expires_at = {_LATER}
-            WHERE {_FREE}
+                owner = excluded.owner, acquired_at = {_NOW}, expires_at = {_LATER}, waiters = NULL
+            WHERE {self.turn(_LAST)}
             RETURNING fence, {_REMAINING}""",
-            {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)},
+            params,
+        )
+
+    def _grant_or_join(self, params: dict[str, Any]) -> Query:
+        free = self.turn(self.before)
+        return Query(
+            f"""INSERT INTO {self.lock_table}
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            VALUES (:name, 1, :token, :owner, {_NOW}, {_LATER})
+            ON CONFLICT (lock_name) DO UPDATE SET
+                fence = fence + {free},
+                token = iif({free}, excluded.token, token),
+                owner = iif({free}, excluded.owner, owner),
+                acquired_at = iif({free}, {_NOW}, acquired_at),
+                expires_at = iif({free}, {_LATER}, expires_at),
+                waiters = iif({free}, {_REST}, ifnull(waiters || ',', '') || :ticket)
+            WHERE {free} OR NOT {self.standing}
+            RETURNING iif(token = :token, fence, NULL), {_REMAINING}, NULL, {self._columns()},
+                iif({self.standing}, {self.before}, NULL), {free}""",
+            params,
+        )
+
+    def leave(self, name: str, ticket: str) -> Query:
+        return Query(
+            f"""UPDATE {self.lock_table} SET waiters = nullif(
+                trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
+            WHERE lock_name = :name AND {self.standing}""",
+            {"name": name, "ticket": ticket},
+        )
+
+    @property
+    def before(self) -> str:
+        place = f"(instr(waiters, :ticket) - 1) / {TICKET + 1}"
+        return f"iif({self.standing}, {place}, {_LAST})"
+
+    @property
+    def standing(self) -> str:
+        return "(ifnull(instr(waiters, :ticket), 0) > 0)"
+
+    def turn(self, before: str) -> str:
+        ago = f"printf('-%.3f seconds', {before} * {self.grace})"
+        return (
+            f"(expires_at IS NULL OR token IS NULL AND expires_at > {_NOW} "
+            f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"
         )
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
-        return Grant(reply.rows[0][0], reply.rows[0][1]) if reply.rows else None
+        if not reply.rows or reply.rows[0][0] is None:
+            return None
+        return Grant(reply.rows[0][0], reply.rows[0][1])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         rows = json.dumps([(name, token, _modifier(ttl)) for name, token, ttl in asked])
@@ -160,7 +213,8 @@ class SQLite(Dialect):
 
     def release(self, name: str, token: str) -> Query:
         return Query(
-            f"UPDATE {self.lock_table} SET token = NULL WHERE lock_name = :name AND token = :token",
+            f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {_NOW}
+            WHERE lock_name = :name AND token = :token""",
             {"name": name, "token": token},
         )
 

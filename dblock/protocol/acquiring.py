@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 # Between two looks of one who waits to be called: those further back look less often.
 LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
 
+# Of the policy's sleep, for the first in a queue that calls nobody; the second sleeps twice that.
+HURRY = 0.05
+
 NOWHERE = Place(None, free=False)
 
 
@@ -62,6 +65,7 @@ def acquire(
     claim: Claim,
     policy: RetryPolicy,
     *,
+    fair: bool,
     wait: float | None,
     patience: float,
     waiter: Waiter,
@@ -69,9 +73,11 @@ def acquire(
     """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. All tries carry one token: whichever arrived, it is this hold.
+    reply was lost is looked for. ``fair`` waits in the queue also where that calls nobody. All
+    tries carry one token: whichever arrived, it is this hold.
     """
-    tries = _Tries(dialect, claim, policy, wait, patience, waiter, waiter.start, waiter.start)
+    start = waiter.start
+    tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
     try:
         held = yield from tries.take()
     except DBLockError:
@@ -92,6 +98,7 @@ class _Tries:
     dialect: Dialect
     claim: Claim
     policy: RetryPolicy
+    fair: bool
     wait: float | None
     patience: float
     waiter: Waiter
@@ -103,6 +110,7 @@ class _Tries:
     #: Whether this is the first in its line, and what is called then.
     first: bool = True
     ticket: str | None = None
+    called: bool = False
     server: str | None = None
     #: The connection broke in the last try; in any.
     cut_off: bool = False
@@ -265,11 +273,15 @@ class _Tries:
             sleep = max(0.0, until - self.now)
             if self.joins:
                 return True
+        if self.place.before is not None and not self.place.free:
+            if self.called:
+                reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
+                self.now = reply.now
+                return bool(reply.matched)
+            if self.policy.endless:  # a free name is kept for the first for a moment only
+                behind = 1 + self.place.before
+                sleep = min(sleep * min(1.0, HURRY * behind), self.dialect.grace * behind / 2)
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
-        if self.ticket is not None and self.place.before is not None and not self.place.free:
-            reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
-            self.now = reply.now
-            return bool(reply.matched)
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)
         self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
@@ -281,12 +293,12 @@ class _Tries:
         Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
         """
         # Behind a pooler the server is not known, and nobody can be called.
-        connect = self.dialect.queues and self.server is not None
-        line = self.claim.name, id(self.policy.wait)
-        stand = partial(Stand, line, connect=connect)
+        connect = self.dialect.calls and self.server is not None
+        line = self.claim.name, id(self.policy.wait), self.fair
+        stand = partial(Stand, line, connect=connect, look=self.fair and self.number > 0)
         reply = yield from self.waiter.wait(stand, seconds, self.now)
         self.now, self.first = reply.now, bool(reply.rows)
-        self.ticket = reply.rows[0][0] if reply.rows else None
+        self.ticket, self.called = reply.rows[0] if reply.rows else (None, False)
         if self.ticket is not None and self.ticket not in self.claim.tickets:
             self.claim.tickets.append(self.ticket)
             self.joins = True

@@ -25,8 +25,6 @@ PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANC
 AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 # Between two tries to reach a database that is away, or a row that is busy.
 PAUSE = 0.05
-# How long to try to leave a queue while others have its row.
-LEAVING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def leave(dialect: Dialect, name: str, ticket: str, now: float) -> Protocol[None
     """Leave the queue; a call that came too late goes to the next. Where it fails that one need
     not wait for it, but for a moment longer."""
     with contextlib.suppress(Trouble):
-        yield from persist(dialect.leave(name, ticket), LEAVING, now, PASSING)
+        yield from persist(dialect.leave(name, ticket), 0.0, now, AWAY)
 
 
 def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:

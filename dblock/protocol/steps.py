@@ -71,15 +71,16 @@ class Sleep:
 class Stand:
     """Wait for the first place in one of this process's lines, ``seconds`` long.
 
-    Once it is ours the reply has a row with the ticket that is called when it is our turn in the
-    database, or None where nothing can be called; before, it has none, and the place is kept. It
-    is left, and the ticket void, when the protocol ends. ``connect`` allows for a connection to be
-    called on; without it there is a ticket only where that is there already.
+    Once it is ours the reply has a row with the ticket for the database's queue, or None, and
+    whether that can be called; before, it has none, and the place is kept. It is left, and the
+    ticket void, when the protocol ends. ``connect`` allows for a connection to be called on;
+    ``look`` for a ticket that cannot be called, where that is not to be had.
     """
 
     line: Hashable
     seconds: float | None
     connect: bool
+    look: bool
 
 
 @dataclass(frozen=True, slots=True)

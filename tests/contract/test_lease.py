@@ -116,6 +116,7 @@ def test_the_deadline_is_kept(locks: Locks, others: Locks, how: str) -> None:
     naps: list[Attempt] = []
     retry = RetryPolicy(before_sleep=naps.append)
     with others.lease("report", ttl=LONG):
+        assert len(locks.list()) == 1  # it is connected
         start = time.monotonic()
         if how == "wait":
             assert not locks.lease("report", wait=MOMENT, retry=retry).acquire()

@@ -21,17 +21,18 @@ from tenacity import (
 
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
 from dblock.dialects import DIALECTS, Dialect
+from dblock.dialects.base import TICKET
 from dblock.protocol.acquiring import acquire
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import Claim, Held, Refused
 from dblock.protocol.registering import Waiter
 from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
-from dblock.protocol.steps import Reply, Run, RunHeld, Sleep, Stand, Step
+from dblock.protocol.steps import Await, Reply, Run, RunHeld, Sleep, Stand, Step
 from dblock.protocol.term import Term
 
 START = 1000.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CLAIM = Claim("report", "f" * 32, "somebody", 30.0)
+TOKEN = "f" * 32
 HELD = ("report", 7, "e" * 32, "another", NOW, NOW, 25.0)
 # A statement's latency and what came of it; None is the refusal itself.
 FAULTS = [None, None, Fault.BUSY, Fault.CANCELED, Fault.DEADLOCK, Fault.UNREACHABLE]
@@ -53,10 +54,14 @@ def unseen(dialect: Dialect) -> Waiter:
         START,
         owner=lambda: "somebody",
         holds=dict,
-        new_id=lambda: "f" * 32,
+        new_id=lambda: TOKEN,
         seen={},
         _next=math.inf,
     )
+
+
+def new_claim() -> Claim:
+    return Claim("report", TOKEN, "somebody", 30.0)
 
 
 class Clock:
@@ -85,8 +90,9 @@ class Clock:
     def perform(self, step: Step) -> Reply:
         sent = self.now
         if isinstance(step, Stand):
-            return Reply([(None,)], 0, sent, self.now)  # as behind a pooler
-        if isinstance(step, Sleep):
+            ticket = (TICKET * "0", self._dialect.calls) if step.look else (None, False)
+            return Reply([ticket], 0, sent, self.now)
+        if isinstance(step, Sleep | Await):  # nobody calls
             assert step.seconds >= 0
             self.sleeps.append((self.now, step.seconds))
             self.now += step.seconds
@@ -102,15 +108,36 @@ class Clock:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         if sql == self._dialect.look("report").sql:
             return [HELD]
+        if sql == self._dialect.look_queued("report", "").sql:
+            return [(*HELD, 0, False)]
         if sql == self._dialect.grant("report", "", "", 1.0).sql:
             return [(7, 25.0, "e" * 32)] if self._dialect.name == "mariadb" else []
+        if sql == self._dialect.grant("report", "", "", 1.0, "").sql:
+            grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
+            return [(*grant, *HELD, 0, False)]
         if self._dialect.name == "postgresql":
             return [("read committed", None, None)]
         return []
 
 
 def lease(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return acquire(dialect, CLAIM, policy, wait=wait, patience=10.0, waiter=unseen(dialect))
+    return leased(dialect, policy, wait, fair=False)
+
+
+def queued(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
+    return leased(dialect, policy, wait, fair=True)
+
+
+def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: bool) -> Any:
+    return acquire(
+        dialect,
+        new_claim(),
+        policy,
+        fair=fair,
+        wait=wait,
+        patience=10.0,
+        waiter=unseen(dialect),
+    )
 
 
 def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
@@ -123,7 +150,7 @@ def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
     )
 
 
-ways = pytest.mark.parametrize("way", [lease, own_row, users_row])
+ways = pytest.mark.parametrize("way", [lease, queued, own_row, users_row])
 Way = Callable[[Dialect, RetryPolicy, float | None], Any]
 
 
@@ -221,7 +248,7 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
     next(protocol)
     step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
     assert isinstance(step, Run)
-    assert step.query == dialect.release("report", CLAIM.token)
+    assert step.query == dialect.release("report", TOKEN)
 
 
 def test_a_later_refusal_says_nothing_of_the_try_before() -> None:

@@ -8,6 +8,7 @@ PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING = "dblock/protocol/leasing.py"
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
+FAIR = "tests/waiting/test_fair.py"
 WOKEN = "who waits is called by the database"
 
 CALLS = (
@@ -31,9 +32,33 @@ CALLS = (
         "overtaking",
         "nobody overtakes who waits",
         PG,
-        "AND {_turn(_LAST)} FOR UPDATE",
-        "AND {_turn('0')} FOR UPDATE",
+        "AND {self.turn(_LAST)} FOR UPDATE",
+        "AND {self.turn('0')} FOR UPDATE",
         f"{QUEUE}::test_nobody_overtakes",
+    ),
+    Mutant(
+        "overtaking-on-mariadb",
+        "nobody overtakes who waits",
+        "dblock/dialects/mariadb.py",
+        "{self._grant(self.turn(_LAST), ",
+        "{self._grant(self.turn('0'), ",
+        f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
+    ),
+    Mutant(
+        "overtaking-on-sqlite",
+        "nobody overtakes who waits",
+        "dblock/dialects/sqlite.py",
+        "WHERE {self.turn(_LAST)}",
+        "WHERE {self.turn('0')}",
+        f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
+    ),
+    Mutant(
+        "standing-aside",
+        "waiters are served in the order of arrival where that is asked for",
+        ACQUIRING,
+        "look=self.fair and self.number > 0",
+        "look=False",
+        f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
     ),
     Mutant(
         "last-in-first-out",
@@ -71,7 +96,7 @@ CALLS = (
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
         PG,
-        "AS ticket\n    WHERE {_LISTENS})",
+        "AS ticket\n            WHERE {_LISTENS})",
         "AS ticket)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
     ),
@@ -103,8 +128,8 @@ CALLS = (
         "every-thread-for-itself",
         "many waiters of one process cost one",
         WAITING,
-        "            places[0].set()\n\n    def length",
-        "            mine.set()\n\n    def length",
+        "            places[0].set()\n\n    def lengths",
+        "            mine.set()\n\n    def lengths",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
     ),
 )

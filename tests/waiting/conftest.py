@@ -9,21 +9,23 @@ from dataclasses import dataclass
 import pytest
 
 from dblock import Lease, Locks
+from dblock.dialects import Dialect
 from dblock.protocol import acquiring
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
-from tests.support import LONG, SECONDS, eventually
+from tests.support import SECONDS, eventually
 
 NAME = "report"
+AGES = 10 * SECONDS  # a TTL that ends no wait here
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
 
 
-def lease(locks: Locks, wait: float = SECONDS) -> Lease:
-    return locks.lease(NAME, ttl=LONG, wait=wait)
+def lease(locks: Locks, wait: float = SECONDS, *, fair: bool = False) -> Lease:
+    return locks.lease(NAME, ttl=AGES, wait=wait, fair=fair)
 
 
-def take_turn(locks: Locks, turns: list[int], number: int) -> None:
-    with lease(locks):
+def take_turn(locks: Locks, turns: list[int], number: int, *, fair: bool = False) -> None:
+    with lease(locks, fair=fair):
         turns.append(number)
 
 
@@ -44,7 +46,13 @@ class Queue:
 
     def _tickets(self, name: str) -> list[str]:
         rows = execute(self.db.url, f"SELECT waiters FROM dblock_lock WHERE lock_name = '{name}'")
-        return list(rows[0][0] or []) if rows else []
+        queue = rows[0][0] if rows else None
+        return queue.split(",") if isinstance(queue, str) else list(queue or [])
+
+    def put(self, ticket: str) -> None:
+        """Let one stand in it alone, who is not there any more."""
+        queue = f"ARRAY['{ticket}']" if self.db.kind == "postgresql" else f"'{ticket}'"
+        execute(self.db.url, f"UPDATE dblock_lock SET waiters = {queue}")
 
     def wait_for(self, length: int, *, name: str = NAME) -> None:
         """Wait until so many stand in it."""
@@ -57,6 +65,13 @@ def queue(new_database: NewDatabase) -> Iterator[Queue]:
         yield Queue(new_database("postgresql", migrated=True), stack)
 
 
+@pytest.fixture(params=["pgbouncer", "mariadb", "sqlite"])
+def uncalled(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Queue]:
+    """Where nobody can be called, and whoever waits has to look."""
+    with ExitStack() as stack:
+        yield Queue(new_database(request.param, migrated=True), stack)
+
+
 @pytest.fixture
 def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks before it is called."""
@@ -67,4 +82,4 @@ def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A free name is kept for the first in the queue, however long that takes."""
-    monkeypatch.setattr("dblock.dialects.postgresql.GRACE", 3600.0)
+    monkeypatch.setattr(Dialect, "grace", 3600.0)

@@ -149,8 +149,7 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
         for number in range(30):
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)
-        line = NAME, id(RetryPolicy().wait)
-        eventually(lambda: locks.database.room.length(line) == 30)
+        eventually(lambda: locks.database.room.lengths() == [30])
         before = len(proxy.requests)
         time.sleep(MOMENT)
         assert len(proxy.requests) == before  # nobody asks
