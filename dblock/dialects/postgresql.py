@@ -60,7 +60,7 @@ class PostgreSQL(Dialect):
     failure_aborts = True
     calls = True
     remaining = _REMAINING
-    later = "clock_timestamp() + make_interval(secs => {})"
+    later = "clock_timestamp() + {} * interval '1 s'"
     lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:

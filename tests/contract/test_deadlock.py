@@ -59,7 +59,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return made
 
 
-@pytest.mark.parametrize("takes", [(lease, lease), (row, row), (lease, row), (lease, row, lease)])
+@pytest.mark.parametrize(
+    "takes",
+    [(lease, lease), (row, row), (lease, row), (lease, row, lease)],
+    ids=["leases", "rows", "both", "three"],
+)
 def test_one_of_a_cycle_is_told(
     new_locks: NewLocks, engine: Engine, threads: Threads, takes: tuple[Take, ...]
 ) -> None:
