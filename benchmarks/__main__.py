@@ -14,6 +14,7 @@ from . import page, report
 from .figures import FULL, QUICK, SMOKE, Figure
 from .groups import GROUPS
 from .site import Site
+from .workers import WorkerFailed
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -66,8 +67,8 @@ def main(
             site.clear()
             try:
                 figures += GROUPS[name](site, effort)
-            except ServerMissing as error:
-                site.miss(f"{name}: {error}")
+            except (ServerMissing, WorkerFailed) as error:
+                site.miss(f"{name} was not measured: {error}")
             report.write_json(report.merge(report.read_json(path), figures), site.missing, path)
         missing = site.missing
     for table in report.tables(figures):

@@ -22,7 +22,7 @@ _context.set_forkserver_preload(["benchmarks.groups", "psycopg", "sqlalchemy.dia
 
 
 class WorkerFailed(RuntimeError):
-    """A worker raised; its traceback."""
+    """A worker raised, or says nothing any more; its traceback."""
 
 
 class Channel:
