@@ -84,11 +84,12 @@ def orphan(workers: Sequence[Worker], entry: Entry, ttl: float) -> float:
 
 
 def hold(channel: Channel, entry: Entry, ttl: float) -> float:
-    """Hold the lock until told; return when it was given back. Says when it was had."""
+    """Hold the lock until told; return when it was given back. Says when it was asked for."""
     client = entry.connect(ttl)
     lock = client.lock("awaited")
+    asked = monotonic()  # its TTL begins after this, and not much
     peers.take(lock)
-    channel.meet(monotonic())
+    channel.meet(asked)
     start = monotonic()
     lock.release()
     client.close()

@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import make_url
+
 from dblock.schema import upgrade
 from tests.servers import MariaDB, OwnServer, PostgreSQL, ServerMissing
 
@@ -40,6 +42,7 @@ class Site:
         self._servers: dict[str, OwnServer | ServerMissing] = {}
         self._urls: dict[str, str | ServerMissing] = {}
         self._made = 0
+        self._template: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,20 +74,22 @@ class Site:
     def database(self, kind: str) -> str:
         """Make a new database with all the tables; a server without databases is itself one."""
         if kind == "sqlite":
-            url = f"sqlite:///{self._stack.enter_context(TemporaryDirectory())}/benchmark.db"
-        else:
-            server = self.server("postgresql" if kind == VOLATILE else kind)
-            if isinstance(server, Redis | ZooKeeper):
-                return server.url
-            self._made += 1
-            server.create_database(f"benchmark{self._made}")
-            url = server.url_for(f"benchmark{self._made}")
-        if kind == VOLATILE:
-            _upgrade_volatile(url)
-        else:
-            upgrade(url)
-        create_tables(url)
-        return url
+            directory = self._stack.enter_context(TemporaryDirectory())
+            return _with_tables(kind, f"sqlite:///{directory}/benchmark.db")
+        server = self.server("postgresql" if kind == VOLATILE else kind)
+        if isinstance(server, Redis | ZooKeeper):
+            return server.url
+        if kind != "postgresql":
+            return _with_tables(kind, self._create(server))
+        if self._template is None:  # copied from then on: the migrations take their time
+            url = _with_tables(kind, self._create(server))
+            self._template = make_url(url).database
+        return self._create(server, self._template)
+
+    def _create(self, server: OwnServer, template: str | None = None) -> str:
+        self._made += 1
+        server.create_database(f"benchmark{self._made}", template)
+        return server.url_for(f"benchmark{self._made}")
 
     def server(self, kind: str) -> OwnServer:
         if kind not in self._servers:
@@ -102,6 +107,15 @@ class Site:
         line = str(what).replace("tests skipped", "not measured")
         if line not in self.missing:
             self.missing.append(line)
+
+
+def _with_tables(kind: str, url: str) -> str:
+    if kind == VOLATILE:
+        _upgrade_volatile(url)
+    else:
+        upgrade(url)
+    create_tables(url)
+    return url
 
 
 def _upgrade_volatile(url: str) -> None:
