@@ -69,6 +69,7 @@ def change(channel: Channel, number: int, url: str, who: str) -> int:
 
 def _take(url: str, stack: ExitStack, isolation: str = "READ COMMITTED") -> Change:
     engine = create_engine(url, isolation_level=isolation)
+    stack.callback(engine.dispose)
     locks = stack.enter_context(Locks(engine))
     connection = stack.enter_context(engine.connect())
     counter = locks.counter(TICKET.c.stock, key=TICKET.c.id)
@@ -82,6 +83,7 @@ def _take(url: str, stack: ExitStack, isolation: str = "READ COMMITTED") -> Chan
 
 def _update(url: str, stack: ExitStack) -> Change:
     engine = create_engine(url)
+    stack.callback(engine.dispose)
     locks = stack.enter_context(Locks(engine))
     connection = stack.enter_context(engine.connect())
     counter = locks.counter(TICKET.c.stock, key=TICKET.c.id)

@@ -57,7 +57,8 @@ class RedisPy:
     def __init__(self, url: str, ttl: float) -> None:
         import redis
 
-        self._redis, self._ttl = redis.Redis.from_url(url), ttl
+        # Its default of 5 s would end python-redis-lock's wait with an error.
+        self._redis, self._ttl = redis.Redis.from_url(url, socket_timeout=None), ttl
 
     def lock(self, name: str) -> Lock:
         lock: Lock = self._redis.lock(name, timeout=self._ttl)

@@ -16,7 +16,7 @@ from .site import Site
 
 GROUP = "many names"
 NEW, KNOWN, SIZE = "a new name", "a known name", "the table"
-EMPTY, FULL = "empty table", "100,000 held, 1,000,000 released"
+EMPTY, FULL = "empty table", "full table"
 #: The names that the loop over known ones uses.
 KNOWN_NAMES = 50
 
@@ -34,6 +34,8 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
     with closing(raw.connect(full, autocommit=True)) as connection:
         connection.execute("VACUUM ANALYZE")  # as autovacuum does within a minute
     sheet = Sheet(GROUP, SIZE)
+    sheet.add(FULL, "held", "", float(effort.held))
+    sheet.add(FULL, "released", "", float(effort.released))
     sheet.add(FULL, "table", "MB", size(full, "pg_table_size") / 1e6)
     sheet.add(FULL, "indexes", "MB", size(full, "pg_indexes_size") / 1e6)
     yield from sheet.figures()
