@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from time import sleep
 from typing import NamedTuple
 
 from sqlalchemy import make_url
@@ -88,6 +89,6 @@ def _wal(url: str) -> Wal:
     with closing(raw.connect(url, autocommit=True)) as connection:
         alone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()"
         while not connection.execute(alone).fetchone()[0]:
-            pass  # a session tells its counts when it ends
+            sleep(0.01)  # a session tells its counts when it ends
         row = connection.execute("SELECT wal_bytes, wal_sync FROM pg_stat_wal").fetchone()
     return Wal(int(row[0]), int(row[1]))

@@ -18,7 +18,9 @@ HEAD_START = 0.05
 # Forked from a process that has imported what they need and done nothing else: as good as new ones,
 # and there at once.
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["benchmarks.groups", "psycopg", "sqlalchemy.dialects.postgresql"])
+_context.set_forkserver_preload(
+    ["benchmarks.__main__", "psycopg", "sqlalchemy.dialects.postgresql"]
+)
 
 
 class WorkerFailed(RuntimeError):
