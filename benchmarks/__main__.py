@@ -78,7 +78,7 @@ def main(
         err.print(line, markup=False, highlight=False)
     err.print(f"figures: {path}", highlight=False, soft_wrap=True)
     try:
-        for plot in report.plot(figures, results):
+        for plot in () if smoke else report.plot(figures, results):
             err.print(f"plot: {plot}", highlight=False, soft_wrap=True)
     except ImportError:
         err.print(

@@ -28,7 +28,7 @@ class Effort:
     ttl: float
     #: Of the steady rate, and with an old snapshot open.
     steady: float
-    snapshot: int
+    snapshot: float
     #: Names that are held at once, and that were once held.
     held: int
     released: int
@@ -47,7 +47,7 @@ FULL = Effort(
     notice=1.5,
     ttl=3.0,
     steady=60.0,
-    snapshot=11,
+    snapshot=11.0,
     held=100_000,
     released=1_000_000,
 )
@@ -64,7 +64,7 @@ QUICK = Effort(
     notice=1.5,
     ttl=3.0,
     steady=3.0,
-    snapshot=3,
+    snapshot=3.0,
     held=2_000,
     released=20_000,
 )
@@ -82,7 +82,7 @@ SMOKE = Effort(
     notice=0.05,
     ttl=0.5,
     steady=0.1,
-    snapshot=1,
+    snapshot=0.1,
     held=20,
     released=50,
 )

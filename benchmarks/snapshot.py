@@ -41,7 +41,7 @@ def old_snapshot(url: str) -> Iterator[None]:
         yield
 
 
-def rate(client: Client, seconds: int) -> float:
+def rate(client: Client, seconds: float) -> float:
     """Take and give back for so long; return how often it was done in the last second."""
     stop = monotonic() + seconds
     count = 0

@@ -58,8 +58,8 @@ class Interrupt:
     def stop(self) -> None:
         self._countdown = 0
 
-    def _execute(self, dialect: Any, connection: OwnConnection, *args: Any) -> Reply:
-        return self._press(lambda: self._own(dialect, connection, *args), connection)
+    def _execute(self, dialect: Any, connection: OwnConnection, *args: Any, **how: Any) -> Reply:
+        return self._press(lambda: self._own(dialect, connection, *args, **how), connection)
 
     def _in(self, transaction: BorrowedTransaction, query: Query) -> Reply:
         return self._press(lambda: self._borrowed(transaction, query), None)
