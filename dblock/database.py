@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
+
+_host = cache(socket.gethostname)
 
 
 class Database:
@@ -73,8 +76,8 @@ class Database:
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""
-        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label]
-        return " ".join(part for part in parts if part)[:255]
+        label = label or self.label
+        return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
 
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
         """Return the error for a refusal: who has it, and until when."""
