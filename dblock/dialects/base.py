@@ -91,8 +91,14 @@ class Dialect(ABC):
 
     # --- connections -------------------------------------------------------------------------
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
-        """Run one statement on a driver's connection.
+    def cursor(self, connection: Any) -> Any:
+        """Return a cursor to keep for a connection; None where :meth:`send` makes its own."""
+        return None
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        """Run one statement on a driver's connection, and on the cursor that is kept for it.
 
         ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
         nobody wants its answer any more.

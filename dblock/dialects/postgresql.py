@@ -13,7 +13,7 @@ from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import Dialect, Session
+from .base import Answer, Dialect, Session
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -97,6 +97,16 @@ class PostgreSQL(Dialect):
             yield
         finally:
             reading.bound(connection, None)
+
+    def cursor(self, connection: Any) -> Any:
+        return connection.cursor()
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        kept.execute(query.sql, query.params)
+        # A description would be made for this alone.
+        return kept.fetchall() if kept.pgresult.nfields else (), kept.rowcount
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         with connection.cursor() as cursor:
