@@ -137,7 +137,7 @@ class PostgreSQL(Dialect):
         return type(error).__name__ == "ConnectionTimeout" or reading.given_up(error)
 
     def is_usable(self, connection: Any) -> bool:
-        return not (connection.closed or connection.broken)
+        return not connection.closed  # as a broken one is
 
     def can_resend(self, connection: Any, error: Exception) -> bool:
         if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
@@ -146,11 +146,11 @@ class PostgreSQL(Dialect):
         return True
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
-        if connection.closed or connection.broken:
+        if connection.closed:
             return "its connection is closed"
         if locking and connection.autocommit:
             return "its connection is in autocommit mode, so nothing stays locked"
-        if connection.info.transaction_status.name == "INERROR":
+        if connection.pgconn.transaction_status == _IN_ERROR:
             return "its transaction has already failed; roll it back first"
         return None
 
@@ -301,6 +301,8 @@ _DURABLE = (
     "THEN set_config('synchronous_commit', 'on', true) END"
 )
 
+
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 
