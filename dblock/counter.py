@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .database import Database
     from .policy import RetryPolicy
 
+# For so many seconds after a lost race other races would be lost too.
+HOT = 1.0
 _KEY, _AMOUNT, _SEEN, _NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
 
 
@@ -69,6 +71,7 @@ class Counter:
             self._key == bindparam(_KEY, type_=self._key.type)
         )
         self._locked_read = self._plain_read.with_for_update()
+        self._hot_until = 0.0
         self._statements: dict[str, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -106,15 +109,17 @@ class Counter:
         """Set the counter to ``change(value)``; return the new value.
 
         Optimistic: reads, computes, updates if nothing has changed, and tries again by the retry
-        policy if something has. After one lost race the row is locked before it is read: on a hot
-        row most races are lost, and by some callers all. Raises Conflict when the policy's tries
-        are used up, or when this transaction's snapshot can never see the newer value.
+        policy if something has. After a lost race, and in this process for a second from then on,
+        the row is locked before it is read: on a hot row most races are lost, and by some callers
+        all. Raises Conflict when the policy's tries are used up, or when this transaction's
+        snapshot can never see the newer value.
         """
         transaction = self._borrow(session)
         start, number = clock.now(), 0
         while True:
             number += 1
-            value, version = self._read(transaction, key, lock=number > 1)
+            lock = number > 1 or clock.now() < self._hot_until
+            value, version = self._read(transaction, key, lock=lock)
             new = change(value)
             seen = value if self._version is None else version
             reply = self._run(
@@ -123,6 +128,7 @@ class Counter:
             if reply.matched == 1:
                 self._expire(session, key)
                 return new
+            self._hot_until = clock.now() + HOT
             sleep = self._retry.sleep_after(
                 str(self), number, clock.now() - start, None, at_once=number == 1
             )
