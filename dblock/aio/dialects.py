@@ -172,13 +172,15 @@ ASYNC_DIALECTS: dict[str, type[Dialect]] = {
 
 async def _execute(making: Any, query: Query) -> Answer:
     async with making as cursor:
-        return await _run(cursor, query)
+        await cursor.execute(query.sql, query.params)
+        rows = await cursor.fetchall() if cursor.description else ()
+        return rows, cursor.rowcount
 
 
 async def _run(cursor: Any, query: Query, **options: Any) -> Answer:
+    """As :meth:`.PostgreSQL.send`."""
     await cursor.execute(query.sql, query.params, **options)
-    rows = await cursor.fetchall() if cursor.description else ()
-    return rows, cursor.rowcount
+    return await cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
 
 def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
