@@ -28,7 +28,8 @@ class AsyncPostgreSQL(PostgreSQL):
     ) -> Answer:
         # A wait looks at its bound every tenth of a second, so it can be ended from outside.
         give_up = partial(reading.bound, connection, 0.0)
-        return answer(_run(kept, query), give_up=give_up, waits=waits)
+        cursor = connection.cursor() if kept is None else kept
+        return answer(_run(cursor, query), give_up=give_up, waits=waits)
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         statement = _run(connection.cursor(), query, prepare=False)

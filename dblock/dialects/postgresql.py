@@ -104,9 +104,10 @@ class PostgreSQL(Dialect):
     def send(
         self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
     ) -> Answer:
-        kept.execute(query.sql, query.params)
+        cursor = connection.cursor() if kept is None else kept
+        cursor.execute(query.sql, query.params)
         # A description would be made for this alone.
-        return kept.fetchall() if kept.pgresult.nfields else (), kept.rowcount
+        return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         with connection.cursor() as cursor:

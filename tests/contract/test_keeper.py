@@ -574,10 +574,10 @@ def test_leases_that_come_and_go_do_not_wake_the_timer(
         wake()
 
     monkeypatch.setattr(keeper._timer, "wake", counting)
-    for _ in range(30):
+    for _ in range(60):
         with locks.lease("report"):
             pass
-    assert 1 <= wakes < 15  # it sleeps again in a second without any, on a busy machine
+    assert 1 <= wakes < 30  # it sleeps again in a second without any, on a busy machine
 
 
 def test_the_threads_end_when_nothing_is_held(

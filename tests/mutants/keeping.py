@@ -249,7 +249,7 @@ KEEPING = (
         KEEPER,
         "if self._kept or self._came else math.inf",
         "if self._kept else math.inf",
-        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-sqlite]",
+        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-postgresql]",
     ),
     Mutant(
         "keeper-takes-signals",
