@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from .counter import Counter
+from .cron import CronJob
 from .errors import (
     Conflict,
     ConnectTimeout,
@@ -29,7 +30,7 @@ from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
-from .protocol.state import LockState
+from .protocol.state import LockState, RunState
 from .row import RowLock
 from .timeouts import Timeouts
 from .together import Together
@@ -41,6 +42,7 @@ __all__ = [
     "Conflict",
     "ConnectTimeout",
     "Counter",
+    "CronJob",
     "DBLockError",
     "Danger",
     "DeadlockDetected",
@@ -55,6 +57,7 @@ __all__ = [
     "QueryTimeout",
     "RetryPolicy",
     "RowLock",
+    "RunState",
     "SchemaMissing",
     "SocketTimeout",
     "Timeouts",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, ParamSpec, Self, TypeVar
 
-from .arguments import Seconds, check_acquire, check_wait
+from .arguments import Seconds, check_acquire, check_runnable, check_wait
 from .errors import DBLockError, NotAcquired
 
 P = ParamSpec("P")
@@ -72,18 +71,7 @@ class Handle(ABC):
 
         TypeError for coroutine and generator functions: they return before their body runs.
         """
-        if any(
-            is_lazy(function)
-            for is_lazy in (
-                inspect.iscoroutinefunction,
-                inspect.isgeneratorfunction,
-                inspect.isasyncgenfunction,
-            )
-        ):
-            raise TypeError(
-                f"{function!r} would return before its body runs, and the body run unlocked; use "
-                "`with` inside it"
-            )
+        check_runnable(function)
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> T:

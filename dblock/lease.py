@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from . import clock
 from .arguments import (
     Seconds,
+    check_after,
     check_callback,
     check_label,
     check_max_hold,
@@ -30,6 +31,7 @@ from .protocol.keeping import Danger, Keeping, Plan
 from .protocol.leasing import Claim, Held
 from .protocol.renewing import Asked
 from .protocol.state import Renewal
+from .protocol.steps import Protocol
 from .protocol.term import Term
 
 if TYPE_CHECKING:
@@ -144,12 +146,16 @@ class Lease(Handle):
             raise
         return self._database.not_acquired(self.name, outcome, wait)
 
-    def release(self) -> None:
+    def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.
+
+        ``after`` keeps the name from everybody for so many seconds more: the lease is left to run
+        out then, held by nobody.
 
         Raises NotHeld when this handle does not hold it, LockLost when it was lost before, by
         expiry, takeover or force: the work done meanwhile may have overlapped another's.
         """
+        after = check_after(after)
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1
@@ -160,17 +166,19 @@ class Lease(Handle):
         # It is renewed no more, whatever becomes of the release.
         keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
+        ending: Protocol[object] = leasing.release(
+            self._database.dialect,
+            self.name,
+            hold.token,
+            hold.lease.fence,
+            self._database.timeouts.socket,
+            now,
+        )
+        if after:
+            renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
+            ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
         try:
-            self._database.run(
-                leasing.release(
-                    self._database.dialect,
-                    self.name,
-                    hold.token,
-                    hold.lease.fence,
-                    self._database.timeouts.socket,
-                    now,
-                )
-            )
+            self._database.run(ending)
         except LockLost as loss:
             self._holds.remove(hold)
             raise self._lose(hold, loss) from loss.__cause__
@@ -304,6 +312,14 @@ class Lease(Handle):
         if hold is None or not hold.alive:
             return 0.0
         return hold.lease.term.remaining(clock.now())
+
+    @property
+    def margin(self) -> float:
+        """Seconds from the loss of a hold that ran out to when another can have the name.
+
+        Of this hold, or else the last one; its loss is told that much early. Raises NotHeld.
+        """
+        return (self._holds.last or self._holds.get()).lease.term.margin
 
     @property
     def lost(self) -> threading.Event:

@@ -7,16 +7,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import clock
-from .arguments import Seconds, check_name
+from .arguments import Seconds, check_name, seconds
 from .counter import Counter
+from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
 from .keeper import keeper
 from .lease import Lease
 from .policy import RetryPolicy
-from .protocol import leasing
+from .protocol import leasing, running
 from .protocol.keeping import Danger
-from .protocol.state import LockState
+from .protocol.state import LockState, Pruned, RunState
 from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts
@@ -132,6 +133,53 @@ class Locks:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
         return Together(locks, wait)
 
+    def cron(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = 0.0,
+        *,
+        at_least: Seconds = 0.0,
+        at_most: Seconds | None = None,
+        once_per: str | None = None,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> Cron:
+        """Return a decorator for a job that several processes start and one of them runs.
+
+        The decorated function runs under a lease on ``name``; see :class:`CronJob`.
+
+        ``at_least`` keeps the name for so many seconds from the run's start, also when it was
+        faster: a host whose clock is late does not run it again. After ``at_most`` seconds the
+        lease is lost. ``once_per`` names the slot of a run, in which it is to succeed once: any
+        text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``, ``"month"``, by the database's
+        clock and in UTC. A run that failed, or whose process died, leaves its slot open.
+
+        How each run ended is on record: :meth:`last_run`.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            wait,
+            retry=retry,
+            label=label,
+            max_hold=at_most,
+            on_danger=on_danger,
+            on_lost=on_lost,
+        )
+        return Cron(
+            Job(
+                self.database,
+                lease,
+                at_least=at_least,
+                at_most=at_most,
+                once_per=once_per,
+                label=label,
+            )
+        )
+
     def counter(
         self,
         column: Column[Any] | InstrumentedAttribute[Any],
@@ -177,6 +225,22 @@ class Locks:
 
         return self.database.run(
             leasing.force(self.dialect, name, self.timeouts.query, clock.now())
+        )
+
+    def last_run(self, name: str) -> RunState | None:
+        """Return the run of a job that began last: see :meth:`cron` and ``dblock run``."""
+        check_name(name)
+        return self.database.run(running.last(self.dialect, name, clock.now()))
+
+    def prune(self, older_than: Seconds) -> Pruned:
+        """Delete the idempotency keys and the records of runs that are older, in seconds.
+
+        A key or a slot that is gone counts as new. A name's fence stays for ever, and so does the
+        record of its last run.
+        """
+        age = seconds("older_than", older_than)
+        return self.database.run(
+            running.prune(self.dialect, age, self.timeouts.socket, clock.now())
         )
 
     def __reduce__(self) -> NoReturn:

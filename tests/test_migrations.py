@@ -16,6 +16,7 @@ from sqlalchemy import MetaData, create_engine, inspect, text
 
 from dblock import Locks, SchemaMissing
 from dblock.schema import downgrade, sql, tables, upgrade
+from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database
 
 ROOT = Path(__file__).parent.parent
@@ -32,7 +33,7 @@ def names(url: str, schema: str | None = None) -> set[str]:
 
 def test_up_and_down(database: Database) -> None:
     upgrade(database.url)
-    made = {f"dblock_{name}" for name in ("lock", "guard", "applied", "schema", "version")}
+    made = {f"dblock_{name}" for name in ("lock", "guard", "applied", "run", "schema", "version")}
     assert names(database.url) == made
     upgrade(database.url)
     with Locks(database.url) as locks:
@@ -101,7 +102,7 @@ def test_created_from_the_metadata(database: Database) -> None:
     engine = create_engine(database.url)
     metadata.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(made["schema"].insert().values(version=1))
+        connection.execute(made["schema"].insert().values(version=SCHEMA_VERSION))
     with Locks(engine) as locks, locks.lease("a", wait=0):
         pass
     engine.dispose()

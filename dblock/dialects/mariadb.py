@@ -72,6 +72,8 @@ class MariaDB(Dialect):
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
     remaining = _REMAINING
+    clock = "UTC_TIMESTAMP(6)"
+    ago = "UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -276,6 +278,19 @@ class MariaDB(Dialect):
         return Query(
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
             {"key": self.key(key)},
+        )
+
+    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
+        over = "(slot <> '' AND exit_status <=> 0)"
+        changes = ", ".join(
+            f"{column} = IF({over}, {column}, VALUES({column}))"
+            for column in ("fence", "owner", "started_at", "ended_at", "exit_status")
+        )
+        return Query(
+            f"""INSERT INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
+            VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock})
+            ON DUPLICATE KEY UPDATE {changes} RETURNING fence""",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
         )
 
 

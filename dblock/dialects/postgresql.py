@@ -38,6 +38,11 @@ _FOREIGN_PREPARED = {"26000", "42P05"}
 
 _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
+# Where the server's default is off, an acquire could be told and then lost in a crash.
+_DURABLE = (
+    "CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END"
+)
 
 
 class PostgreSQL(Dialect):
@@ -56,6 +61,9 @@ class PostgreSQL(Dialect):
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
     remaining = _REMAINING
+    clock = "clock_timestamp()"
+    ago = "clock_timestamp() - make_interval(secs => %(age)s)"
+    durably = f" RETURNING {_DURABLE}"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -275,13 +283,6 @@ class PostgreSQL(Dialect):
         return Query(
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s", {"key": key}
         )
-
-
-# Where the server's default is off, an acquire could be told and then lost in a crash.
-_DURABLE = (
-    "CASE WHEN current_setting('synchronous_commit') = 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END"
-)
 
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")

@@ -59,6 +59,8 @@ class SQLite(Dialect):
     one_writer = True
     name_parameter = ":name"
     remaining = _REMAINING
+    clock = _NOW
+    ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')"
 
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         return {"timeout": timeouts.query}

@@ -54,6 +54,21 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
+    # The last run of each job, and with slots that of each of its slots.
+    run = Table(
+        f"{prefix}run",
+        metadata,
+        Column("lock_name", NAME, nullable=False),
+        Column("slot", NAME, nullable=False),
+        Column("fence", BigInteger, nullable=False),
+        Column("owner", LABEL),
+        Column("started_at", MOMENT, nullable=False),
+        Column("ended_at", MOMENT),
+        Column("exit_status", Integer),
+        PrimaryKeyConstraint("lock_name", "slot", name=f"{prefix}run_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
     version = Table(
         f"{prefix}schema",
         metadata,
@@ -61,4 +76,4 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    return {"lock": lock, "guard": guard, "applied": applied, "schema": version}
+    return {"lock": lock, "guard": guard, "applied": applied, "run": run, "schema": version}
