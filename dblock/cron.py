@@ -66,7 +66,8 @@ class Job:
     def begin(self, slot: str) -> Running | None:
         """Record that a run begins, the lease being held.
 
-        None, and the lease given back, when one has succeeded in the slot.
+        None, and the lease given back, when one has succeeded in the slot. Raises LockLost when
+        the lease did not last until now.
         """
         since = clock.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
@@ -80,6 +81,7 @@ class Job:
                 self.lease.release()
             raise
         if begun:
+            self.lease.check()
             return Running(self, run, since)
         with contextlib.suppress(DBLockError):
             self.lease.release()

@@ -30,7 +30,7 @@ def place() -> tuple[str | None, str]:
 def set_version(version: int) -> None:
     schema, prefix = place()
     table = sa.table(f"{prefix}schema", sa.column("version", sa.Integer()), schema=schema)
-    op.execute(table.update().values(version=version))
+    op.execute(table.update().values(version=op.inline_literal(version)))
 
 
 def upgrade() -> None:

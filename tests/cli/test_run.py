@@ -193,7 +193,7 @@ def test_no_server_there(here: Here) -> None:
         (["", "--", "ls"], "a lock name cannot be empty"),
         (["x" * 256, "--", "ls"], "at most 255 characters"),
         (["\udcff", "--", "ls"], "UTF-8"),
-        (["a", "--ttl", "soon", "--", "ls"], "'soon' is not a valid float"),
+        (["a", "--ttl", "soon", "--", "ls"], "'soon' is no duration"),
         (["a", "--ttl", "0", "--", "ls"], "a TTL is at least 0.1 seconds"),
         (["a", "--ttl", "nan", "--", "ls"], "a TTL cannot be NaN"),
         (["a", "--ttl", "1e9", "--", "ls"], "a TTL is at most 366 days"),
