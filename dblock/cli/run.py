@@ -262,7 +262,7 @@ def _record(running: Running, code: int) -> int:
         running.record(code)
     except DBLockError as trouble:
         complain(
-            f"the run of {running.run.name!r} that ended with {code} is not on record: {trouble}"
+            f"this run of {running.run.name!r} is not on record (it ended with {code}): {trouble}"
         )
         if running.run.slot and code == exits.OK:  # so it will be run for that slot again
             return exits.code_of(trouble)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import sys
 import termios
@@ -58,7 +59,9 @@ def _pressed(within: float) -> str:
         time.sleep(within)
         return ""
     ready, _, _ = select.select([sys.stdin], [], [], within)
-    return sys.stdin.read(1) if ready else ""
+    if not ready:
+        return ""
+    return os.read(sys.stdin.fileno(), 1).decode(errors="replace") or "q"  # the terminal is gone
 
 
 @contextlib.contextmanager
