@@ -18,7 +18,7 @@ FLOORS = [
     {"holds", "handle"},
     {"database", "keeper"},
     {"lease", "row", "counter"},
-    {"together", "cron"},
+    {"together", "cron", "doctor"},
     {"locks"},
     {"__init__"},
     {"cli", "__main__"},
