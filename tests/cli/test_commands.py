@@ -303,7 +303,7 @@ def test_the_default_file_is_made_when_needed(program: Program) -> None:
     assert file.is_file()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert program("run", "a", "--", "true") == (0, "", "")
-    assert program("show", "a")[1] .startswith("name    a\nstate   free\nfence   1\n")
+    assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   1\n")
 
 
 @pytest.mark.parametrize("state", [None, "", "relative/is/ignored"])
