@@ -31,10 +31,12 @@ def url(new_database: NewDatabase) -> str:
 def app(tmp_path: Path) -> Path:
     """What the recipes call /opt/app."""
     (tmp_path / "bin").mkdir()
-    dblock, backup = tmp_path / "bin" / "dblock", tmp_path / "backup.sh"
+    dblock = tmp_path / "bin" / "dblock"
     dblock.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dblock "$@"\n')
-    backup.write_text('#!/bin/sh\necho "ran $DBLOCK_NAME $DBLOCK_SLOT"\n')
-    for program in (dblock, backup):
+    scripts = [tmp_path / name for name in ("backup.sh", "sync.sh", "report.sh")]
+    for script in scripts:
+        script.write_text('#!/bin/sh\necho "ran $DBLOCK_NAME $DBLOCK_SLOT"\n')
+    for program in (dblock, *scripts):
         program.chmod(0o755)
     return tmp_path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 
@@ -380,4 +381,5 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *JOBS,
 )
