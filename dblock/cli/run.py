@@ -235,15 +235,15 @@ def _run(
         environment["DBLOCK_SLOT"] = running.run.slot
     guard = Guard(ending.without_dblock(lease), signals) if ending.kill else None
     try:
-        child = Child(command, environment, signals)
+        child = Child(command, environment, signals, guard)
     except OSError as error:
+        if guard is not None:
+            guard.dismiss()
         complain(f"cannot run {command[0]!r}: {error.strerror}")
         missing = error.errno == errno.ENOENT
         code = exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE
         _record(running, code)
         return _release(lease, code)  # at once: another host may have the command
-    if guard is not None:
-        guard.watch(child)
     grace = partial(ending.after_loss, lease) if ending.kill else None
     code = supervise(child, signals, lambda: lost[0] if lost else None, grace)
     if guard is not None:
