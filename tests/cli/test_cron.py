@@ -42,7 +42,7 @@ def test_at_least_is_not_for_what_did_not_run(sqlite: Program) -> None:
 
 
 def test_at_most(sqlite: Program) -> None:
-    code, out, err = sqlite("run", "a", "--at-most", "0.7", "--", *PYTHON, ON_TERM)
+    code, out, err = sqlite("run", "a", "--at-most", "0.7", "--grace", "60", "--", *PYTHON, ON_TERM)
     assert (code, out) == (79, "started\nterminated\n")
     assert "held for 0.7 s" in err
     last = shown(sqlite, "a")["last_run"]

@@ -93,7 +93,7 @@ def moved(locks: Locks, before: datetime | None) -> bool:
 
 @pytest.mark.parametrize("how", ["forced", "taken over"])
 def test_loss_ends_the_command(dblock: Program, db: Database, how: str) -> None:
-    holder = dblock.start("run", "nightly", "--ttl", "1", "--", *PYTHON, ON_TERM)
+    holder = dblock.start("run", "nightly", "--ttl", "1", "--grace", "60", "--", *PYTHON, ON_TERM)
     assert holder.line() == "started"
     assert dblock("release", "nightly", "--force")[0] == 0
     if how == "taken over":

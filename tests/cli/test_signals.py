@@ -198,7 +198,7 @@ def test_a_command_that_does_not_end_is_killed(sqlite: Program, grace: list[str]
 def test_what_outlives_the_command_is_killed(sqlite: Program) -> None:
     """The command ends by TERM, a process of its own does not."""
     script = "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 600) & wait"
-    holder = sqlite.start("run", "a", "--ttl", "0.5", "--", "sh", "-c", script)
+    holder = sqlite.start("run", "a", "--ttl", "0.5", "--grace", "3", "--", "sh", "-c", script)
     pid = int(holder.line())
     assert sqlite("release", "a", "--force")[0] == 0
     code, _, err = holder.end()
@@ -218,7 +218,7 @@ def test_a_command_that_is_only_warned_of(sqlite: Program) -> None:
 
 
 def test_a_paused_holder_learns_of_its_loss(sqlite: Program) -> None:
-    holder = sqlite.start("run", "a", "--ttl", "0.5", "--", *PYTHON, TELL)
+    holder = sqlite.start("run", "a", "--ttl", "0.5", "--grace", "60", "--", *PYTHON, TELL)
     assert holder.line() == "started"
     holder.send(signal.SIGSTOP)
     eventually(lambda: is_free(sqlite, "a"))
