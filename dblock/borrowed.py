@@ -57,7 +57,9 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    if connection.dialect.driver not in dialect.drivers or connection.dialect.is_async:
+    if connection.dialect.driver not in dialect.drivers or (
+        connection.dialect.is_async != dialect.is_async
+    ):
         raise ValueError(
             f"dblock speaks to {dialect.name} through {' or '.join(dialect.drivers)}, this "
             f"connection is {connection.dialect.driver}'s"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -26,10 +26,11 @@ from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
-    from sqlalchemy.pool import Pool
+    from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
     from .dialects import Dialect
     from .dialects.base import Session
+    from .world import Turns, World
 
 _log = logging.getLogger("dblock")
 
@@ -49,7 +50,7 @@ class OwnConnection:
 
 
 class Connections:
-    """Connections in autocommit mode, each used by one thread at a time.
+    """Connections in autocommit mode, each used by one thread or task at a time.
 
     ``limit`` bounds how many are in use at once; a statement waits for its turn up to
     ``Timeouts.socket``. ``verify`` is called with the first connection made. ``lent`` tells
@@ -62,10 +63,12 @@ class Connections:
         dialect: Dialect,
         *,
         limit: int | None = None,
+        world: World,
         verify: Callable[[OwnConnection], None] | None = None,
         lent: bool = False,
     ) -> None:
         self._dialect = dialect
+        self._world = world
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(self._pool, "connect", self._bound, insert=True)
@@ -75,13 +78,14 @@ class Connections:
         self._turns = self._new_turns()
         self._verify = verify
         self._closed = False
-        self._at_end = weakref.finalize(self, _close_all, self._idle)
+        self._at_end = weakref.finalize(self, _close_all, self._idle, dialect)
         _all.add(self)
 
-    def _new_turns(self) -> threading.Semaphore | None:
-        return None if self._limit is None else threading.Semaphore(self._limit)
+    def _new_turns(self) -> Turns | None:
+        return None if self._limit is None else self._world.turns(self._limit)
 
-    def _bound(self, driver: Any, record: object) -> None:
+    def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
+        driver = record.driver_connection
         if self._lent:
             self._lent = False
             _warn_of_unbounded(self._dialect, driver)
@@ -103,23 +107,26 @@ class Connections:
                     break
                 if self._dialect.is_usable(connection.driver):
                     return connection
-                _close(connection.driver)
-            return self._connect()
+                _close(connection.driver, self._dialect)
+            return self._world.connect(self._connect, self._keep)
         except BaseException:
             self._end_turn()
             raise
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
+        self._keep(connection)
+        self._end_turn()
+
+    def _keep(self, connection: OwnConnection) -> None:
         if self._closed or len(self._idle) >= IDLE_MAX:
-            _close(connection.driver)
+            _close(connection.driver, self._dialect)
         else:
             self._idle.append(connection)
-        self._end_turn()
 
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
-        _close(connection.driver)
+        _close(connection.driver, self._dialect)
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -128,7 +135,7 @@ class Connections:
 
     def clear(self) -> None:
         """Close the idle connections: after one was found broken, the others are suspect."""
-        _close_all(self._idle)
+        _close_all(self._idle, self._dialect)
 
     def close(self) -> None:
         self._closed = True
@@ -150,7 +157,9 @@ class Connections:
             raise Unsupported(f"the driver refuses to connect: {error}") from error
         except BaseException as raised:
             if driver is not None:
-                _close(driver)
+                _close(driver, self._dialect)
+            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
+            traceback.clear_frames(raised.__traceback__)
             cause = raised
             if isinstance(raised, DBAPIError) and raised.orig is not None:
                 cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection
@@ -167,7 +176,7 @@ class Connections:
         leave_to_parent((self._pool, self._idle))
         self._at_end.detach()
         self._idle = deque()
-        self._at_end = weakref.finalize(self, _close_all, self._idle)
+        self._at_end = weakref.finalize(self, _close_all, self._idle, self._dialect)
         self._pool = self._pool.recreate()
         self._turns = self._new_turns()
 
@@ -184,15 +193,15 @@ def _warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
         )
 
 
-def _close(driver: Any) -> None:
+def _close(driver: Any, dialect: Dialect) -> None:
     with contextlib.suppress(Exception):
-        driver.close()
+        dialect.close(driver)
 
 
-def _close_all(connections: deque[OwnConnection]) -> None:
+def _close_all(connections: deque[OwnConnection], dialect: Dialect) -> None:
     while True:
         try:
-            _close(connections.pop().driver)
+            _close(connections.pop().driver, dialect)
         except IndexError:
             return
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -128,7 +127,7 @@ class Counter:
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "
                     f"each of {number} reads and updates"
                 )
-            time.sleep(sleep)
+            self._database.world.sleep(sleep)
 
     def value(self, session: Borrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError when there is no such row."""
@@ -223,7 +222,7 @@ class Counter:
                     if trouble.fault is Fault.DISCONNECTED:
                         raise transaction_broken(trouble) from trouble.__cause__
                     raise explain(dialect, trouble) from trouble.__cause__
-            time.sleep(sleep)
+            self._database.world.sleep(sleep)
 
     def _read(self, transaction: BorrowedTransaction, key: Any, *, lock: bool) -> tuple[Any, Any]:
         seen = self._column if self._version is None else self._version

@@ -54,6 +54,18 @@ class Job:
         self.once_per = None if once_per is None else check_name(once_per, "once_per")
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
+    def take(self) -> Running | None:
+        """Get the lease and begin a run; None, and a line in the log, when there is to be none."""
+        slot = self.slot()
+        refusal = self.lease.try_within(self.lease.wait)
+        if refusal is not None:
+            logger.info("a run was skipped: %s", refusal)
+            return None
+        running = self.begin(slot)
+        if running is None:
+            logger.info("a run was skipped: %r has run for %r", self.lease.name, slot)
+        return running
+
     def slot(self) -> str:
         """Return the slot of a run that begins now; the empty one is none."""
         if self.once_per not in PERIODS:
@@ -87,10 +99,14 @@ class Job:
             self.lease.release()
         return None
 
+    def last_run(self) -> RunState | None:
+        """Return the run that began last, on whichever host."""
+        return self.database.run(running.last(self.database.dialect, self.lease.name, clock.now()))
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A run of a job that has begun. :meth:`record` its end, then :meth:`release` its lease."""
+    """A run of a job that has begun. :meth:`end` it, or :meth:`record` and :meth:`release`."""
 
     job: Job
     run: JobRun
@@ -107,6 +123,28 @@ class Running:
         """Give the lease back, or let it run out where the run is to count for longer."""
         rest = self.since + self.job.at_least - clock.now()
         self.job.lease.release(after=max(0.0, rest))
+
+    def end(self, status: int = SUCCEEDED) -> None:
+        """Do both, whoever is cancelled meanwhile."""
+
+        def end() -> None:
+            try:
+                self.record(status)
+            finally:
+                self.release()
+
+        self.job.database.world.finish(end)
+
+    def fail(self, error: BaseException) -> None:
+        """Do both after an error of the function's own, which goes on and tells of the loss too."""
+        try:
+            self.end(FAILED)
+        except DBLockError as trouble:
+            if trouble is not error:
+                error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+
+    def __repr__(self) -> str:
+        return f"<run of {self.run.name!r}>"
 
 
 class CronJob(Generic[P, T]):
@@ -125,39 +163,23 @@ class CronJob(Generic[P, T]):
         self._function = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        slot = self._job.slot()
-        refusal = self.lease.try_within(self.lease.wait)
-        if refusal is not None:
-            logger.info("a run was skipped: %s", refusal)
-            return None
-        run = self._job.begin(slot)
-        if run is None:
-            logger.info("a run was skipped: %r has run for %r", self.lease.name, slot)
+        running = self._job.take()
+        if running is None:
             return None
         try:
             result = self._function(*args, **kwargs)
         except BaseException as error:
-            try:
-                self._end(run, FAILED)
-            except DBLockError as trouble:  # the function's own error goes on
-                error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+            running.fail(error)
             raise
-        self._end(run, SUCCEEDED)
+        running.end()
         return result
-
-    def _end(self, run: Running, status: int) -> None:
-        try:
-            run.record(status)
-        finally:
-            run.release()
 
     def __repr__(self) -> str:
         return f"<CronJob {self.lease.name!r}>"
 
     def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host."""
-        database = self._job.database
-        return database.run(running.last(database.dialect, self.lease.name, clock.now()))
+        return self._job.last_run()
 
 
 class Cron:

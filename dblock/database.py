@@ -10,7 +10,6 @@ from .arguments import check_label
 from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
-from .holds import ThreadHolds
 from .protocol.faults import Trouble
 from .protocol.leasing import Refused
 from .protocol.steps import Protocol, Query
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
     from .dialects import Dialect
+    from .keeper import Keeper
     from .timeouts import Timeouts
+    from .world import World
 
 T = TypeVar("T")
 
@@ -40,22 +41,35 @@ class Database:
         label: str | None,
         *,
         lent: bool,
+        world: World,
     ) -> None:
         self.engine = engine
         self.dialect = dialect
         self.timeouts = timeouts
         self.label = check_label(label or "")
+        self.world = world
         self.connections = Connections(
-            engine, dialect, limit=CONNECTIONS, verify=self._verify, lent=lent
+            engine, dialect, world=world, limit=CONNECTIONS, verify=self._verify, lent=lent
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
-        self.holders = Connections(engine, dialect, verify=self._verify)
-        self.thread_holds = ThreadHolds()
-        self._driver = Driver(self.connections, dialect)
+        self.holders = Connections(engine, dialect, world=world, verify=self._verify)
+        self.flow_holds = world.holds()
+        #: The database as the keeper sees it, which may be on another loop.
+        self.kept = self
+        self._driver = Driver(self.connections, dialect, world)
 
-    def run(self, protocol: Protocol[T], transaction: Transaction | None = None) -> T:
-        """Drive a protocol to its outcome."""
-        return self._driver.run(protocol, transaction)
+    def run(
+        self,
+        protocol: Protocol[T],
+        transaction: Transaction | None = None,
+        left: list[Query] | None = None,
+    ) -> T:
+        """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
+        return self._driver.run(protocol, transaction, left)
+
+    @property
+    def keeper(self) -> Keeper:
+        return self.world.keeper()
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""

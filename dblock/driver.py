@@ -1,10 +1,8 @@
-"""The sync driver: performs a protocol's steps on real connections."""
+"""The driver: performs a protocol's steps on real connections."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,6 +14,7 @@ from .protocol.steps import Protocol as LockProtocol
 
 if TYPE_CHECKING:
     from .dialects import Dialect
+    from .world import World
 
 T = TypeVar("T")
 
@@ -32,14 +31,23 @@ class Transaction(Protocol):
 
 
 class Driver:
-    """Runs protocols to their end, one step after the other, on the calling thread."""
+    """Runs protocols to their end, one step after the other, in the flow that calls."""
 
-    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
         self.connections = connections
         self.dialect = dialect
+        self.world = world
 
-    def run(self, protocol: LockProtocol[T], transaction: Transaction | None = None) -> T:
-        """Perform ``protocol``'s steps; those of the row lock in ``transaction``."""
+    def run(
+        self,
+        protocol: LockProtocol[T],
+        transaction: Transaction | None = None,
+        left: list[Query] | None = None,
+    ) -> T:
+        """Perform ``protocol``'s steps; those of the row lock in ``transaction``.
+
+        ``left`` gets what ends the session that a cancelled statement may still be run on.
+        """
         reply: Any = None  # a generator is started by sending None
         trouble: Trouble | None = None
         while True:
@@ -50,16 +58,19 @@ class Driver:
                 return outcome
             trouble = None
             try:
-                reply = self._perform(step, transaction)
+                reply = self._perform(step, transaction, left)
             except Trouble as caught:
                 trouble = caught
+            self.world.check()
 
-    def _perform(self, step: Step, transaction: Transaction | None) -> Reply:
+    def _perform(
+        self, step: Step, transaction: Transaction | None, left: list[Query] | None
+    ) -> Reply:
         if isinstance(step, Run):
-            return self._run(step)
+            return self._run(step, left)
         if isinstance(step, Sleep):
             sent = clock.now()
-            time.sleep(step.seconds)
+            self.world.sleep(step.seconds)
             return Reply((), 0, sent, clock.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
@@ -69,7 +80,7 @@ class Driver:
         transaction.forget()
         return Reply((), 0, sent, clock.now())
 
-    def _run(self, step: Run) -> Reply:
+    def _run(self, step: Run, left: list[Query] | None) -> Reply:
         connection = self.connections.take()
         try:
             reply = execute(self.dialect, connection, step.query, step.within)
@@ -83,6 +94,8 @@ class Driver:
         except BaseException:
             # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
             self.connections.drop(connection)
+            if left is not None and connection.session.end is not None:
+                left.append(connection.session.end)
             raise
         self.connections.give(connection)
         return reply
@@ -97,6 +110,8 @@ class OwnTransaction:
         self._connection: OwnConnection | None = None
         self._begun = False
         self._pid = os.getpid()
+        #: What ends the session of a wait that was cancelled, for it to have no ghost.
+        self.left: Query | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:
@@ -115,15 +130,17 @@ class OwnTransaction:
                 self._connection = self._connections.take()
             if not self._begun:
                 for query in self._dialect.begin(step.patience):
-                    execute(self._dialect, self._connection, query)
+                    execute(self._dialect, self._connection, query, waits=True)
                 self._begun = True
-            return execute(self._dialect, self._connection, step.query)
+            return execute(self._dialect, self._connection, step.query, waits=True)
         except Trouble as trouble:
             if trouble.fault in UNUSABLE:
                 self.drop()
                 self._connections.clear()
             raise
         except BaseException:
+            if self._connection is not None:
+                self.left = self._connection.session.end
             self.drop()
             raise
 
@@ -179,11 +196,16 @@ class OwnTransaction:
 
 
 def execute(
-    dialect: Dialect, connection: OwnConnection, query: Query, within: float | None = None
+    dialect: Dialect,
+    connection: OwnConnection,
+    query: Query,
+    within: float | None = None,
+    *,
+    waits: bool = False,
 ) -> Reply:
     """Run one statement on a connection of dblock's own, its answer awaited for ``within`` seconds.
 
-    Raises Trouble for what a database can do.
+    ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
     """
     driver, session = connection.driver, connection.session
     if within is not None:
@@ -191,18 +213,10 @@ def execute(
     sent = clock.now()
     try:
         while True:
-            cursor = driver.cursor()
             try:
-                cursor.execute(query.sql, query.params)
-                rows = cursor.fetchall() if cursor.description else ()
-                matched = cursor.rowcount
-                cursor.close()  # PyMySQL reads here what else the reply has in it
+                rows, matched = dialect.send(driver, query, waits=waits)
                 return Reply(rows, matched, sent, clock.now(), session.server)
-            except BaseException as error:
-                with contextlib.suppress(Exception):
-                    cursor.close()  # or SQLite keeps the statement, and with it the file
-                if not isinstance(error, Exception):
-                    raise
+            except Exception as error:
                 if dialect.can_resend(driver, error):
                     continue
                 fault = dialect.classify(error)

@@ -6,9 +6,10 @@ import contextlib
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
@@ -31,6 +32,16 @@ settled = threading.Condition(lock)
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
+class Event(Protocol):
+    """A :class:`threading.Event`, or what a task has for one."""
+
+    def is_set(self) -> bool: ...
+
+    def set(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> Any: ...
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Hold:
     """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
@@ -38,11 +49,12 @@ class Hold:
     name: str
     transaction: OwnTransaction | None = None
     count: int = 1
-    thread: int = field(default_factory=threading.get_ident)
+    flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
-    _lost: threading.Event | None = None
+    _lost: Event | None = None
+    make_event: Callable[[], Event] = threading.Event
 
     @property
     def inherited(self) -> bool:
@@ -55,11 +67,11 @@ class Hold:
         return not self.ended and not self.inherited and self.loss is None
 
     @property
-    def lost(self) -> threading.Event:
+    def lost(self) -> Event:
         """The event that is set with the loss. Made when somebody asks for it."""
         with lock:
             if self._lost is None:
-                self._lost = threading.Event()
+                self._lost = self.make_event()
                 if self.loss is not None:
                     self._lost.set()
             return self._lost
@@ -111,14 +123,14 @@ class LeaseHold(Hold):
         """
         with lock:
             self.ended = True
-            if self.renewing:
-                settled.wait_for(lambda: not self.renewing, patience)
+        if self.renewing:
+            with self.database.world.settled(lambda: not self.renewing, patience):
+                pass
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
         """Keep other renewals of this hold out, having waited for one under way, so long."""
-        with lock:
-            settled.wait_for(lambda: not self.renewing, patience)
+        with self.database.world.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:
             yield
@@ -132,35 +144,42 @@ H = TypeVar("H", bound=Hold)
 
 
 class HandleHolds(Generic[H]):
-    """The holds of one handle. Several, when threads share it and one of them lost its own."""
+    """The holds of one handle. Several, when flows share it and one of them lost its own.
 
-    __slots__ = ("_holds", "_kind", "_name", "_takers", "last")
+    A flow is a thread, or a task.
+    """
 
-    def __init__(self, kind: str, name: str) -> None:
+    __slots__ = ("__weakref__", "_flows", "_holds", "_kind", "_name", "last")
+
+    def __init__(self, kind: str, name: str, flows: FlowHolds) -> None:
+        self._flows = flows
         self._kind = kind
         self._name = name
         self._holds: list[H] = []
-        self._takers: tuple[int, ...] = ()
         self.last: H | None = None
 
     def add(self, hold: H) -> None:
-        if hold.thread not in self._takers:
-            self._takers += (hold.thread,)
+        """Take down a hold of the calling flow."""
+        hold.flow = mine = self._flows.mine()
+        mine.own[hold.name] = hold
+        mine.handles.add(self)
         self._holds.append(hold)
         self.last = hold
 
     def find(self) -> H | None:
-        """Return the calling thread's hold; for a thread that never had one, the newest.
+        """Return the calling flow's hold; for a flow that never had one, the newest.
 
         So that one thread may release what another acquired, as with threading.Lock, and yet a
         thread that releases twice does not release another's.
         """
-        thread = threading.get_ident()
         holds = list(self._holds)
+        if not holds:
+            return None
+        mine = self._flows.mine()
         for hold in reversed(holds):
-            if hold.thread == thread:
+            if hold.flow is mine:
                 return hold
-        return holds[-1] if holds and thread not in self._takers else None
+        return None if self in mine.handles else holds[-1]
 
     def get(self, *, ending: bool = False) -> H:
         """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
@@ -185,66 +204,87 @@ class HandleHolds(Generic[H]):
             self._holds.remove(hold)
 
 
-class ThreadHolds(threading.local):
-    """What the calling thread holds, so that it does not wait for itself.
-
-    Only weakly: a handle that is dropped takes its holds along, and a transaction its row locks.
-    """
+class Holdings:
+    """The holds of one flow, only weakly: a handle that is dropped takes its holds along, and a
+    transaction its row locks. And the handles with which it ever took one."""
 
     def __init__(self) -> None:
-        self._own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
-        self._borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
+        self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
+        self.handles: weakref.WeakSet[HandleHolds[Any]] = weakref.WeakSet()
+        self.borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
             weakref.WeakKeyDictionary()
         )
 
-    def add(self, hold: Hold) -> None:
-        self._own[hold.name] = hold
+
+class FlowHolds(ABC):
+    """What the calling flow holds, so that it does not wait for itself."""
+
+    #: A flow's name for people.
+    flow: ClassVar[str]
+
+    @abstractmethod
+    def mine(self) -> Holdings:
+        """Return those of the calling flow."""
 
     def find(self, name: str) -> Hold | None:
-        """Return the live hold that the thread has on a name, through any handle."""
-        hold = self._own.get(name)
+        """Return the live hold that the flow has on a name, through any handle."""
+        hold = self.mine().own.get(name)
         return hold if hold is not None and hold.alive else None
 
     def add_borrowed(self, root: RootTransaction, name: str) -> None:
-        self._borrowed.setdefault(root, set()).add(name)
+        self.mine().borrowed.setdefault(root, set()).add(name)
 
     def refuse_self_wait(
         self, name: str, wait: float | None, *, one_writer: bool, within: object = None
     ) -> NotAcquired | None:
-        """Return the refusal if the calling thread has the name itself and does not want to wait.
+        """Return the refusal if the calling flow has the name itself and does not want to wait.
 
         Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
         other lock statement out; ``within`` is the transaction that the lock is wanted in.
         """
         if self.find(name) is not None or self._has_row(within, None if one_writer else name):
             if wait == 0:
-                return NotAcquired(f"{name!r} is held up by this very thread", name=name)
+                return NotAcquired(f"{name!r} is held up by this very {self.flow}", name=name)
             what = (
-                "this thread holds a row lock, which on this database is the lock of everything, "
-                f"so it would wait for itself to get {name!r}; take leases before row locks"
+                f"this {self.flow} holds a row lock, which on this database is the lock of "
+                f"everything, so it would wait for itself to get {name!r}; take leases before "
+                "row locks"
                 if self.find(name) is None and one_writer
-                else f"this thread holds {name!r} already and would wait for itself; release it "
-                "first, or share one lease made with reentrant=True"
+                else f"this {self.flow} holds {name!r} already and would wait for itself; release "
+                "it first, or share one lease made with reentrant=True"
             )
             raise DeadlockDetected(what, name=name)
         return None
 
     def refuse_as_writer(self, name: str, doing: str) -> None:
-        """Raise DeadlockDetected if the thread itself keeps every writer out of the database."""
+        """Raise DeadlockDetected if the flow itself keeps every writer out of the database."""
         if self._has_row(None, None):
             raise DeadlockDetected(
-                f"{name!r} cannot be {doing} while a transaction of this thread, with a row lock "
-                "or a guard in it, is the one writer of this database; end that first",
+                f"{name!r} cannot be {doing} while a transaction of this {self.flow}, with a row "
+                "lock or a guard in it, is the one writer of this database; end that first",
                 name=name,
             )
 
     def _has_row(self, within: object, name: str | None) -> bool:
-        """Whether the thread has the row of ``name`` locked, or any row if that is None."""
+        """Whether the flow has the row of ``name`` locked, or any row if that is None."""
+        mine = self.mine()
         if name is None and any(
-            hold.transaction is not None and hold.alive for hold in self._own.values()
+            hold.transaction is not None and hold.alive for hold in mine.own.values()
         ):
             return True
         return any(
             root.is_active and root is not within and (name is None or name in names)
-            for root, names in self._borrowed.items()
+            for root, names in mine.borrowed.items()
         )
+
+
+class ThreadHolds(threading.local, FlowHolds):
+    """Those of a thread."""
+
+    flow = "thread"
+
+    def __init__(self) -> None:
+        self._mine = Holdings()
+
+    def mine(self) -> Holdings:
+        return self._mine

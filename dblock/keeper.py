@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from . import clock
@@ -47,24 +47,38 @@ BATCH = 500
 
 Call = Callable[[], object]
 
+
+class Waking(Protocol):
+    """A :class:`Worker`, or what an event loop has for one."""
+
+    running: bool
+
+    def wake(self) -> None: ...
+
+
+class WorkerMaker(Protocol):
+    def __call__(self, name: str, work: Callable[[], float], end: Call = ..., /) -> Waking: ...
+
+
 _UNKNOWN = Missed(Trouble(Fault.DISCONNECTED, "it was cut short"))
 
 
 class Keeper:
     """Renews the holds it was given and tells of their danger and loss, until they are dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: WorkerMaker | None = None) -> None:
+        self._new_worker: WorkerMaker = Worker if worker is None else worker
         self.forget_all()
 
     def forget_all(self) -> None:
         """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
         self._kept: set[ref[LeaseHold]] = set()
         self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
-        self._timer = Worker("dblock timer", self._watch)
+        self._timer = self._new_worker("dblock timer", self._watch)
         self._next = math.inf  # when the timer wakes, or has to look again
-        self._renewers: dict[Database, Worker] = {}
+        self._renewers: dict[Database, Waking] = {}
         self._calls: deque[Call] = deque()
-        self._caller = Worker("dblock callbacks", self._call)
+        self._caller = self._new_worker("dblock callbacks", self._call)
 
     # --- for those who hold ------------------------------------------------------------------
 
@@ -166,7 +180,8 @@ class Keeper:
             renewer = self._renewers.get(database)
             if renewer is None:
                 work, end = partial(self._renew_due, database), partial(self._end_renewer, database)
-                renewer = self._renewers[database] = Worker("dblock renewer", work, end)
+                renewer = self._new_worker("dblock renewer", work, end)
+                self._renewers[database] = renewer
             renewer.wake()
 
     def _end_renewer(self, database: Database) -> None:
@@ -304,12 +319,7 @@ class Worker:
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self.running = True
         try:
-            # No signal of the process is for it: the application waits for them where it likes.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            try:
-                thread.start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            start_quietly(thread)
         except BaseException as error:
             self.running = thread.is_alive()
             if not isinstance(error, RuntimeError):  # no thread starts at the end of the process
@@ -330,6 +340,15 @@ class Worker:
                     self._end()
                     return
                 self._woken = False
+
+
+def start_quietly(thread: threading.Thread) -> None:
+    """Start a thread that gets no signal: the application waits for them where it likes."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 #: The process's own.

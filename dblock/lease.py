@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import random
@@ -24,14 +23,14 @@ from .arguments import (
 )
 from .errors import DBLockError, LockLost, NotAcquired
 from .handle import Handle
-from .holds import HandleHolds, LeaseHold
-from .keeper import guarded, keeper
+from .holds import Event, HandleHolds, LeaseHold
+from .keeper import guarded
 from .protocol import leasing, renewing
 from .protocol.keeping import Danger, Keeping, Plan
 from .protocol.leasing import Claim, Held
 from .protocol.renewing import Asked
 from .protocol.state import Renewal
-from .protocol.steps import Protocol
+from .protocol.steps import Protocol, Query
 from .protocol.term import Term
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Lease(Handle):
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
     Lease can be shared by threads: each acquisition is a hold of its own.
 
-    While it is held it is renewed every third of its TTL, by threads that all leases of the
+    While it is held it is renewed every third of its TTL, by what all leases of the
     process share, for as long as this handle exists: whoever drops it lets the lease run out.
 
     What it does not do: a holder that is paused past its expiry cannot be stopped from outside,
@@ -84,7 +83,7 @@ class Lease(Handle):
         self._label = check_label(label or "")
         self._on_danger = check_callback("on_danger", on_danger)
         self._on_lost = check_callback("on_lost", on_lost)
-        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name)
+        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name, database.flow_holds)
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -98,12 +97,12 @@ class Lease(Handle):
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        threads = self._database.thread_holds
+        flows = self._database.flow_holds
         mine = self._holds.find()
-        if mine is not None and self.reentrant and mine is threads.find(self.name):
+        if mine is not None and self.reentrant and mine is flows.find(self.name):
             mine.count += 1
             return None
-        refusal = threads.refuse_self_wait(
+        refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer
         )
         if refusal is not None:
@@ -112,6 +111,7 @@ class Lease(Handle):
         claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
         start = clock.now()
         hold: LeaseHold | None = None
+        left: list[Query] = []
         try:
             outcome = self._database.run(
                 leasing.acquire(
@@ -121,7 +121,8 @@ class Lease(Handle):
                     wait=wait,
                     patience=self._database.timeouts.socket,
                     start=start,
-                )
+                ),
+                left=left,
             )
             if isinstance(outcome, Held):
                 hold = LeaseHold(
@@ -129,20 +130,20 @@ class Lease(Handle):
                     lease=outcome,
                     token=claim.token,
                     keeping=Keeping(self._plan, outcome.term, random()),
-                    database=self._database,
+                    database=self._database.kept,
+                    make_event=self._database.world.event,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
                 )
                 self._holds.add(hold)
-                threads.add(hold)
-                keeper.keep(hold)
+                self._database.keeper.keep(hold)
                 return None
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
                     self._holds.remove(hold)
-                    keeper.drop(hold)
-                self._abandon(claim)
+                    self._database.keeper.drop(hold)
+                self._abandon(claim, left)
             raise
         return self._database.not_acquired(self.name, outcome, wait)
 
@@ -156,15 +157,18 @@ class Lease(Handle):
         expiry, takeover or force: the work done meanwhile may have overlapped another's.
         """
         after = check_after(after)
+        self._database.world.finish(lambda: self._release(after))
+
+    def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1
             return
         if self._database.dialect.one_writer:
-            self._database.thread_holds.refuse_as_writer(self.name, "released")
+            self._database.flow_holds.refuse_as_writer(self.name, "released")
         now = clock.now()
         # It is renewed no more, whatever becomes of the release.
-        keeper.drop(hold)
+        self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
         ending: Protocol[object] = leasing.release(
             self._database.dialect,
@@ -208,7 +212,7 @@ class Lease(Handle):
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
         if self._database.dialect.one_writer:
-            self._database.thread_holds.refuse_as_writer(self.name, "renewed")
+            self._database.flow_holds.refuse_as_writer(self.name, "renewed")
         with hold.renewed_here(hold.lease.term.remaining(clock.now())):
             if hold.loss is not None:
                 raise hold.loss
@@ -217,13 +221,13 @@ class Lease(Handle):
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
-                keeper.moved(hold, asked)
+                self._database.keeper.moved(hold, asked)
             renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
                 term = self._database.run(renewing.renew(self._database.dialect, renewal, now))
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
-            if not keeper.moved(hold, term):
+            if not self._database.keeper.moved(hold, term):
                 assert hold.loss is not None
                 raise hold.loss
 
@@ -272,7 +276,7 @@ class Lease(Handle):
             raise self._lose(hold, loss) from loss.__cause__
         root = transaction.connection.get_transaction()
         if self._database.dialect.one_writer and root is not None:
-            self._database.thread_holds.add_borrowed(root, self.name)
+            self._database.flow_holds.add_borrowed(root, self.name)
         yield hold.lease.fence
 
     @property
@@ -322,26 +326,45 @@ class Lease(Handle):
         return (self._holds.last or self._holds.get()).lease.term.margin
 
     @property
-    def lost(self) -> threading.Event:
+    def lost(self) -> Event:
         """An event that is set when this hold, or else the last one, is lost.
 
         In time, without anybody asking: at the holder's deadline, or earlier when a renewal finds
         that the lease was taken away.
         """
         hold = self._holds.find() or self._holds.last
-        return threading.Event() if hold is None else hold.lost
+        return self._database.world.event() if hold is None else hold.lost
 
     # --- inside ------------------------------------------------------------------------------
 
+    def current(self) -> LeaseHold | None:
+        """Return the calling flow's hold."""
+        return self._holds.find()
+
     def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
         """Take note of a loss found out here, in the user's thread; return the one that counts."""
-        keeper.drop(hold)
+        self._database.keeper.drop(hold)
         if hold.lose(loss) and self._on_lost is not None:
             guarded(partial(self._on_lost, loss))
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, claim: Claim) -> None:
-        """Give back what an interrupted acquire may have been granted; if that fails it expires."""
-        with contextlib.suppress(Exception):
-            self._database.run(leasing.give_back(self._database.dialect, claim))
+    def _abandon(self, claim: Claim, left: list[Query]) -> None:
+        """Give back what an interrupted acquire may have been granted; if that fails it expires.
+
+        ``left`` ends the session that its last statement may still come to.
+        """
+        database = self._database
+        # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
+        patience = claim.ttl if database.world.lingers else database.timeouts.connect
+
+        def abandon() -> None:
+            dialect, now = database.dialect, clock.now()
+            with contextlib.suppress(Exception):
+                if not left:  # then it is there by now, or was not granted
+                    state, now = database.run(leasing.look(dialect, self.name, patience, now))
+                    if state is None or state.token != claim.token:
+                        return
+                database.run(leasing.abandon(dialect, claim, left, patience, now))
+
+        database.world.finish(abandon, cancelled=True)

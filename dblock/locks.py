@@ -12,7 +12,6 @@ from .counter import Counter
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
-from .keeper import keeper
 from .lease import Lease
 from .policy import RetryPolicy
 from .protocol import leasing, running
@@ -22,6 +21,7 @@ from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts
 from .together import Together
+from .world import World
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
@@ -61,13 +61,18 @@ class Locks:
     ) -> None:
         self.timeouts = timeouts if timeouts is not None else Timeouts()
         self.retry = retry if retry is not None else RetryPolicy()
-        self.engine, self.dialect = resolve(
+        self.engine, self.dialect = self._resolve(
             target, timeouts=self.timeouts, schema=schema, prefix=prefix
         )
+        lent = self.engine is target
         #: What the strategies share; not part of the public surface.
         self.database = Database(
-            self.engine, self.dialect, self.timeouts, label, lent=self.engine is target
+            self.engine, self.dialect, self.timeouts, label, lent=lent, world=self._world()
         )
+
+    # What is another's for tasks.
+    _resolve = staticmethod(resolve)
+    _world: Callable[[], World] = staticmethod(World)
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -253,7 +258,7 @@ class Locks:
 
     def close(self) -> None:
         """Close the idle connections. Leases that are held are renewed no more: they run out."""
-        keeper.stop(self.database, "its Locks were closed")
+        self.database.keeper.stop(self.database.kept, "its Locks were closed")
         self.database.close()
 
     def __enter__(self) -> Locks:

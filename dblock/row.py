@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -15,6 +16,7 @@ from .holds import HandleHolds, Hold
 from .protocol import leasing, rowing
 from .protocol.faults import Trouble
 from .protocol.rowing import Locked
+from .protocol.steps import Query
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import RootTransaction
@@ -50,7 +52,7 @@ class RowLock(Handle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name)
+        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.flow_holds)
         self._root: RootTransaction | None = None
 
     def __repr__(self) -> str:
@@ -75,8 +77,8 @@ class RowLock(Handle):
         """
         transaction = None if self._on is None else borrow(self._on, self._database.dialect)
         root = None if transaction is None else transaction.connection.get_transaction()
-        threads = self._database.thread_holds
-        refusal = threads.refuse_self_wait(
+        world, flows = self._database.world, self._database.flow_holds
+        refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
         if refusal is not None:
@@ -95,20 +97,22 @@ class RowLock(Handle):
                 ),
                 transaction or own,
             )
-        except BaseException:
+        except BaseException as error:
             own.drop()
+            if own.left is not None and not isinstance(error, DBLockError):
+                # It may wait on, for a lock that nobody would give back at once.
+                world.finish(partial(self._end, own.left), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             own.forget()
             return self._database.not_acquired(self.name, outcome, wait)
         if transaction is None:
-            hold = Hold(self.name, transaction=own)
+            hold = Hold(self.name, transaction=own, make_event=world.event)
             self._holds.add(hold)
-            threads.add(hold)
         else:
             root = transaction.connection.get_transaction()  # autobegun by the first statement
             if root is not None:
-                threads.add_borrowed(root, self.name)
+                flows.add_borrowed(root, self.name)
                 self._root = root
         return None
 
@@ -124,6 +128,9 @@ class RowLock(Handle):
                 "commit or roll that back",
                 name=self.name,
             )
+        self._database.world.finish(self._release)
+
+    def _release(self) -> None:
         hold = self._holds.get()
         self._holds.remove(hold)
         assert hold.transaction is not None
@@ -132,7 +139,7 @@ class RowLock(Handle):
         try:
             hold.transaction.finish()
         except Trouble as trouble:
-            self._end(trouble)
+            self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
 
     def leave(self) -> None:
@@ -148,18 +155,16 @@ class RowLock(Handle):
         try:
             hold.transaction.check()
         except Trouble as trouble:
-            self._end(trouble)
+            self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
 
-    def _end(self, trouble: Trouble) -> None:
+    def _end(self, end: Query | None) -> None:
         """End the session that was lost, which may not have noticed and keep the row locked."""
-        if trouble.end is not None:
+        if end is not None:
             with contextlib.suppress(DBLockError):
                 patience = self._database.timeouts.connect
-                end = leasing.end_session(
-                    self._database.dialect, trouble.end, patience, clock.now()
-                )
-                self._database.run(end)
+                protocol = leasing.end_session(self._database.dialect, end, patience, clock.now())
+                self._database.run(protocol)
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
         loss = LockLost(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import create_engine
@@ -17,9 +18,17 @@ Target = str | URL | Engine
 
 
 def resolve(
-    target: Target, *, timeouts: Timeouts, schema: str | None, prefix: str
+    target: Target,
+    *,
+    timeouts: Timeouts,
+    schema: str | None,
+    prefix: str,
+    dialects: Mapping[str, type[Dialect]] = DIALECTS,
+    create: Callable[..., Engine] = create_engine,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
+
+    ``dialects`` are those to choose from, ``create`` makes an engine from a URL.
 
     Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
     Unsupported for a database or driver dblock does not speak to, or one that is not installed.
@@ -28,7 +37,13 @@ def resolve(
         check_identifier("schema", schema)
     check_identifier("prefix", prefix)
     if isinstance(target, Engine):
-        kind = _dialect_class(target.url, target.dialect.name, target.dialect.driver)
+        kind = _dialect_class(dialects, target.dialect.name, target.dialect.driver)
+        if target.dialect.is_async != kind.is_async:
+            raise Unsupported(
+                "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
+                if target.dialect.is_async
+                else "this engine is not an asyncio one: give it to dblock.Locks"
+            )
         _refuse_memory(kind, target.url)
         return target, kind(schema, prefix, timeouts)
     if not isinstance(target, str | URL):
@@ -49,12 +64,12 @@ def resolve(
     backend, _, driver = url.drivername.partition("+")
     if backend == "postgres":
         backend = "postgresql"
-    kind = _dialect_class(url, backend, driver)
+    kind = _dialect_class(dialects, backend, driver)
     _refuse_memory(kind, url)
     url = url.set(drivername=f"{backend}+{driver or kind.drivers[0]}")
     dialect = kind(schema, prefix, timeouts)
     try:
-        return create_engine(url, connect_args=_connect_args(dialect, url)), dialect
+        return create(url, connect_args=_connect_args(dialect, url)), dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise Unsupported(
             f"the driver for {url.drivername} is not installed ({error}): "
@@ -68,8 +83,10 @@ def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
     return {key: value for key, value in ours.items() if key not in url.query}
 
 
-def _dialect_class(url: URL, backend: str, driver: str) -> type[Dialect]:
-    for kind in DIALECTS.values():
+def _dialect_class(
+    dialects: Mapping[str, type[Dialect]], backend: str, driver: str
+) -> type[Dialect]:
+    for kind in dialects.values():
         if backend in kind.backends:
             if driver and driver not in kind.drivers:
                 raise Unsupported(
@@ -88,7 +105,7 @@ def _dialect_class(url: URL, backend: str, driver: str) -> type[Dialect]:
 def _refuse_memory(kind: type[Dialect], url: URL) -> None:
     database = url.database or ":memory:"
     in_memory = database in (":memory:", "file:") or database.startswith("file::memory:")
-    if kind is DIALECTS["sqlite"] and (in_memory or url.query.get("mode") == "memory"):
+    if kind.name == DIALECTS["sqlite"].name and (in_memory or url.query.get("mode") == "memory"):
         raise Unsupported(
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"

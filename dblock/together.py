@@ -54,8 +54,13 @@ class Together(Handle):
         deadline = None if wait is None else clock.now() + wait
         while True:
             refusal = self._take_all(deadline)
-            if refusal is not None or self._last():
-                return refusal
+            try:
+                if refusal is not None or self._last():
+                    return refusal
+            except BaseException:
+                with contextlib.suppress(DBLockError):
+                    self.release()
+                raise
             # A lease ran out while the others were waited for: all or nothing, so once more.
             with contextlib.suppress(DBLockError):
                 self.release()

@@ -9,12 +9,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from tests.lending import Database as Database
+from tests.lending import Lender
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
 from tests.support import Threads
 
@@ -22,15 +23,6 @@ KINDS = ("postgresql", "mariadb", "sqlite")
 
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Database:
-    """One test's own database."""
-
-    kind: str  # the database's, one of KINDS: that of PgBouncer is "postgresql"
-    url: str
-    server: Server | None  # None for SQLite
 
 
 def strict() -> bool:
@@ -134,12 +126,20 @@ def new_name() -> str:
 
 
 class NewDatabase:
-    """Makes databases for one test; they go after it."""
+    """Makes databases for one test, or for one process of tests; they go after it."""
 
-    def __init__(self, request: pytest.FixtureRequest, directory: Path, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        request: pytest.FixtureRequest,
+        directory: Path,
+        stack: ExitStack,
+        *,
+        with_server: bool = False,  # those of the tests' own server go with that
+    ) -> None:
         self._request = request
         self._directory = directory
         self._stack = stack
+        self._with_server = with_server
 
     def __call__(
         self, kind: str, *, migrated: bool = False, server: Server | None = None
@@ -164,7 +164,7 @@ class NewDatabase:
             template = self._migrated().template(direct)
         name = new_name()
         direct.create_database(name, template)
-        if server is None:
+        if server is None and not (self._with_server and direct.owned):
             self._stack.callback(direct.drop_database, name)
         if migrated and template is None:
             upgrade(direct.url_for(name))
@@ -179,6 +179,15 @@ class NewDatabase:
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewDatabase]:
     with ExitStack() as stack:
         yield NewDatabase(request, tmp_path, stack)
+
+
+@pytest.fixture(scope="session")
+def lender(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lender]:
+    with ExitStack() as stack:
+        directory = tmp_path_factory.mktemp("lent")
+        yield Lender(NewDatabase(request, directory, stack, with_server=True))
 
 
 @pytest.fixture(params=KINDS)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from sqlalchemy import MetaData, select, text, update
 from sqlalchemy.engine import Connection, Engine
@@ -16,6 +16,7 @@ from tenacity import wait_random
 
 from dblock import Locks, RetryPolicy
 from dblock.schema.tables import tables
+from tests.worlds.surface import Bridged, BridgedEngine
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,6 +100,17 @@ def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
             connection.rollback()
 
 
+@contextlib.contextmanager
+def new_session(engine: Engine) -> Iterator[Session]:
+    with borrowed(engine, "session") as on:
+        yield cast(Session, on)
+
+
+def attribute(on: Session, instance: object, name: str) -> Any:
+    """An attribute of a mapped object, which may have to be read from the database."""
+    return on.run(getattr, instance, name) if isinstance(on, Bridged) else getattr(instance, name)
+
+
 def told_to_retry(error: Exception) -> None:
     assert "Retry the whole transaction" in str(error)
 
@@ -110,7 +122,10 @@ BORROWED = ("connection", "session", "scoped_session")
 @contextlib.contextmanager
 def borrowed(engine: Engine, how: str) -> Iterator[Borrowed]:
     """A transaction of the user's, in one of the ways SQLAlchemy has it."""
-    if how == "connection":
+    if isinstance(engine, BridgedEngine):
+        with engine.borrowed(how) as on:
+            yield on
+    elif how == "connection":
         with engine.connect() as connection:
             yield connection
     elif how == "session":

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from sqlalchemy.orm import Session
 
 from dblock.schema import upgrade
+from tests.aio.support import async_url
 from tests.conftest import Database
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +29,9 @@ ELSEWHERE = ("pip install", "python -m venv")
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+async def make_report(fence: int) -> None: ...
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -44,7 +48,9 @@ def test_python_snippets(page: Path, db: Database) -> None:
         "engine": engine,
         "Session": Session,
         "product": product,
+        "ASYNC_DATABASE_URL": async_url(db.url),
         "make_report": lambda fence: None,
+        "make_report_async": make_report,
         "charge": lambda session, order: None,
         "fetch_for_a_long_time": list,
         "store": lambda session, rows: None,

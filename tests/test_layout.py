@@ -16,11 +16,12 @@ FLOORS = [
     {"connections", "target"},
     {"driver", "borrowed", "schema"},
     {"holds", "handle"},
-    {"database", "keeper"},
+    {"database", "keeper", "world"},
     {"lease", "row", "counter"},
     {"together", "cron", "doctor"},
     {"locks"},
     {"__init__"},
+    {"aio"},
     {"cli", "__main__"},
 ]
 

@@ -22,6 +22,9 @@ from ..protocol.state import Grant, LockState, Renewal, RunState
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 
+#: A statement's rows, and how many rows it was about.
+Answer = tuple[Sequence[Sequence[Any]], int]
+
 # One statement deletes so many rows, so that it ends within the server's limit for one.
 PRUNED_AT_ONCE = 1000
 
@@ -72,6 +75,9 @@ class Dialect(ABC):
     #: The longest one statement may wait before it is sent again; None for no limit.
     longest_patience: float | None = None
 
+    #: Its drivers are an event loop's; see :mod:`dblock.aio.dialects`.
+    is_async: ClassVar[bool] = False
+
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         self.schema = schema
         self.prefix = prefix
@@ -93,6 +99,37 @@ class Dialect(ABC):
         return name
 
     # --- connections -------------------------------------------------------------------------
+
+    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+        """Run one statement on a driver's connection.
+
+        ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
+        nobody wants its answer any more.
+        """
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query.sql, query.params)
+            rows = cursor.fetchall() if cursor.description else ()
+            matched = cursor.rowcount
+            cursor.close()  # PyMySQL reads here what else the reply has in it
+        except BaseException:
+            with contextlib.suppress(Exception):
+                cursor.close()  # or SQLite keeps the statement, and with it the file
+            raise
+        return rows, matched
+
+    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+        """Run a statement that is part of making a connection ready; return its first row."""
+        rows, _ = self.send(connection, query)
+        return rows[0] if rows else ()
+
+    def set_autocommit(self, connection: Any) -> None:
+        """Let each statement be a transaction."""
+        connection.autocommit(True)
+
+    def close(self, connection: Any) -> None:
+        """Close a connection, whatever state it is in."""
+        connection.close()
 
     @abstractmethod
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class MariaDB(Dialect):
     extra = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    #: Where the drivers' errors are defined.
+    modules: ClassVar[tuple[str, ...]] = ("pymysql",)
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
@@ -112,23 +114,26 @@ class MariaDB(Dialect):
         finally:
             connection._read_timeout, connection._write_timeout = before
 
+    def version(self, connection: Any) -> str:
+        return str(connection.get_server_info())
+
     def prepare_connection(self, connection: Any) -> Session:
-        version = connection.get_server_info()
+        version = self.version(connection)
         if "MariaDB" not in version:
             raise Unsupported(
                 f"this server is MySQL {version}: dblock's statements are those of MariaDB 10.6 "
                 "and are not run on MySQL. MariaDB, PostgreSQL and SQLite work"
             )
-        connection.autocommit(True)
-        with connection.cursor() as cursor:
-            # A lease statement never waits for a row lock: who has it is taking the name.
-            cursor.execute(
-                "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-                "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0",
-                (self.timeouts.query,),
-            )
-            cursor.execute(_WHO)
-            session, host, server = cursor.fetchone()
+        self.set_autocommit(connection)
+        # A lease statement never waits for a row lock: who has it is taking the name. An idle
+        # row lock is not a forgotten client: the least wait_timeout is the usual eight hours.
+        settings = (
+            "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
+            "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0, "
+            "wait_timeout = GREATEST(@@wait_timeout, 28800)"
+        )
+        self.ask(connection, Query(settings, (self.timeouts.query,)))
+        session, host, server = self.ask(connection, Query(_WHO, {}))
         # The number begins anew when the server does; with the client's port it is unmistakable.
         end = None if ":" not in host else Query(_END, {"session": session, "host": host})
         return Session(server, end)
@@ -142,7 +147,7 @@ class MariaDB(Dialect):
         return bool(connection.open)
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
-        if not connection.open:
+        if not self.is_usable(connection):
             return "its connection is closed"
         if locking and connection.get_autocommit():
             return "its connection is in autocommit mode, so nothing stays locked"
@@ -150,7 +155,7 @@ class MariaDB(Dialect):
 
     def classify(self, error: BaseException) -> Fault | None:
         code = error.args[0] if error.args else None
-        if isinstance(code, int) and type(error).__module__.startswith("pymysql"):
+        if isinstance(code, int) and type(error).__module__.startswith(self.modules):
             return _FAULTS.get(code)
         return None
 

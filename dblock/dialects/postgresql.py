@@ -29,8 +29,10 @@ _FAULTS = {
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P04": Fault.DISCONNECTED,  # database_dropped
     "57P05": Fault.DISCONNECTED,  # idle_session_timeout
     "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
 # A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
 # Both are raised before the statement runs.
@@ -104,23 +106,29 @@ class PostgreSQL(Dialect):
         finally:
             reading.bound(connection, None)
 
+    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+        with connection.cursor() as cursor:
+            # Not prepared: behind a pooler another client may have prepared another.
+            cursor.execute(query.sql, query.params or None, prepare=False)
+            return cursor.fetchone() or ()
+
+    def set_autocommit(self, connection: Any) -> None:
+        connection.autocommit = True
+
     def prepare_connection(self, connection: Any) -> Session:
         version = connection.info.server_version
         if version < 140000:
             raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(_WHO, prepare=False)
-            backend, started = cursor.fetchone()
-            if backend != connection.info.backend_pid:
-                # A pooler, which makes that pid up. On a backend that it hands over, a statement
-                # prepared under the same name can be another client's.
-                connection.prepare_threshold = None
-                return Session()
-            cursor.execute(_SETTINGS, _settings(self.timeouts), prepare=False)
-            cursor.execute(_SERVER, prepare=False)
-            (server,) = cursor.fetchone()
+        self.set_autocommit(connection)
+        backend, started = self.ask(connection, Query(_WHO, {}))
+        if backend != connection.info.backend_pid:
+            # A pooler, which makes that pid up. On a backend that it hands over, a statement
+            # prepared under the same name can be another client's.
+            connection.prepare_threshold = None
+            return Session()
+        self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
+        (server,) = self.ask(connection, Query(_SERVER, {}))
         return Session(server, Query(_END, {"pid": backend, "started": started}))
 
     def timed_out(self, error: BaseException) -> bool:

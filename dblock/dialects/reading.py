@@ -15,7 +15,8 @@ from .. import clock
 def bound(connection: Any, seconds: float | None) -> None:
     """Let no wait for this connection's server take longer; None takes the bound off.
 
-    What takes longer raises :class:`psycopg.OperationalError`, and the connection is closed.
+    What takes longer raises :class:`psycopg.OperationalError`, and the connection is closed. The
+    bound can be changed during a wait. The same goes for an AsyncConnection.
     """
     kind = type(connection)
     if seconds is None:
@@ -33,15 +34,14 @@ _kinds: dict[type[Any], type[Any]] = {}
 
 def _bounded(kind: type[Any]) -> type[Any]:
     def wait(self: Any, waiting: Any, *args: Any, **kwargs: Any) -> Any:
-        deadline = clock.now() + self.read_within
-        return kind.wait(self, _until(deadline, self, waiting), *args, **kwargs)
+        return kind.wait(self, _until(clock.now(), self, waiting), *args, **kwargs)
 
     if kind not in _kinds:
         _kinds[kind] = type(kind.__name__, (kind,), {"read_within": 0.0, "wait": wait})
     return _kinds[kind]
 
 
-def _until(deadline: float, connection: Any, waiting: Generator[Any, Any, Any]) -> Any:
+def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> Any:
     """Pass on a psycopg generator, which yields what to wait for and is sent what came.
 
     It is sent 0 several times a second while nothing comes.
@@ -50,7 +50,7 @@ def _until(deadline: float, connection: Any, waiting: Generator[Any, Any, Any]) 
         wanted = next(waiting)
         while True:
             came = yield wanted
-            if not came and clock.now() >= deadline:
+            if not came and clock.now() >= start + connection.read_within:
                 connection.pgconn.finish()
                 waiting.throw(_given_up(connection.read_within))
             wanted = waiting.send(came)

@@ -68,14 +68,17 @@ class SQLite(Dialect):
     def bound_reads(self, connection: Any, seconds: float) -> None:
         pass  # no network: a wait is for the file's writer, and that has its own limit
 
-    def prepare_connection(self, connection: Any) -> Session:
+    def set_autocommit(self, connection: Any) -> None:
         connection.isolation_level = None
         if getattr(connection, "autocommit", _LEGACY) != _LEGACY:
             connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
-        connection.execute(f"PRAGMA busy_timeout = {_TURN}")
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+
+    def prepare_connection(self, connection: Any) -> Session:
+        self.set_autocommit(connection)
+        self.ask(connection, Query(f"PRAGMA busy_timeout = {_TURN}", {}))
+        (mode,) = self.ask(connection, Query("PRAGMA journal_mode", {}))
         if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
-            connection.execute("PRAGMA synchronous = NORMAL")
+            self.ask(connection, Query("PRAGMA synchronous = NORMAL", {}))
         return Session()
 
     def timed_out(self, error: BaseException) -> bool:
@@ -91,12 +94,12 @@ class SQLite(Dialect):
         if patience is None:
             yield
             return
-        (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
-        connection.execute(f"PRAGMA busy_timeout = {math.floor(patience * 1000)}")
+        (before,) = self.ask(connection, Query("PRAGMA busy_timeout", {}))
+        self.ask(connection, Query(f"PRAGMA busy_timeout = {math.floor(patience * 1000)}", {}))
         try:
             yield
         finally:
-            connection.execute(f"PRAGMA busy_timeout = {before}")
+            self.ask(connection, Query(f"PRAGMA busy_timeout = {before}", {}))
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
         try:

@@ -34,7 +34,7 @@ def examine(locks: Locks) -> list[Finding]:
     Nothing is changed, and tables that are missing are a finding, not an error.
     """
     dialect = locks.dialect
-    connections = Connections(locks.engine, dialect, lent=False)
+    connections = Connections(locks.engine, dialect, world=locks.database.world)
     try:
         connection = connections.take()
     except Trouble as trouble:

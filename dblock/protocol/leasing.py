@@ -197,10 +197,45 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         now = (yield Sleep(PAUSE / 5)).now
 
 
+def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
+    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
+
+    Raises Trouble where the database is not reached: that try is spent then, for it would have
+    fared no better. So ending them takes no time that a dead server would not have taken anyway.
+    """
+    while lost:
+        try:
+            yield Run(lost[-1], within)
+        except Trouble as trouble:
+            if trouble.fault in AWAY:
+                raise
+        lost.pop()
+
+
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
         yield Run(dialect.release(claim.name, claim.token))
+
+
+def abandon(
+    dialect: Dialect, claim: Claim, left: list[Query], patience: float, start: float
+) -> Protocol[None]:
+    """Give back what a cancelled acquire was granted, or may still be.
+
+    ``left`` ends the session that its last try may still be run in; it is ended first.
+    """
+    now, until = start, start + patience
+    while left:
+        now = yield from end_session(dialect, left[-1], until - now, now)
+        left.pop()
+    query = dialect.release(claim.name, claim.token)
+    while now < until:
+        now = (yield from persist(query, until - now, now, AWAY | PASSING)).now
+        state, now = yield from look(dialect, claim.name, until - now, now)
+        if state is None or state.token != claim.token:
+            return
+        now = (yield Sleep(PAUSE)).now  # its row was in use
 
 
 def release(
@@ -342,12 +377,15 @@ def persist(
     However short that is, a connection that had died while idle is replaced once.
     """
     until, replaced = now + patience, False
+    lost: list[Query] = []
     while True:
         try:
+            yield from end_lost(lost)
             return (yield Run(query))
         except Trouble as trouble:
             if trouble.fault not in faults:
                 raise
+            lost += [] if trouble.end is None else [trouble.end]
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue

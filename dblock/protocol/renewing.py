@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import LockLost
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, PAUSE, Held, expired, failed_over, loss_of
+from .leasing import AWAY, PASSING, PAUSE, Held, end_lost, expired, failed_over, loss_of
 from .state import LockState, Renewal
-from .steps import Protocol, Run, Sleep
+from .steps import Protocol, Query, Run, Sleep
 from .term import Term
 from .troubles import explain
 
@@ -61,13 +61,16 @@ def renew_all(
     """
     outcomes: dict[str, Renewed] = {}
     batches, replaced = [list(asked)], False
+    lost: list[Query] = []
     while batches:
         batch = batches.pop()
         try:
+            yield from end_lost(lost, within)
             reply = yield Run(dialect.renew([hold.renewal for hold in batch]), within)
         except Trouble as trouble:
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True  # a connection that had died while idle
+                lost += [] if trouble.end is None else [trouble.end]
                 batches.append(batch)
             elif trouble.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
                 half = len(batch) // 2
@@ -116,7 +119,7 @@ def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
     Repeated until the holder's own deadline.
     """
     now, term = start, asked.held.term
-    away: Trouble | None = None
+    away: str | None = None
     while not term.over(now):
         (outcome,) = yield from renew_all(dialect, [asked])
         if isinstance(outcome, LockLost):
@@ -129,11 +132,9 @@ def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
         trouble = outcome.trouble
         if trouble.fault not in AWAY | PASSING:
             raise explain(dialect, trouble, asked.renewal.name) from trouble.__cause__
-        away = trouble if outcome.away else None
+        away = str(trouble) if outcome.away else None
         now = (yield Sleep(PAUSE)).now
-    raise (
-        expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, str(away))
-    )
+    raise expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away)
 
 
 def unreachable(name: str, said: str) -> LockLost:

@@ -14,6 +14,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -312,7 +313,13 @@ def test_an_interrupted_acquire_holds_nothing(
 ) -> None:
     """However late the signal: here, when the grant has been heard of."""
 
+    add = dblock.holds.HandleHolds.add
+
     def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def add_and_interrupt(*arguments: Any) -> None:
+        add(*arguments)
         raise KeyboardInterrupt
 
     with Locks(new_database("sqlite", migrated=True).url) as locks:
@@ -322,7 +329,7 @@ def test_an_interrupted_acquire_holds_nothing(
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         with monkeypatch.context() as patch:
-            patch.setattr(type(locks.database.thread_holds), "add", interrupt)
+            patch.setattr(dblock.holds.HandleHolds, "add", add_and_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         assert not lease.held

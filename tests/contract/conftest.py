@@ -1,4 +1,4 @@
-"""Fixtures over the `db` of every kind."""
+"""Fixtures over the `db` of every kind, in every world."""
 
 from __future__ import annotations
 
@@ -7,23 +7,58 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 
 from dblock import Locks
-from tests.conftest import Database
+from tests.conftest import KINDS
+from tests.contract.apart import THREADS_ONLY, kinds_in_asyncio
+from tests.lending import Database, Lender
 from tests.support import Facts
+from tests.worlds.portal import WORLDS
+from tests.worlds.world import World
 
 NewLocks = Callable[..., Locks]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each case in every world, on every kind of database; `apart` has the exceptions."""
+    file = metafunc.module.__name__.rpartition(".")[2]
+    case = f"{file}::{metafunc.function.__name__}"
+    worlds = [world for world in WORLDS if world == "threads" or case not in THREADS_ONLY]
+    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    needed = {"world", "db"} & set(metafunc.fixturenames) - set(given)
+    if needed == {"world", "db"}:
+        both = [
+            (world, kind)
+            for world in worlds
+            for kind in (KINDS if world == "threads" else kinds_in_asyncio(file, case))
+        ]
+        metafunc.parametrize(("world", "db"), both, indirect=True)
+    elif needed == {"world"}:
+        metafunc.parametrize("world", worlds, indirect=True)
+    elif needed == {"db"}:
+        metafunc.parametrize("db", KINDS, indirect=True)
+
+
 @pytest.fixture
-def new_locks(db: Database) -> Iterator[NewLocks]:
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as made:
+        yield made
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
+    with lender.lend(request.param) as lent:
+        yield lent
+
+
+@pytest.fixture
+def new_locks(db: Database, world: World) -> Iterator[NewLocks]:
     """Makes Locks as other programs on the same database would have them."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> Locks:
-            return stack.enter_context(Locks(db.url, **options))
+            return stack.enter_context(world.locks(db.url, **options))
 
         yield make
 
@@ -40,9 +75,9 @@ def others(new_locks: NewLocks) -> Locks:
 
 
 @pytest.fixture
-def engine(db: Database) -> Iterator[Engine]:
+def engine(db: Database, world: World) -> Iterator[Engine]:
     """The user's own."""
-    made = create_engine(db.url)
+    made = world.engine(db.url)
     yield made
     made.dispose()
 

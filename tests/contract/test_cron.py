@@ -253,6 +253,8 @@ def test_wrong_jobs(locks: Locks) -> None:
     with pytest.raises(ValueError, match="once_per cannot be empty"):
         locks.cron("a", once_per="")
 
+
+def test_a_coroutine_function_is_no_job(locks: Locks) -> None:
     async def coroutine() -> None: ...
 
     with pytest.raises(TypeError, match="before its body runs"):

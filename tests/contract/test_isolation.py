@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Conflict, Locks
@@ -24,13 +24,14 @@ from tests.support import (
     settings,
     told_to_retry,
 )
+from tests.worlds.world import World
 
 
 @pytest.fixture(params=["REPEATABLE READ", "SERIALIZABLE"])
-def strict(db: Database, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def strict(db: Database, world: World, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The user's engine, with transactions of a stricter level. SQLite has just one level."""
     level = "SERIALIZABLE" if db.kind == "sqlite" else request.param
-    made = create_engine(db.url, isolation_level=level)
+    made = world.engine(db.url, isolation_level=level)
     yield made
     made.dispose()
 

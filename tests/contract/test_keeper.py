@@ -15,14 +15,21 @@ from sqlalchemy.engine import Engine
 
 import dblock.keeper
 import dblock.lease
-from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable
+from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
 from dblock.driver import Driver
+from dblock.holds import Event
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.keeping import Plan
+from dblock.protocol.leasing import Held
+from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
+from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
+from tests.worlds.behind import held_up, here, inside, run
+from tests.worlds.world import World
 
 TTL = 1.0  # renewed every 0.3 s, lost after 0.9 s
 RENEWER = "dblock renewer"
@@ -35,7 +42,7 @@ def moved(engine: Engine, locks: Locks, name: str) -> Callable[[], bool]:
 
 
 def by_keeper() -> bool:
-    return threading.current_thread().name == RENEWER
+    return here() == RENEWER
 
 
 class Renewals:
@@ -75,7 +82,7 @@ class Gate:
 
     def __call__(self) -> None:
         self.reached.set()
-        assert self.open.wait(SECONDS)
+        assert held_up(self.open.wait, SECONDS)
 
 
 @contextmanager
@@ -95,7 +102,7 @@ class Told:
         self.threads: set[str] = set()
 
     def __call__(self, what: Danger | LockLost) -> None:
-        self.threads.add(threading.current_thread().name)
+        self.threads.add(here())
         self.all.append(what)
 
     @property
@@ -120,8 +127,9 @@ def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> Non
             assert not others.lease("report").acquire(blocking=False)
         assert (lease.fence, lease.token) == (fence, token)
         assert not lease.lost.is_set()
-    assert told.all == []
     assert not others.lease("report").locked()
+    # A busy machine may have renewed it late, but then that was told, and nothing worse.
+    assert all(isinstance(one, Danger) for one in told.all)
 
 
 def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:
@@ -190,6 +198,23 @@ def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: 
         busy.release()
 
 
+@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> None:
+    """In the batch itself: the keeper tries each of the others again, by then without it."""
+    leases = [locks.lease(f"report {number}", ttl=LONG) for number in range(5)]
+    for lease in leases:
+        assert lease.acquire()
+    term = Term(clock.now(), LONG)
+    asked = [
+        Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
+    ]
+    with blocked(engine, locks, leases[2].name):
+        outcomes = run(locks, renew_all(locks.dialect, asked))
+    assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]
+    for lease in leases:
+        lease.release()
+
+
 # --- given back --------------------------------------------------------------------------------
 
 
@@ -199,7 +224,7 @@ def test_a_release_waits_for_the_renewal_under_way(
     lease = locks.lease("report", ttl=LONG)
     with gate() as held_up:
         renewals.before = held_up
-        lease._plan = type(lease._plan)(3 * TTL)
+        inside(lease)._plan = Plan(3 * TTL)
         assert lease.acquire()
         assert held_up.reached.wait(SECONDS)
         releasing = threads.start(lambda: threads.run(lease.release))
@@ -360,7 +385,7 @@ def hangs(locks: Locks, renewals: Renewals, when: str) -> None:
         setattr(renewals, when, hanging)
         lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
         assert lease.acquire()
-        lost, hold = lease.lost, lease._holds.find()
+        lost, hold = lease.lost, inside(lease)._holds.find()
         assert hold is not None
         term = hold.lease.term
         assert hanging.reached.wait(SECONDS)
@@ -387,13 +412,13 @@ def test_an_answer_that_comes_late_revives_nothing(locks: Locks, renewals: Renew
 
 
 def test_what_the_holder_can_see_needs_no_keeper(
-    locks: Locks, monkeypatch: pytest.MonkeyPatch
+    locks: Locks, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
     class Idle(Keeper):
         def keep(self, hold: object) -> None:
             pass
 
-    monkeypatch.setattr(dblock.lease, "keeper", Idle())
+    world.use_keeper(monkeypatch, Idle)
     told = Told()
     lease = locks.lease("report", ttl=TTL, on_lost=told)
     assert lease.acquire()
@@ -455,9 +480,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("options", "error", "says"), WRONG)
-def test_wrong_arguments(options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_wrong_arguments(
+    world: World, options: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with (
-        Locks("postgresql://nobody@127.0.0.1:1/nothing") as locks,
+        world.locks("postgresql://nobody@127.0.0.1:1/nothing") as locks,
         pytest.raises(error, match=says),
     ):
         locks.lease("report", **options)
@@ -501,7 +528,7 @@ def test_a_callback_that_fails_harms_nobody(
 def test_a_callback_that_blocks_harms_nobody(locks: Locks, others: Locks, engine: Engine) -> None:
     with gate() as blocking:
         first = locks.lease("a", ttl=TTL, renew=False, on_danger=lambda danger: blocking())
-        kept = locks.lease("b", ttl=TTL)
+        kept = locks.lease("b", ttl=3 * TTL)  # a busy machine is no reason to lose it
         assert first.acquire()
         assert kept.acquire()
         assert blocking.reached.wait(SECONDS)
@@ -511,8 +538,8 @@ def test_a_callback_that_blocks_harms_nobody(locks: Locks, others: Locks, engine
         kept.release()
 
 
-def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
-    events: list[threading.Event] = []
+def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks, world: World) -> None:
+    events: list[Event] = []
     seen: list[list[bool]] = []
     leases = [
         locks.lease(
@@ -525,21 +552,20 @@ def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks) -> None:
     ]
     for lease in leases:
         assert lease.acquire()
-    holds = [lease._holds.find() for lease in leases]
+    holds = [inside(lease)._holds.find() for lease in leases]
     term = holds[0].lease.term  # type: ignore[union-attr]
     for hold in holds:
         assert hold is not None
-        dblock.keeper.keeper.moved(hold, term)  # all at one moment
+        world.keeper().moved(hold, term)  # all at one moment
     events += [lease.lost for lease in leases]
     eventually(lambda: len(seen) == 3)
     assert seen == [[True] * 3] * 3
 
 
 def test_the_threads_end_when_nothing_is_held(
-    locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    keeper = Keeper()
-    monkeypatch.setattr(dblock.lease, "keeper", keeper)
+    keeper = world.use_keeper(monkeypatch, Keeper)
     monkeypatch.setattr(dblock.keeper, "LINGER", 0.05)
     for _ in range(2):  # and begin again
         with locks.lease("report", ttl=TTL):

@@ -14,6 +14,7 @@ from dblock.protocol.renewing import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
 from tests.support import LONG, SHORT, eventually, expire, lock_row
+from tests.worlds.behind import run
 
 
 def test_run_out(locks: Locks) -> None:
@@ -119,13 +120,13 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
     with locks.lease("report", ttl=LONG) as lease:
         row = lock_row(engine, locks, "report")
         assert row.token == lease.token
-        run, dialect, now = locks.database.run, locks.dialect, time.monotonic()
+        dialect, now = locks.dialect, time.monotonic()
         strange = "f" * 32
         with pytest.raises(LockLost):
-            run(leasing.release(dialect, "report", strange, lease.fence, 0.0, now))
+            run(locks, leasing.release(dialect, "report", strange, lease.fence, 0.0, now))
         asked = Asked(Renewal("report", strange, 2 * LONG), Held(lease.fence, Term(now, LONG)))
         with pytest.raises(LockLost):
-            run(renewing.renew(dialect, asked, now))
+            run(locks, renewing.renew(dialect, asked, now))
         assert lock_row(engine, locks, "report") == row
 
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine
@@ -13,7 +14,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from dblock import DeadlockDetected, Locks, NotEnough, NotHeld, Timeouts, Unavailable
 from dblock.driver import Driver
-from dblock.protocol.steps import Run
+from dblock.protocol.steps import Run, Step
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
@@ -62,7 +63,7 @@ def test_a_release_that_failed_can_be_repeated(
     lease.acquire()
     with monkeypatch.context() as broken:
 
-        def refuse(self: Driver, step: object, transaction: object) -> None:
+        def refuse(*_: object) -> None:
             raise Unavailable("as if")
 
         broken.setattr(Driver, "_perform", refuse)
@@ -99,8 +100,8 @@ def test_an_interrupted_renewal_to_less_is_believed_to_have_happened(
     lease.acquire()
     run = Driver._run
 
-    def interrupted(self: Driver, query: object) -> None:
-        run(self, query)  # type: ignore[arg-type]
+    def interrupted(self: Driver, *args: Any, **kwargs: Any) -> None:
+        run(self, *args, **kwargs)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as keyboard:
@@ -195,7 +196,7 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
 
     perform, sent = Driver._perform, 0
 
-    def breaking(self: Driver, step: object, transaction: object) -> object:
+    def breaking(self: Driver, step: Step, *args: Any) -> object:
         nonlocal sent
         if (
             isinstance(step, Run)
@@ -204,7 +205,7 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
         ):
             sent += 1
             raise Trouble(Fault.DISCONNECTED, "as if")
-        return perform(self, step, transaction)  # type: ignore[arg-type]
+        return perform(self, step, *args)
 
     monkeypatch.setattr(Driver, "_perform", breaking)
     assert not locks.lease("report", wait=0).acquire()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from tests.conftest import Database, NewDatabase
 from tests.faults.proxy import Proxy
+from tests.lending import Database, Lender
+from tests.worlds.portal import WORLDS
+from tests.worlds.world import World
 
 # Bytes that occur in one statement only.
 GRANT = b"acquired_at = "
@@ -19,20 +23,34 @@ RELEASE = b"SET token = NULL"
 
 @dataclass
 class Net:
-    """dblock on both ways to one database: through the proxy, and around it."""
+    """dblock on both ways to one database: through the proxy, in some world, and around it."""
 
     db: Database
     proxy: Proxy
+    world: World
     locks: Locks
     direct: Locks
 
+    def new_locks(self, timeouts: Timeouts) -> Locks:
+        return self.world.locks(self.proxy.url, timeouts=timeouts)
+
+    def engine(self, **options: Any) -> Engine:
+        """The user's own, through the proxy."""
+        return self.world.engine(self.proxy.url, **options)
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as made:
+        yield made
+
 
 @pytest.fixture(params=["postgresql", "mariadb"])
-def net(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Net]:
-    db = new_database(request.param, migrated=True)
+def net(request: pytest.FixtureRequest, world: World, lender: Lender) -> Iterator[Net]:
     with (
+        lender.lend(request.param) as db,
         Proxy(db.url) as proxy,
-        Locks(proxy.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
+        world.locks(proxy.url, timeouts=Timeouts(connect=2, query=1, socket=3)) as locks,
         Locks(db.url) as direct,
     ):
-        yield Net(db, proxy, locks, direct)
+        yield Net(db, proxy, world, locks, direct)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 import threading
@@ -35,7 +34,7 @@ SERVERS = ["postgresql", "mariadb"]
 
 @pytest.fixture
 def quick(net: Net) -> Iterator[Locks]:
-    with Locks(net.proxy.url, timeouts=QUICK) as locks:
+    with net.new_locks(QUICK) as locks:
         assert locks.list() == []  # it has a connection that was good a moment ago
         yield locks
 
@@ -49,7 +48,7 @@ def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> No
     row = quick.row("row")
     assert held.acquire()
     assert row.acquire()
-    with contextlib.closing(create_engine(net.proxy.url).connect()) as connection:
+    with net.engine().connect() as connection:
         connection.begin()
         connection.exec_driver_sql("SELECT 1")
         net.proxy.deaf = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
@@ -18,6 +19,7 @@ TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
 INTERRUPTS = "tests/processes/test_interrupts.py"
+MATRIX = "tests/faults/test_matrix.py::test_cell"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
@@ -55,7 +57,7 @@ CATALOGUE = (
         TOGETHER,
         "if refusal is not None or self._last():",
         "if True:",
-        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[mariadb]",
+        f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
     ),
     Mutant(
         "prepared-behind-a-pooler",
@@ -69,9 +71,9 @@ CATALOGUE = (
         "released-twice",
         "a thread releases its own hold only",
         HOLDS,
-        "if holds and thread not in self._takers else None",
-        "if holds else None",
-        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[sqlite]",
+        "return None if self in mine.handles else holds[-1]",
+        "return holds[-1]",
+        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[threads-sqlite]",
     ),
     Mutant(
         "shortened-when-told",
@@ -79,7 +81,7 @@ CATALOGUE = (
         "dblock/lease.py",
         "if asked.deadline < held.term.deadline:",
         "if False:",
-        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[mariadb]",
+        f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
     ),
     # --- 2: fences
     Mutant(
@@ -174,7 +176,7 @@ CATALOGUE = (
         LEASING,
         "            if in_doubt:\n                return  #",
         "            if False:\n                return  #",
-        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql]",
+        f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     # --- 5: the database's clock
     Mutant(
@@ -210,7 +212,7 @@ CATALOGUE = (
         LEASING,
         "Term(reply.sent, claim.ttl)",
         "Term(reply.now, claim.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-settling",
@@ -218,7 +220,7 @@ CATALOGUE = (
         LEASING,
         "Term(in_doubt, claim.ttl)",
         "Term(now, claim.ttl)",
-        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql]",
+        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql-threads]",
     ),
     # --- 6: the guard
     Mutant(
@@ -261,7 +263,7 @@ CATALOGUE = (
         LEASING,
         "if in_doubt is not None and state is not None and state.token == claim.token:",
         "if False:",
-        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql]",
+        f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
     ),
     Mutant(
         "settle-too-early",
@@ -270,7 +272,7 @@ CATALOGUE = (
         "        while lost:\n",
         "        while False:\n",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
-        "[postgresql]",
+        "[postgresql-threads]",
     ),
     Mutant(
         "ghost-row-lock",
@@ -278,15 +280,23 @@ CATALOGUE = (
         "dblock/protocol/rowing.py",
         "    if trouble.end is not None:\n",
         "    if False:\n",
-        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql]",
+        f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
+    ),
+    Mutant(
+        "ghost-reader",
+        "the session that a read lost does not stay on the server",
+        LEASING,
+        "            yield from end_lost(lost)\n",
+        "",
+        f"{MATRIX}[postgresql-acquire (held) look deaf]",
     ),
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
         "dblock/dialects/reading.py",
-        "clock.now() >= deadline",
-        "clock.now() >= deadline + 30",
-        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql]",
+        "clock.now() >= start + connection.read_within",
+        "clock.now() >= start + connection.read_within + 30",
+        f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
         "settle-skipped",
@@ -294,7 +304,7 @@ CATALOGUE = (
         LEASING,
         "in_doubt = now if in_doubt is None else in_doubt",
         "return Held(1, Term(now, claim.ttl))",
-        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql]",
+        f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
@@ -310,7 +320,7 @@ CATALOGUE = (
         "dblock/protocol/renewing.py",
         "self.trouble.__traceback__ = None",
         "pass",
-        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb]",
+        f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
     ),
     Mutant(
         "unknown-told-as-unavailable",
@@ -318,7 +328,7 @@ CATALOGUE = (
         LEASING,
         "        if in_doubt is None:\n            raise\n",
         "        raise\n",
-        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql]",
+        f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
     # --- 9: nothing leaks
     Mutant(
@@ -333,15 +343,15 @@ CATALOGUE = (
         "interrupted-connection-kept",
         "a connection whose state is not known is thrown away",
         DRIVER,
-        "            self.connections.drop(connection)\n            raise\n",
-        "            self.connections.give(connection)\n            raise\n",
+        "            self.connections.drop(connection)\n            if left",
+        "            self.connections.give(connection)\n            if left",
         f"{INTERRUPTS}::test_acquire[sqlite]",
     ),
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "dblock/lease.py",
-        "                self._abandon(claim)\n",
+        "                self._abandon(claim, left)\n",
         "                pass\n",
         f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
@@ -381,5 +391,6 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *ASYNCHRONOUS,
     *JOBS,
 )

@@ -18,7 +18,7 @@ JOBS = (
         BASE,
         "WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0\n",
         "WHERE true\n",
-        f"{CONTRACT}::test_a_slot_runs_once[sqlite]",
+        f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
     ),
     Mutant(
         "slot-runs-again-mariadb",
@@ -26,7 +26,7 @@ JOBS = (
         MARIADB,
         "(slot <> '' AND exit_status <=> 0)",
         "(slot <> '' AND exit_status <=> -1)",
-        f"{CONTRACT}::test_a_slot_runs_once[mariadb]",
+        f"{CONTRACT}::test_a_slot_runs_once[threads-mariadb]",
     ),
     Mutant(
         "slot-kept-by-a-failure",
@@ -34,7 +34,7 @@ JOBS = (
         BASE,
         " OR run.exit_status <> 0\n",
         "\n",
-        f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[postgresql]",
+        f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
     ),
     Mutant(
         "slot-by-the-hosts-clock",
@@ -42,7 +42,7 @@ JOBS = (
         CRON,
         "return moment.strftime(",
         "return type(moment).now(moment.tzinfo).strftime(",
-        f"{CONTRACT}::test_periods_are_by_the_databases_clock[sqlite]",
+        f"{CONTRACT}::test_periods_are_by_the_databases_clock[threads-sqlite]",
     ),
     Mutant(
         "late-record",
@@ -50,7 +50,7 @@ JOBS = (
         BASE,
         'AND fence = {self._marked("fence")}{self.durably}"""',
         'AND fence <= fence + {self._marked("fence")}{self.durably}"""',
-        f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[postgresql]",
+        f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[threads-postgresql]",
     ),
     Mutant(
         "at-least-forgotten",
@@ -58,7 +58,7 @@ JOBS = (
         CRON,
         "after=max(0.0, rest)",
         "after=max(0.0, min(0.0, rest))",
-        f"{CONTRACT}::test_at_least[sqlite]",
+        f"{CONTRACT}::test_at_least[threads-sqlite]",
     ),
     Mutant(
         "prune-takes-the-last-run",
@@ -66,7 +66,7 @@ JOBS = (
         BASE,
         'old = f"started_at < {self.ago} AND {later}"',
         'old = f"started_at < {self.ago}"',
-        f"{CONTRACT}::test_prune[sqlite]",
+        f"{CONTRACT}::test_prune[threads-sqlite]",
     ),
     Mutant(
         "lost-run-is-a-success",

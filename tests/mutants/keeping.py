@@ -1,4 +1,4 @@
-"""Mutants of the renewal and of the keeper (promises 4, 5 and 8)."""
+"""Mutants of the renewal and of the keeper (promises 4, 5, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from tests.mutants.mutant import Mutant
 
 BASE = "dblock/dialects"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
-RENEWING, PLAN = "dblock/protocol/renewing.py", "dblock/protocol/keeping.py"
+LEASING, RENEWING = "dblock/protocol/leasing.py", "dblock/protocol/renewing.py"
+PLAN = "dblock/protocol/keeping.py"
 KEEPER, HOLDS = "dblock/keeper.py", "dblock/holds.py"
 
 PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
-BUSY = f"{CONTRACT}::test_a_busy_row_does_not_keep_the_others_from_renewal[mariadb]"
+ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[threads-mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
 PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
+ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPING = (
@@ -62,6 +64,14 @@ KEEPING = (
         f"{TAKEN_OVER}[mariadb-renew]",
     ),
     Mutant(
+        "renew-without-token-sqlite",
+        "only the holder renews",
+        SQLITE,
+        "AND l.token = json_extract(asked.value, '$[1]')",
+        "",
+        f"{TAKEN_OVER}[sqlite-renew]",
+    ),
+    Mutant(
         "renew-counts-no-rows",
         "a renewal that renewed nothing says so",
         RENEWING,
@@ -84,7 +94,7 @@ KEEPING = (
         PG,
         "\n                AND mine.expires_at > clock_timestamp()",
         "",
-        f"{EXPIRED}[postgresql]",
+        f"{EXPIRED}[threads-postgresql]",
     ),
     Mutant(
         "renew-revives-mariadb",
@@ -92,7 +102,7 @@ KEEPING = (
         MARIADB,
         "\n                WHERE expires_at > SYSDATE(6);",
         ";",
-        f"{EXPIRED}[mariadb]",
+        f"{EXPIRED}[threads-mariadb]",
     ),
     Mutant(
         "renew-revives-sqlite",
@@ -100,7 +110,7 @@ KEEPING = (
         SQLITE,
         "\n                AND l.expires_at > {_NOW}",
         "",
-        f"{EXPIRED}[sqlite]",
+        f"{EXPIRED}[threads-sqlite]",
     ),
     Mutant(
         "term-from-the-renewals-reply",
@@ -108,7 +118,32 @@ KEEPING = (
         RENEWING,
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
-        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb]",
+        f"{PLANTED}::test_the_term_starts_before_the_request[mariadb-threads]",
+    ),
+    # --- 7: what is lost leaves nothing behind
+    Mutant(
+        "ghost-renewer",
+        "the session that a renewal lost does not stay on the server",
+        RENEWING,
+        "            yield from end_lost(lost, within)\n",
+        "",
+        "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
+    ),
+    Mutant(
+        "loss-keeps-a-connection",
+        "who keeps a lost lease keeps no half-made connection open",
+        "dblock/connections.py",
+        "traceback.clear_frames(raised.__traceback__)",
+        "pass",
+        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+    ),
+    Mutant(
+        "renewal-repeated-to-the-dead",
+        "a renewal that cannot reach the server is told without another try",
+        LEASING,
+        "            if trouble.fault in AWAY:\n                raise\n        lost.pop()",
+        "            pass\n        lost.pop()",
+        f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
     ),
     # --- 8: loss is told in time
     Mutant(
@@ -144,12 +179,20 @@ KEEPING = (
         f"{DUE}::test_the_reason",
     ),
     Mutant(
+        "one-busy-row-fails-all",
+        "a busy row does not keep the others from renewal",
+        RENEWING,
+        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
+        "elif False",
+        ONE_BUSY,
+    ),
+    Mutant(
         "renew-reads-the-whole-table",
         "a busy row does not keep the others from renewal",
         MARIADB,
         " FORCE INDEX (PRIMARY)",
         "",
-        BUSY,
+        ONE_BUSY,
     ),
     Mutant(
         "renewed-after-a-release",
@@ -157,15 +200,15 @@ KEEPING = (
         HOLDS,
         "return not self.ended and self.loss is None",
         "return self.loss is None",
-        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[sqlite]",
+        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-sqlite]",
     ),
     Mutant(
         "release-during-a-renewal",
         "a release comes after the renewal that is under way",
         HOLDS,
-        "            self.ended = True\n            if self.renewing:",
-        "            self.ended = True\n            if False:",
-        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[sqlite]",
+        "            self.ended = True\n        if self.renewing:",
+        "            self.ended = True\n        if False:",
+        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-sqlite]",
     ),
     Mutant(
         "revived-after-the-loss",
@@ -174,7 +217,7 @@ KEEPING = (
         "                if not hold.keepable(now):\n                    continue\n"
         "                if isinstance(outcome, LockLost):",
         "                if isinstance(outcome, LockLost):",
-        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[sqlite]",
+        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
     ),
     Mutant(
         "only-the-first-danger",
@@ -182,7 +225,7 @@ KEEPING = (
         KEEPER,
         "if not keeping.warned and keeping.danger(term) <= now:",
         "if False:",
-        f"{CONTRACT}::test_danger_then_loss_then_another_holder[sqlite]",
+        f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-sqlite]",
     ),
     Mutant(
         "dropped-handles-are-kept",
@@ -190,7 +233,7 @@ KEEPING = (
         KEEPER,
         "self._kept.add(ref(hold, self._forget))",
         "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', []).append(hold)",
-        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[sqlite]",
+        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-sqlite]",
     ),
     Mutant(
         "a-child-keeps-its-parents",

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Connection, Engine
 
-from dblock import Conflict, Locks
+from dblock import Conflict, Locks, Timeouts
 
 SECONDS = 90.0  # far more than anything here takes
 
@@ -62,10 +62,13 @@ class Process:
         """Let the function return from its `wait`."""
         self._go_on.set()
 
+    def send(self, signal: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal)
+
     def kill(self) -> None:
         if self._process.is_alive():
-            assert self._process.pid is not None
-            os.kill(self._process.pid, signal.SIGKILL)
+            self.send(signal.SIGKILL)
         self._process.join(SECONDS)
         self._reader.close()
 
@@ -104,9 +107,9 @@ def hold(say: Say, wait: Wait, url: str, leases: dict[str, float], rows: list[st
         say([lock.check() is None and lock.held for lock in held])
 
 
-def want(say: Say, wait: Wait, url: str, name: str) -> None:
+def want(say: Say, wait: Wait, url: str, name: str, timeouts: Timeouts | None = None) -> None:
     """Wait for a row lock, and say so when it is there."""
-    with Locks(url) as locks:
+    with Locks(url, timeouts=timeouts) as locks:
         say("waiting")
         with locks.row(name, wait=SECONDS):
             say("locked")

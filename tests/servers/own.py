@@ -86,11 +86,16 @@ class OwnServer(Server):
                 self._was_up = True
                 return
 
+    def begin_to_stop(self) -> None:
+        """Ask for a clean shutdown, and do not wait for it."""
+        assert self._process is not None
+        self._process.send_signal(self.stop_signal)
+
     def stop(self) -> None:
         if self._process is None:
             return
         self.resume()
-        self._process.send_signal(self.stop_signal)
+        self.begin_to_stop()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

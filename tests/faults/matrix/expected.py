@@ -7,7 +7,7 @@ once the fault is over and every session of the client is gone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 # Bytes that occur in one statement only, of all that the operations send; the first that is
@@ -52,8 +52,8 @@ MEANING: Mapping[Fault, str] = {
 class Cell:
     """``told`` and ``found`` are the ways it may go; any other is a defect.
 
-    ``left``: the user's own session stays on the server until that notices the dead connection.
-    It broke in a statement of the user's own, so dblock does not know of it.
+    ``left``: the session of the user's transaction stays on the server until that notices the dead
+    connection. It is not dblock's to end, which does not even know which one it is.
     """
 
     told: tuple[str, ...]
@@ -94,6 +94,11 @@ TAKEN = Cell(("taken",), ("once, after a repeat",))
 NOT_TAKEN = Cell(("Unavailable",), ("once, after a repeat",))
 TAKE_UNKNOWN = Cell(("commit fails",), ("once, after a repeat",))
 
+
+def left(cell: Cell) -> Cell:
+    return replace(cell, left=True)
+
+
 ROWS = (
     row(
         "acquire (free)",
@@ -126,7 +131,7 @@ ROWS = (
         RELEASED,
         stopped=Cell(("OutcomeUnknown", "Unavailable"), ("free", "free within the TTL")),
     ),
-    row("guard", "guard", NOT_GUARDED),
+    row("guard", "guard", NOT_GUARDED, deaf=left(NOT_GUARDED)),
     row(
         "guard",
         "look",
@@ -141,30 +146,13 @@ ROWS = (
         Cell(("commit fails",), ("written", "not written")),
         request=COMMIT_FAILS,
         reply=Cell(("commit fails",), ("written",)),
-        deaf=Cell(("commit fails",), ("not written",), left=True),
+        deaf=left(COMMIT_FAILS),
         restarted=COMMIT_FAILS,
     ),
-    row("take", "apply", NOT_TAKEN),
-    row("take", "update", NOT_TAKEN),
-    row(
-        "take",
-        "commit",
-        TAKE_UNKNOWN,
-        deaf=Cell(TAKE_UNKNOWN.told, TAKE_UNKNOWN.found, left=True),
-    ),
+    row("take", "apply", NOT_TAKEN, deaf=left(NOT_TAKEN)),
+    row("take", "update", NOT_TAKEN, deaf=left(NOT_TAKEN)),
+    row("take", "commit", TAKE_UNKNOWN, deaf=left(TAKE_UNKNOWN)),
 )
-
-# Where the code falls short of this today, on all databases: why, for (operation, statement).
-_ENDED = "the session that was lost is not ended on the server"
-SHORT_OF: Mapping[tuple[str, str, Fault], str] = {
-    ("acquire (held)", "look", Fault.DEAF): _ENDED,
-    ("renew", "renew", Fault.DEAF): _ENDED,
-    ("renew", "renew", Fault.STOPPED): "on PostgreSQL one of its sessions stays, idle, for a time",
-    ("guard", "guard", Fault.DEAF): _ENDED,
-    ("guard", "look", Fault.DEAF): _ENDED,
-    ("take", "apply", Fault.DEAF): _ENDED,
-    ("take", "update", Fault.DEAF): _ENDED,
-}
 
 
 def statements(operation: str) -> list[str]:

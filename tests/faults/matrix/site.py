@@ -18,6 +18,7 @@ from tests.faults.matrix.within import impatient_engine
 from tests.faults.proxy import SECONDS, Lose, Proxy, Rule
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
 from tests.support import LONG, MOMENT
+from tests.worlds.world import World
 
 KINDS: dict[str, Callable[[], OwnServer]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
 
@@ -55,8 +56,9 @@ class Outcome:
 class Site:
     """One server and database for many cells, each with a name and rows of its own."""
 
-    def __init__(self, server: OwnServer) -> None:
+    def __init__(self, server: OwnServer, world: World | None = None) -> None:
         self.server = server
+        self.world = world or World()
         server.create_database("matrix")
         self.url = server.url_for("matrix")
         upgrade(self.url)
@@ -112,7 +114,7 @@ class Site:
         ttl: float,
     ) -> Operation:
         """Return an operation that is about to begin; ``client`` closes its connections."""
-        locks = client.enter_context(Locks(proxy.url, timeouts=timeouts))
+        locks = client.enter_context(self.world.locks(proxy.url, timeouts=timeouts))
         engine = impatient_engine(proxy.url)
         client.callback(engine.dispose)
         subject = OPERATIONS[operation](Ways(locks, engine, direct, self.onlooker, ttl))

@@ -1,0 +1,33 @@
+"""The same locks under ``await``.
+
+>>> from dblock.aio import AsyncLocks
+>>> async with AsyncLocks("postgresql+psycopg://app@db/app") as locks:       # doctest: +SKIP
+...     async with locks.lease("report", ttl=30) as lease:
+...         await make_report(fence=lease.fence)
+
+Nothing of the logic is here: errors, policies, statements and decisions are those of
+:mod:`dblock`. See :mod:`.bridge` for how it is done, :mod:`.world` for what is different for tasks,
+:mod:`.dialects` for the drivers.
+"""
+
+from __future__ import annotations
+
+try:
+    import greenlet as _greenlet  # noqa: F401
+except ImportError as error:
+    raise ImportError("dblock.aio needs greenlet: pip install 'dblock[asyncio]'") from error
+
+from .counter import AsyncCounter
+from .cron import AsyncCronJob
+from .handles import AsyncHandle, AsyncLease, AsyncRowLock, AsyncTogether
+from .locks import AsyncLocks
+
+__all__ = [
+    "AsyncCounter",
+    "AsyncCronJob",
+    "AsyncHandle",
+    "AsyncLease",
+    "AsyncLocks",
+    "AsyncRowLock",
+    "AsyncTogether",
+]

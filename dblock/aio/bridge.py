@@ -1,0 +1,248 @@
+"""How the sync code runs in an event loop: in a greenlet, which hands what it waits for to a task.
+
+::
+
+    async def acquire(self):              # all that is written twice: a line
+        return await run(sync.acquire)
+                      │
+                      └─ greenlet ──> Lease.acquire ──> the protocol ──> Dialect.send
+                             ^                                               │
+                             └────────── await_(the driver's coroutine) <────┘
+
+It is SQLAlchemy's own way into asyncio, so sessions and connections of the user's come along.
+
+A cancellation never meets a driver in the middle of a statement. That is run by a task of its own,
+and its answer is awaited first: then it is known what the statement did, and its connection is fit
+for use. :func:`check` raises the cancellation afterwards. Only what waits for others, a row lock,
+is cut short, and its connection thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+from weakref import ref
+
+from sqlalchemy.util import concurrency, greenlet_spawn
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# SQLAlchemy 2.0 has it under its old name.
+await_: Callable[[Any], Any] = getattr(concurrency, "await_", None) or concurrency.await_only
+
+# How long a caller that was cancelled waits for what cannot be cut short.
+GRACE = 1.0
+
+#: Makes a cancellation that came anew, to be raised later. The exception itself is not kept: in a
+#: frame of its own traceback it would keep all those frames, and the handles in them, alive.
+Again = Callable[[], asyncio.CancelledError]
+
+# The cancellations that came during a statement and are still to be raised.
+_pending: dict[asyncio.Task[Any], Again] = {}
+# Which task acts for which, so that both are the same to whoever asks. Known weakly: a connection
+# that is made meanwhile keeps the context.
+_acting: ContextVar[tuple[ref[asyncio.Task[Any]], ref[asyncio.Task[Any]]] | None] = ContextVar(
+    "dblock_acting", default=None
+)
+# What goes on although nobody waits for it.
+_background: set[asyncio.Future[Any]] = set()
+
+
+def this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("dblock.aio is used in a task: this is a callback of the event loop")
+    return task
+
+
+def whose() -> asyncio.Task[Any] | None:
+    """Return the user's task that calls, or that is acted for."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop is running here
+        return None
+    acting = _acting.get()
+    # A task that was made while acting has the variable too, and acts for nobody.
+    return acting[1]() if acting is not None and acting[0]() is task else task
+
+
+async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call sync code that waits through :data:`await_`, in the calling task."""
+    task = this_task()
+    try:
+        result = await greenlet_spawn(partial(function, *args, **kwargs))
+    except asyncio.CancelledError:
+        _pending.pop(task, None)
+        raise
+    except BaseException as error:
+        cancelled = _pending.pop(task, None)
+        if cancelled is not None:
+            raise cancelled() from error
+        raise
+    check()
+    return result
+
+
+def check() -> None:
+    """Raise the cancellation that came while the last statement was under way."""
+    cancelled = _pending.pop(this_task(), None) if _pending else None
+    if cancelled is not None:
+        raise cancelled()
+
+
+def again(cancelled: asyncio.CancelledError) -> Again:
+    return partial(asyncio.CancelledError, *cancelled.args)
+
+
+def answer(
+    statement: Coroutine[Any, Any, T],
+    *,
+    within: float | None = None,
+    give_up: Callable[[], object],
+    waits: bool,
+    after: float = GRACE,
+) -> T:
+    """Await a statement's answer; a cancelled caller awaits it too, unless the statement waits.
+
+    After ``within`` seconds ``give_up`` is called, which is to end the connection, the task given
+    ``after`` seconds to notice, and TimeoutError raised.
+    """
+    if waits and _pending:
+        try:
+            check()
+        except asyncio.CancelledError:
+            statement.close()
+            raise
+    result: T = await_(_answer(statement, within, give_up, waits, after))
+    return result
+
+
+async def _answer(
+    statement: Coroutine[Any, Any, T],
+    within: float | None,
+    give_up: Callable[[], object],
+    waits: bool,
+    after: float,
+) -> T:
+    task = begin(statement)
+    cancelled = None
+    try:
+        await asyncio.wait((task,), timeout=within)
+    except asyncio.CancelledError as error:
+        cancelled = again(error)
+        if not waits:
+            await outlast(task, GRACE)
+    if not task.done():
+        give_up()
+        cancelled = await outlast(task, after) or cancelled
+        if cancelled is not None:
+            raise cancelled()
+        raise TimeoutError
+    if cancelled is None:
+        return task.result()
+    if task.cancelled() or task.exception() is not None:
+        raise cancelled()
+    _pending[this_task()] = cancelled
+    return task.result()
+
+
+async def outlast(task: asyncio.Task[Any], grace: float | None = None) -> Again | None:
+    """Wait for a task, not cut short by cancellations; return the first.
+
+    For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done
+    then goes on in the background.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if grace is None else loop.time() + grace
+    cancelled = None
+    while not task.done():
+        left = None if until is None else until - loop.time()
+        if left is not None and left <= 0:
+            leave(task)
+            break
+        try:
+            await asyncio.wait((task,), timeout=left)
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or again(error)
+            until = until or loop.time() + GRACE
+    return cancelled
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin a task whose failure may be nobody's to know."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    task.add_done_callback(_ended)
+    return task
+
+
+def leave(task: asyncio.Future[Any]) -> None:
+    """Let a task go on without anybody waiting for it."""
+    if not task.done():
+        _background.add(task)
+        task.add_done_callback(_ended)
+
+
+def _ended(task: asyncio.Future[Any]) -> None:
+    _background.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that the loop does not complain
+
+
+async def drain() -> None:
+    """Wait for what goes on in the background of this loop."""
+    loop = asyncio.get_running_loop()
+    while tasks := [task for task in _background if task.get_loop() is loop]:
+        await asyncio.wait(tasks)
+
+
+def finish(function: Callable[[], T], within: float | None) -> T | None:
+    """Call sync code in a task of its own, which the caller's cancellation does not reach."""
+    result: T | None = await_(_finish(function, within))
+    return result
+
+
+async def _finish(function: Callable[[], T], within: float | None) -> T | None:
+    task = act_for(whose(), function)
+    cancelled = await outlast(task, within)
+    if cancelled is None:
+        return task.result() if task.done() else None
+    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        raise cancelled() from error
+    raise cancelled()
+
+
+def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asyncio.Task[T]:
+    """Begin a task that calls sync code as if it was another."""
+
+    async def act() -> T:
+        if whom is not None:
+            _acting.set((ref(this_task()), ref(whom)))
+        return await run(function)
+
+    return begin(act())
+
+
+def connect(make: Callable[[], T], keep: Callable[[T], None]) -> T:
+    """Call sync code that connects. If the caller is cancelled the connection goes to ``keep``."""
+    result: T = await_(_connect(make, keep))
+    return result
+
+
+async def _connect(make: Callable[[], T], keep: Callable[[T], None]) -> T:
+    task = act_for(whose(), make)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+
+        def made(task: asyncio.Task[T]) -> None:
+            if not task.cancelled() and task.exception() is None:
+                keep(task.result())
+
+        task.add_done_callback(made)
+        leave(task)
+        raise
+    return task.result()

@@ -1,0 +1,55 @@
+"""Counters under ``await``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..counter import Counter
+from .borrowing import AsyncBorrowable, sync_of
+
+if TYPE_CHECKING:
+    from .locks import AsyncLocks
+
+
+class AsyncCounter:
+    """A number in a row of a table of yours; see :class:`dblock.Counter`."""
+
+    def __init__(self, locks: AsyncLocks, sync: Counter) -> None:
+        self._locks = locks
+        self.sync = sync
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.sync)[1:]}"
+
+    async def take(
+        self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+    ) -> bool:
+        """Take ``n`` off; NotEnough, changing nothing, if that would go below the floor."""
+        return await self._locks.run(
+            self.sync.take, sync_of(session), key, n, idempotency_key=idempotency_key
+        )
+
+    async def add(
+        self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+    ) -> bool:
+        """Add ``n``. Everything else as for :meth:`take`."""
+        return await self._locks.run(
+            self.sync.add, sync_of(session), key, n, idempotency_key=idempotency_key
+        )
+
+    async def compare_and_update(
+        self, session: AsyncBorrowable, key: Any, *, seen: Any, new: Any
+    ) -> bool:
+        """Set the counter to ``new`` if it is still as ``seen``; False if not."""
+        return await self._locks.run(
+            self.sync.compare_and_update, sync_of(session), key, seen=seen, new=new
+        )
+
+    async def update(self, session: AsyncBorrowable, key: Any, change: Callable[[Any], Any]) -> Any:
+        """Set the counter to ``change(value)``, which computes and does not wait."""
+        return await self._locks.run(self.sync.update, sync_of(session), key, change)
+
+    async def value(self, session: AsyncBorrowable, key: Any) -> Any:
+        """Read the counter. Raises LookupError when there is no such row."""
+        return await self._locks.run(self.sync.value, sync_of(session), key)

@@ -1,0 +1,213 @@
+"""The drivers of event loops: how a statement is sent and a connection closed. Nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from ..dialects import Dialect, MariaDB, PostgreSQL, SQLite, reading
+from ..dialects.base import Answer
+from ..protocol.faults import Trouble
+from ..protocol.steps import Query
+from ..timeouts import Timeouts
+from .bridge import answer, await_, check, leave
+
+
+class AsyncPostgreSQL(PostgreSQL):
+    """psycopg's AsyncConnection, whose waits take the same read deadline as the sync ones."""
+
+    is_async = True
+    drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
+
+    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+        # A wait looks at its bound every tenth of a second, so it can be ended from outside.
+        give_up = partial(reading.bound, connection, 0.0)
+        return answer(_execute(connection.cursor(), query), give_up=give_up, waits=waits)
+
+    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+        statement = _execute(connection.cursor(), query, prepare=False)
+        rows, _ = answer(statement, give_up=partial(self.close, connection), waits=False)
+        return rows[0] if rows else ()
+
+    def set_autocommit(self, connection: Any) -> None:
+        await_(connection.set_autocommit(True))
+
+    def close(self, connection: Any) -> None:
+        _at_once(connection.close())
+
+
+class AsyncMariaDB(MariaDB):
+    """asyncmy. Its read deadline cannot be changed later on, so it is not used: the answer is
+    awaited for so long, and no longer."""
+
+    is_async = True
+    drivers: ClassVar[tuple[str, ...]] = ("asyncmy",)
+    modules: ClassVar[tuple[str, ...]] = ("asyncmy",)
+    extra = "mariadb-async"
+
+    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
+        super().__init__(schema, prefix, timeouts)
+        self._within: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
+        return {"async_creator_fn": partial(_connect_mysql, timeouts.connect)}
+
+    def unbounded(self, connection: Any) -> list[str]:
+        return []
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        self._within[connection] = seconds
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        if within is None:
+            yield
+            return
+        over: list[bool] = []
+
+        def give_up() -> None:
+            over.append(True)
+            connection.close()
+
+        timer = asyncio.get_running_loop().call_later(within, give_up)
+        try:
+            yield
+        except Trouble as trouble:
+            trouble.timed_out = bool(over)
+            raise
+        finally:
+            timer.cancel()
+
+    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+        within = self._within.get(connection)
+        try:
+            return answer(
+                _execute(connection.cursor(_quiet_cursor()), query),
+                within=within,
+                give_up=connection.close,
+                waits=waits,
+            )
+        except TimeoutError as error:
+            raise _lost(f"the server did not answer within {within:g} s") from error
+
+    def set_autocommit(self, connection: Any) -> None:
+        await_(connection.autocommit(True))
+
+    def close(self, connection: Any) -> None:
+        try:
+            here = asyncio.get_running_loop() is connection.loop
+        except RuntimeError:
+            here = False
+        if here or connection.loop.is_closed():
+            connection.close()
+        else:  # a garbage collection comes in any thread
+            connection.loop.call_soon_threadsafe(connection.close)
+
+    def timed_out(self, error: BaseException) -> bool:
+        return super().timed_out(error) or isinstance(error.__cause__, TimeoutError)
+
+    def is_usable(self, connection: Any) -> bool:
+        return bool(connection.connected)
+
+
+class AsyncSQLite(SQLite):
+    """aiosqlite has a thread for each connection. What the sync dialect does is done there."""
+
+    is_async = True
+    drivers: ClassVar[tuple[str, ...]] = ("aiosqlite",)
+    extra = "sqlite-async"
+    # A wait for the file's writer cannot be cut short from outside, so it is asked for in pieces.
+    longest_patience = 0.5
+
+    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+        statement = connection._execute(super().send, connection._connection, query)
+        found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)
+        return found
+
+    def set_autocommit(self, connection: Any) -> None:
+        await_(connection._execute(super().set_autocommit, connection._connection))
+
+    def close(self, connection: Any) -> None:
+        closed = connection.stop()
+        if closed is not None:
+            leave(closed)
+
+    def is_usable(self, connection: Any) -> bool:
+        return connection._connection is not None
+
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        if not self.is_usable(connection):
+            return "its connection is closed"
+        return super().transaction_trouble(connection._connection, locking)
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        with super().bounded(connection, patience, within):
+            check()
+            yield
+
+    def begin(self, patience: float | None) -> tuple[Query, ...]:
+        longest = self.longest_patience
+        return super().begin(longest if patience is None else min(patience, longest))
+
+
+ASYNC_DIALECTS: dict[str, type[Dialect]] = {
+    kind.name: kind for kind in (AsyncPostgreSQL, AsyncMariaDB, AsyncSQLite)
+}
+
+
+async def _execute(making: Any, query: Query, **options: Any) -> Answer:
+    async with making as cursor:
+        await cursor.execute(query.sql, query.params, **options)
+        rows = await cursor.fetchall() if cursor.description else ()
+        return rows, cursor.rowcount
+
+
+def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that does not wait, also where no event loop is running any more."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+
+
+async def _connect_mysql(within: float, *args: Any, **options: Any) -> Any:
+    import asyncmy
+
+    try:
+        async with asyncio.timeout(within):
+            return await asyncmy.connect(*args, **options)
+    except TimeoutError as error:
+        raise _lost(f"no connection was made within {within:g} s", 2003) from error
+
+
+def _lost(message: str, code: int = 2013) -> Exception:
+    from asyncmy.errors import OperationalError
+
+    error: Exception = OperationalError(code, message)
+    return error
+
+
+def _quiet_cursor() -> Any:
+    """Return a cursor class that does not ask for the warnings of each statement."""
+    global _quiet
+    if _quiet is None:
+        from asyncmy.cursors import Cursor
+
+        async def _show_warnings(self: Any, connection: Any) -> None:
+            pass
+
+        _quiet = type("QuietCursor", (Cursor,), {"_show_warnings": _show_warnings})
+    return _quiet
+
+
+_quiet: Any = None

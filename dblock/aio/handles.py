@@ -1,0 +1,236 @@
+"""The locks' handles under ``await``: each method is the sync one, run through the bridge."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from abc import ABC
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+
+from ..arguments import Seconds
+from ..errors import LockLost
+from ..handle import Handle
+from ..lease import Lease
+from ..row import RowLock
+from ..together import Together
+from .bodies import Bodies
+from .borrowing import AsyncBorrowable, sync_of
+
+if TYPE_CHECKING:
+    from .locks import AsyncLocks
+    from .world import TaskEvent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+H = TypeVar("H", bound=Handle)
+
+
+def check_coroutine(function: Callable[..., object]) -> None:
+    """Raise TypeError for what is not to be decorated."""
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{function!r} is no coroutine function: only an `async def` can await its lock"
+        )
+
+
+class AsyncHandle(ABC, Generic[H]):
+    """A lock that can be taken and given back by tasks. ``sync`` is what does it."""
+
+    def __init__(self, locks: AsyncLocks, sync: H) -> None:
+        self._locks = locks
+        self.sync = sync
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.sync)[1:]}"
+
+    def __reduce__(self) -> NoReturn:
+        self.sync.__reduce__()
+        raise AssertionError("not reached")
+
+    @property
+    def wait(self) -> float | None:
+        return self.sync.wait
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock; True when it is held now. The signature is threading.Lock's.
+
+        A caller that is cancelled does not hold it, and neither does anybody for it.
+        """
+        return await self._locks.run(self.sync.acquire, blocking, timeout)
+
+    async def release(self) -> None:
+        """Give the lock back. A caller that is cancelled meanwhile has still done so."""
+        await self._locks.run(self.sync.release)
+
+    async def __aenter__(self) -> Self:
+        await self._locks.run(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._locks.run(self.sync.__exit__, kind, error, traceback)
+
+    def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """Decorate a coroutine function to run while holding the lock."""
+        check_coroutine(function)
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+
+class AsyncLease(AsyncHandle[Lease]):
+    """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
+
+    What asks nobody (``held``, ``fence``, ``token``, ``remaining``, ``check()``, ``lost``) is not
+    awaited.
+    """
+
+    def __init__(
+        self, locks: AsyncLocks, make: Callable[..., Lease], *, cancel_on_loss: bool, **options: Any
+    ) -> None:
+        self._bodies = Bodies(options["on_lost"]) if cancel_on_loss else None
+        if self._bodies is not None:
+            options["on_lost"] = self._bodies.lose
+        for callback in ("on_danger", "on_lost"):
+            if options[callback] is not None:
+                options[callback] = locks.here(options[callback])
+        super().__init__(locks, make(**options))
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @property
+    def ttl(self) -> float:
+        """The seconds for which it is acquired and renewed."""
+        return self.sync.ttl
+
+    @property
+    def held(self) -> bool:
+        """Whether this handle holds the lease, by the holder's own clock. No round trip."""
+        return self.sync.held
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of this hold; see :attr:`dblock.Lease.fence`."""
+        return self.sync.fence
+
+    @property
+    def token(self) -> str:
+        """The random proof of ownership that every statement carries. Raises NotHeld."""
+        return self.sync.token
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which the holder may still act, 0.0 when it may not. No round trip."""
+        return self.sync.remaining
+
+    @property
+    def margin(self) -> float:
+        """Seconds from a loss to when another can have the name; see :attr:`Lease.margin`."""
+        return self.sync.margin
+
+    @property
+    def lost(self) -> TaskEvent:
+        """An event (``is_set()``, ``await wait()``) that is set when the hold is lost."""
+        event: Any = self.sync.lost
+        return event  # type: ignore[no-any-return]
+
+    def check(self) -> None:
+        """Return if the lease is still held by the holder's own clock; raise LockLost if not."""
+        self.sync.check()
+
+    async def release(self, after: Seconds = 0.0) -> None:
+        """Give the lease back, or let it run out ``after`` seconds; see AsyncHandle.release."""
+        await self._locks.run(self.sync.release, after)
+
+    async def renew(self, ttl: Seconds | None = None) -> None:
+        """Move the expiry to ``ttl`` seconds from now; see :meth:`dblock.Lease.renew`."""
+        await self._locks.run(self.sync.renew, ttl)
+
+    async def locked(self) -> bool:
+        """Return whether anybody holds a lease on the name, by the database's clock."""
+        return await self._locks.run(self.sync.locked)
+
+    @contextlib.asynccontextmanager
+    async def guard(self, session: AsyncBorrowable) -> AsyncIterator[int]:
+        """Prove the lease inside the transaction of ``session``; see :meth:`dblock.Lease.guard`."""
+        proof = self.sync.guard(sync_of(session))
+        yield await self._locks.run(proof.__enter__)
+
+    # --- a body that is cancelled when the lease is lost -------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.begin_body()
+        return self
+
+    def begin_body(self) -> None:
+        """The calling task is in the body now. Not part of the public surface."""
+        hold = self.sync.current()
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            self._bodies.begin(hold)
+
+    def end_body(self, error: BaseException | None) -> LockLost | None:
+        """It has ended, with ``error``; return the loss that this is the cancellation of."""
+        hold = self.sync.current()
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            return self._bodies.end(hold, error)
+        return None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loss = self.end_body(error)
+        if loss is None:
+            await super().__aexit__(kind, error, traceback)
+            return
+        # The cancellation was the loss's alone: the body ended as one that was not cancelled.
+        with contextlib.suppress(LockLost):
+            await super().__aexit__(None, None, None)
+        raise loss from error
+
+
+class AsyncRowLock(AsyncHandle[RowLock]):
+    """A named row lock, made by :meth:`AsyncLocks.row`; see :class:`dblock.RowLock`."""
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the lock is in a transaction of the user's, and ends with it."""
+        return self.sync.borrowed
+
+    @property
+    def held(self) -> bool:
+        """Whether the row is locked, as far as is known without asking the server."""
+        return self.sync.held
+
+    async def check(self) -> None:
+        """Ask the server whether the lock's own transaction is still there; LockLost if not."""
+        await self._locks.run(self.sync.check)
+
+
+class AsyncTogether(AsyncHandle[Together]):
+    """Locks taken as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.Together`."""
+
+    @property
+    def held(self) -> bool:
+        """Whether every one of the locks is held."""
+        return self.sync.held

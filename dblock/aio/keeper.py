@@ -1,0 +1,163 @@
+"""The keeper in event loops: the same :class:`~dblock.keeper.Keeper`, whose workers are tasks.
+
+There is one for each loop; or, if asked for, one in a thread with a loop of its own, which goes on
+while the application's loop is blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import threading
+from collections.abc import Callable
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+from .. import keeper as threads
+from ..connections import leave_to_parent
+from ..holds import lock
+from ..keeper import Call, Keeper, logger, start_quietly
+from .bridge import GRACE, run
+
+_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()
+
+
+def keeper_here() -> LoopKeeper:
+    """Return the running loop's own keeper."""
+    loop = asyncio.get_running_loop()
+    found = _keepers.get(loop)
+    if found is None:
+        found = _keepers[loop] = LoopKeeper(loop)
+    return found
+
+
+class LoopKeeper(Keeper):
+    """A keeper whose workers are tasks of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)
+        self._workers: WeakSet[TaskWorker] = WeakSet()
+        super().__init__(self._employ)
+
+    def _employ(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> TaskWorker:
+        worker = TaskWorker(self._loop, name, work, end)
+        self._workers.add(worker)
+        return worker
+
+    async def rest(self) -> None:
+        """Let the tasks end, if there is nothing to keep."""
+        tasks = [worker.task for worker in self._workers if worker.task is not None]
+        if tasks and len(self) == 0:
+            self._timer.wake()
+            await asyncio.wait(tasks, timeout=GRACE)
+
+
+class TaskWorker:
+    """A task that does something when woken, or when its own time has come: see ``Worker``.
+
+    It ends with its loop, or when somebody cancels all tasks; the next call begins it anew.
+    """
+
+    def __init__(
+        self,
+        loop: Callable[[], asyncio.AbstractEventLoop | None],
+        name: str,
+        work: Callable[[], float],
+        end: Call = lambda: None,
+    ) -> None:
+        self._loop = loop
+        self._name = name
+        self._work = work
+        self._end = end
+        self._woken = False
+        self.task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self.running = False
+
+    def wake(self) -> None:
+        loop = self._loop()
+        if loop is None:
+            return
+        with lock:
+            self._woken = True
+            self.running = True
+        # From whatever thread; and it is too late for anything when the loop is closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._go)
+
+    def _go(self) -> None:
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while await self._once():
+                pass
+        except BaseException:
+            with lock:
+                self._stop()
+            raise
+
+    async def _once(self) -> bool:
+        """Work, and wait for when there is to be worked again; return whether there is."""
+        with lock:
+            self._woken = False
+        self._wake.clear()
+        try:
+            pause = await run(self._work)
+        except Exception:
+            logger.exception("the keeper failed")
+            pause = threads.SLICE
+        if pause < math.inf and not self._woken:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+        with lock:
+            if pause == math.inf and not self._woken:
+                self._stop()
+                return False
+        return True
+
+    def _stop(self) -> None:
+        self.task = None
+        self.running = False
+        self._end()
+
+
+class KeeperThread:
+    """A thread with an event loop for the keeper, begun when it is first needed."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.keeper = LoopKeeper(self.loop)
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="dblock keeper", daemon=True
+        )
+        start_quietly(self._thread)
+
+
+_thread: KeeperThread | None = None
+
+
+def keeper_thread() -> KeeperThread:
+    global _thread
+    with lock:
+        if _thread is None:
+            _thread = KeeperThread()
+        return _thread
+
+
+def keeper_in_thread() -> Keeper:
+    """Return the keeper that has a thread of its own."""
+    return keeper_thread().keeper
+
+
+def _after_fork_in_child() -> None:
+    global _thread
+    leave_to_parent(_thread)
+    _thread = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

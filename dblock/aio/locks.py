@@ -1,0 +1,326 @@
+"""AsyncLocks: one database as a lock server for the tasks of an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from ..arguments import Seconds, check_callback
+from ..cron import Job
+from ..database import Database
+from ..errors import LockLost
+from ..keeper import guarded, logger
+from ..locks import Locks
+from ..policy import RetryPolicy
+from ..protocol.keeping import Danger
+from ..protocol.state import LockState, Pruned, RunState
+from ..target import resolve
+from ..timeouts import Timeouts
+from . import bridge
+from .borrowing import AsyncBorrowable, sync_of
+from .counter import AsyncCounter
+from .cron import AsyncCron
+from .dialects import ASYNC_DIALECTS
+from .handles import AsyncLease, AsyncRowLock, AsyncTogether
+from .keeper import keeper_here, keeper_thread
+from .world import TaskWorld
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import InstrumentedAttribute
+    from sqlalchemy.schema import Column
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Told = TypeVar("Told")
+
+
+def _create(url: URL, **options: Any) -> Engine:
+    return create_async_engine(url, **options).sync_engine
+
+
+class _Bridged(Locks):
+    """The sync Locks, in the world of tasks."""
+
+    _resolve = staticmethod(partial(resolve, dialects=ASYNC_DIALECTS, create=_create))
+
+    def __init__(self, target: str | URL | Engine, *, keeper_thread: bool, **options: Any) -> None:
+        self._world = partial(TaskWorld, keeper_thread=keeper_thread)
+        super().__init__(target, **options)
+
+
+class AsyncLocks:
+    """The locks in one database, for the tasks of one event loop.
+
+    ``target``
+        a database URL or a SQLAlchemy AsyncEngine; everything else is as for
+        :class:`dblock.Locks`, and so are all decisions: only the drivers differ.
+    ``keeper``
+        what renews the leases: ``"task"``, in this loop, or ``"thread"``, which goes on while the
+        loop is blocked, with connections of its own.
+
+    It belongs to the event loop that it is first used in; another loop needs another one. Close
+    it (``async with AsyncLocks(...)`` or ``await locks.close()``) before the loop ends.
+    """
+
+    def __init__(
+        self,
+        target: str | URL | AsyncEngine,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        schema: str | None = None,
+        prefix: str = "dblock_",
+        label: str | None = None,
+        keeper: Literal["task", "thread"] = "task",
+    ) -> None:
+        if keeper not in ("task", "thread"):
+            raise ValueError(f'keeper is "task" or "thread", not {keeper!r}')
+        self._keeper_thread = keeper == "thread"
+        #: What does the work; not part of the public surface.
+        self.sync = _Bridged(
+            target.sync_engine if isinstance(target, AsyncEngine) else target,
+            timeouts=timeouts,
+            retry=retry,
+            schema=schema,
+            prefix=prefix,
+            label=label,
+            keeper_thread=self._keeper_thread,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.database = self.sync.database
+        if self._keeper_thread:
+            database = self.database
+            database.kept = Database(
+                database.engine,
+                database.dialect,
+                database.timeouts,
+                database.label,
+                lent=False,
+                world=database.world,
+            )
+
+    def __repr__(self) -> str:
+        return f"<AsyncLocks in {self.sync.engine.url!r}>"
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call sync code in this world; not part of the public surface."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise RuntimeError(
+                    f"{self!r} belongs to another event loop, in which it was first used"
+                    f"{' and which is closed' if self._loop.is_closed() else ''}: its connections "
+                    "work in that one only. Make AsyncLocks in each loop"
+                )
+            self._loop = loop
+        return await bridge.run(function, *args, **kwargs)
+
+    # --- the strategies ----------------------------------------------------------------------
+
+    def lease(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        reentrant: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncLease:
+        """Return a lease on ``name``; the arguments are those of :meth:`dblock.Locks.lease`.
+
+        ``reentrant`` lets the holding task take it again; a task that it begins is another one.
+        ``on_danger`` and ``on_lost`` are called in this loop, and may be coroutine functions.
+        ``cancel_on_loss`` cancels the body of ``async with`` when the lease is lost, which then
+        raises LockLost, as :func:`asyncio.timeout` raises TimeoutError: a cancellation that comes
+        from elsewhere stays one.
+        """
+        return AsyncLease(
+            self,
+            self.sync.lease,
+            name=name,
+            ttl=ttl,
+            wait=wait,
+            reentrant=reentrant,
+            retry=retry,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=_awaited("on_danger", on_danger),
+            on_lost=_awaited("on_lost", on_lost),
+            cancel_on_loss=cancel_on_loss,
+        )
+
+    def row(
+        self,
+        name: str,
+        wait: Seconds | None = None,
+        *,
+        on: AsyncBorrowable | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> AsyncRowLock:
+        """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
+        given = None if on is None else sync_of(on)
+        return AsyncRowLock(self, self.sync.row(name, wait, on=given, retry=retry))
+
+    def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncTogether:
+        """Return the given locks as one: sorted, all or nothing, under one deadline."""
+        for lock in locks:
+            if not isinstance(lock, AsyncLease | AsyncRowLock):
+                raise TypeError(
+                    f"all() takes AsyncLocks' leases and row locks, not {type(lock).__name__}"
+                )
+        return AsyncTogether(self, self.sync.all(*(lock.sync for lock in locks), wait=wait))
+
+    def cron(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = 0.0,
+        *,
+        at_least: Seconds = 0.0,
+        at_most: Seconds | None = None,
+        once_per: str | None = None,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncCron:
+        """Return a decorator for a coroutine function that is a job; see :meth:`dblock.Locks.cron`.
+
+        With ``cancel_on_loss`` the run is ended, by LockLost, when its lease is lost, or when
+        ``at_most`` is over.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            wait,
+            retry=retry,
+            label=label,
+            max_hold=at_most,
+            on_danger=on_danger,
+            on_lost=on_lost,
+            cancel_on_loss=cancel_on_loss,
+        )
+        job = Job(
+            self.database,
+            lease.sync,
+            at_least=at_least,
+            at_most=at_most,
+            once_per=once_per,
+            label=label,
+        )
+        return AsyncCron(self, lease, job)
+
+    def counter(
+        self,
+        column: Column[Any] | InstrumentedAttribute[Any],
+        *,
+        key: Column[Any] | InstrumentedAttribute[Any],
+        version: Column[Any] | InstrumentedAttribute[Any] | None = None,
+        floor: Any = 0,
+        retry: RetryPolicy | None = None,
+    ) -> AsyncCounter:
+        """Return a counter over a column of a table of yours; see :meth:`dblock.Locks.counter`."""
+        made = self.sync.counter(column, key=key, version=version, floor=floor, retry=retry)
+        return AsyncCounter(self, made)
+
+    # --- looking and letting go --------------------------------------------------------------
+
+    async def list(self) -> list[LockState]:
+        """Return the names with a lease, expired and not yet taken over included, by name."""
+        return await self.run(self.sync.list)
+
+    async def show(self, name: str) -> LockState:
+        """Return what the lock table says of a name. A row lock is not seen there."""
+        return await self.run(self.sync.show, name)
+
+    async def release(self, name: str, *, force: bool) -> bool:
+        """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it."""
+        return await self.run(self.sync.release, name, force=force)
+
+    async def last_run(self, name: str) -> RunState | None:
+        """Return the run of a job that began last; see :meth:`dblock.Locks.last_run`."""
+        return await self.run(self.sync.last_run, name)
+
+    async def prune(self, older_than: Seconds) -> Pruned:
+        """Delete the idempotency keys and runs that are older; see :meth:`dblock.Locks.prune`."""
+        return await self.run(self.sync.prune, older_than)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the idle connections. Leases that are held are renewed no more: they run out."""
+        await self.run(self.sync.close)
+        if self._keeper_thread:
+            loop = keeper_thread().loop
+            closing = asyncio.run_coroutine_threadsafe(_close(self.database.kept), loop)
+            await asyncio.wrap_future(closing)
+        await bridge.drain()
+        await keeper_here().rest()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def here(self, callback: Callable[[Told], object]) -> Callable[[Told], None]:
+        """Return a callback that is called in this loop, from whatever thread."""
+
+        def call(told: Told) -> None:
+            loop = self._loop
+            assert loop is not None, "there is no hold before the first use"
+            if asyncio._get_running_loop() is loop:
+                callback(told)
+            else:
+                loop.call_soon_threadsafe(guarded, partial(callback, told))
+
+        return call
+
+
+async def _close(database: Database) -> None:
+    database.close()
+    await bridge.drain()
+
+
+async def _logged(callback: Callable[[Told], Any], told: Told) -> None:
+    try:
+        await callback(told)
+    except Exception:
+        logger.exception("a callback of a lease failed")
+
+
+def _awaited(
+    what: str, callback: Callable[[Told], object] | None
+) -> Callable[[Told], object] | None:
+    """Return a callback as it can be called; a coroutine function's is a task."""
+    if not inspect.iscoroutinefunction(callback):
+        return check_callback(what, callback)
+
+    def begin(told: Told) -> None:
+        bridge.leave(asyncio.get_running_loop().create_task(_logged(callback, told)))
+
+    return begin

@@ -1,0 +1,148 @@
+"""Tasks of an event loop, which are cancelled: what is different here for the strategies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from ..holds import Event, FlowHolds, Holdings, lock
+from ..keeper import Keeper
+from ..world import Turns, World
+from . import bridge
+from .bridge import await_, whose
+from .keeper import keeper_here, keeper_in_thread
+
+T = TypeVar("T")
+
+# Between two looks at whether a renewal under way has ended.
+LOOK = 0.005
+
+
+class TaskWorld(World):
+    """See :class:`dblock.world.World`."""
+
+    lingers = True
+
+    def __init__(self, *, keeper_thread: bool) -> None:
+        self._keeper_thread = keeper_thread
+
+    def holds(self) -> FlowHolds:
+        return TaskHolds()
+
+    def sleep(self, seconds: float) -> None:
+        await_(asyncio.sleep(seconds))
+
+    def turns(self, limit: int) -> Turns:
+        return TaskTurns(limit)
+
+    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
+        return bridge.connect(make, keep)
+
+    def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
+        return bridge.finish(function, bridge.GRACE if cancelled else None)
+
+    def keeper(self) -> Keeper:
+        return keeper_in_thread() if self._keeper_thread else keeper_here()
+
+    def event(self) -> Event:
+        return TaskEvent()
+
+    @contextlib.contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
+        while True:
+            with lock:
+                if done() or loop.time() >= until:
+                    yield
+                    return
+            self.sleep(LOOK)
+
+    def check(self) -> None:
+        bridge.check()
+
+
+class TaskHolds(FlowHolds):
+    """What each task holds.
+
+    Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
+    one lock would take themselves for one.
+    """
+
+    flow = "task"
+
+    def __init__(self) -> None:
+        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+
+    def mine(self) -> Holdings:
+        key = whose() or self
+        found = self._all.get(key)
+        if found is None:
+            found = self._all[key] = Holdings()
+        return found
+
+
+class TaskTurns:
+    """A semaphore for tasks."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = asyncio.Semaphore(limit)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        if not self._free.locked():
+            return bool(await_(self._free.acquire()))  # at once
+        return bool(await_(self._acquire(timeout)))
+
+    async def _acquire(self, timeout: float | None) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._free.acquire()
+        except TimeoutError:
+            return False
+
+    def release(self) -> None:
+        self._free.release()
+
+
+class TaskEvent:
+    """An :class:`asyncio.Event` that any thread may set."""
+
+    def __init__(self) -> None:
+        self._set = threading.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def is_set(self) -> bool:
+        return self._set.is_set()
+
+    def set(self) -> None:
+        self._set.set()
+        with lock:
+            waiting = list(self._waiting)
+        for future in waiting:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                future.get_loop().call_soon_threadsafe(_wake, future)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, so long; return whether it is, as :class:`threading.Event` does."""
+        future = asyncio.get_running_loop().create_future()
+        with lock:
+            self._waiting.add(future)
+        try:
+            if not self.is_set():
+                async with asyncio.timeout(timeout):
+                    await future
+        except TimeoutError:
+            pass
+        finally:
+            with lock:
+                self._waiting.discard(future)
+        return self.is_set()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

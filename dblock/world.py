@@ -1,0 +1,95 @@
+"""What the strategies leave to their surroundings: waiting, and who it is that waits.
+
+Here a thread is. :mod:`dblock.aio` has the same for a task of an event loop, and that is all that
+is different there, but for the drivers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Protocol, TypeVar
+
+from .holds import Event, FlowHolds, ThreadHolds, lock, settled
+from .keeper import Keeper, keeper
+
+T = TypeVar("T")
+
+
+class Turns(Protocol):
+    """A semaphore, as :class:`threading.Semaphore` is one."""
+
+    def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class ThreadTurns:
+    """A semaphore that no interruption leaves locked.
+
+    :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
+    own lock, and everybody waits for ever.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit):
+            self._free.put(None)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        try:
+            self._free.get(blocking, timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._free.put(None)
+
+
+class World:
+    """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
+
+    #: What is finished may go on when its caller does not wait for it any more.
+    lingers = False
+
+    def holds(self) -> FlowHolds:
+        """Return the place for what each flow holds."""
+        return ThreadHolds()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def turns(self, limit: int) -> Turns:
+        return ThreadTurns(limit)
+
+    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
+        """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
+        return make()
+
+    def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
+        """Run a function to its end, even if the caller is cancelled meanwhile, or was before.
+
+        Where it need not wait for it, that caller does so for a moment only; None is returned then.
+        """
+        return function()
+
+    def keeper(self) -> Keeper:
+        """Return who renews the leases that are held here."""
+        return keeper
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        with lock:
+            settled.wait_for(done, patience)
+            yield
+
+    def check(self) -> None:
+        """Raise a cancellation that came while a statement was under way."""

@@ -1,0 +1,81 @@
+"""Databases with dblock's tables that are lent to one test after the other, emptied in between.
+
+To make one and to drop it takes several times as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
+
+from tests.servers import Server
+
+# What ends the sessions of others, in a statement for each or by itself.
+USERS = {
+    "postgresql": "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mariadb": "SELECT concat('KILL ', id) FROM information_schema.processlist "
+    "WHERE db = database() AND id <> connection_id()",
+}
+TABLES = {
+    "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
+    "mariadb": "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
+}
+IMPATIENCE = {"postgresql": "SET lock_timeout = '2s'", "mariadb": "SET lock_wait_timeout = 2"}
+SCHEMA = "dblock_schema"
+FILLED = {"dblock_lock", "dblock_guard", "dblock_applied", "dblock_run"}
+
+
+@dataclass(frozen=True)
+class Database:
+    """One test's own database."""
+
+    kind: str  # the database's: that of PgBouncer is "postgresql"
+    url: str
+    server: Server | None  # None for SQLite
+
+
+class Lender:
+    def __init__(self, make: Callable[..., Database]) -> None:
+        self._make = make
+        self._free: defaultdict[str, list[tuple[Database, Engine]]] = defaultdict(list)
+
+    @contextlib.contextmanager
+    def lend(self, kind: str) -> Iterator[Database]:
+        """Have a database for a test which leaves dblock's tables and all settings as they are."""
+        free = self._free[kind]
+        if free:
+            database, engine = free.pop()
+        else:
+            database = self._make(kind, migrated=True)
+            engine = create_engine(database.url, poolclass=NullPool)
+        yield database
+        # A file is copied as quickly.
+        if kind != "sqlite" and empty(kind, engine):
+            free.append((database, engine))
+
+
+def empty(kind: str, engine: Engine) -> bool:
+    """Make a database as it was before the test; False if that is not to be done."""
+    autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with contextlib.suppress(DBAPIError), autocommit.connect() as connection:
+        run = connection.exec_driver_sql
+        run(IMPATIENCE[kind])
+        for (user,) in run(USERS[kind]).all():
+            with contextlib.suppress(DBAPIError):  # it has just gone by itself
+                if kind == "mariadb":
+                    run(user)
+        tables = {name for (name,) in run(TABLES[kind])}
+        for table in tables - FILLED - {SCHEMA}:
+            run(f"DROP TABLE {table}")
+        for table in FILLED:
+            if run(f"SELECT 1 FROM {table} LIMIT 1").first():
+                run(f"TRUNCATE TABLE {table}")
+        return True
+    return False

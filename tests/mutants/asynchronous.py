@@ -1,0 +1,121 @@
+"""Mutants of what cancellation and loss leave behind in asyncio (promises 8, 9 and 11)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+BRIDGE, WORLD = "dblock/aio/bridge.py", "dblock/aio/world.py"
+BODIES, LOCKS = "dblock/aio/bodies.py", "dblock/aio/locks.py"
+
+CANCELLATION = "tests/aio/test_cancellation.py"
+LOSS, TASKS, LOOPS = "tests/aio/test_loss.py", "tests/aio/test_tasks.py", "tests/aio/test_loops.py"
+
+ASYNCHRONOUS = (
+    # --- 9: cancellation
+    Mutant(
+        "cancellation-swallowed",
+        "a cancellation that came with an answer is raised",
+        BRIDGE,
+        "    _pending[this_task()] = cancelled\n",
+        "",
+        f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
+    ),
+    Mutant(
+        "cancellation-waits",
+        "a cancellation is not kept until a wait is over",
+        BRIDGE,
+        "if waits and _pending:",
+        "if False:",
+        f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",
+    ),
+    Mutant(
+        "cancelled-grant-kept",
+        "a cancelled acquire leaves no orphan",
+        "dblock/lease.py",
+        "                database.run(leasing.abandon(dialect, claim, left, patience, now))\n",
+        "                pass\n",
+        f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
+    ),
+    Mutant(
+        "cancelled-release-given-up",
+        "a cancelled release goes on",
+        WORLD,
+        "return bridge.finish(function, bridge.GRACE if cancelled else None)",
+        "return function()",
+        f"{CANCELLATION}::test_a_cancelled_release_goes_on[postgresql]",
+    ),
+    Mutant(
+        "cancelled-turn-kept",
+        "a cancelled statement gives its turn up",
+        "dblock/connections.py",
+        "        except BaseException:\n            self._end_turn()\n            raise\n",
+        "        except Exception:\n            self._end_turn()\n            raise\n",
+        f"{CANCELLATION}::test_acquire[sqlite-lease-fresh-waiting]",
+    ),
+    Mutant(
+        "cancelled-wait-on-the-server",
+        "a cancelled wait for a row leaves no ghost",
+        "dblock/row.py",
+        "if own.left is not None and not isinstance(error, DBLockError):",
+        "if False:",
+        f"{CANCELLATION}::test_a_cancelled_wait_for_a_row_leaves_no_ghost[mariadb]",
+    ),
+    # --- 8: loss
+    Mutant(
+        "loss-claims-every-cancellation",
+        "only the loss's own cancellation becomes LockLost",
+        BODIES,
+        "others = self._task.uncancel() > self._cancelling",
+        "others = self._task.uncancel() < 0",
+        f"{LOSS}::test_both_at_the_same_moment[sqlite]",
+    ),
+    Mutant(
+        "loss-stays-a-cancellation",
+        "the loss's own cancellation is taken back",
+        BODIES,
+        "others = self._task.uncancel() > self._cancelling",
+        "others = self._task.cancelling() - 1 > self._cancelling",
+        f"{LOSS}::test_the_body_is_cancelled_by_its_loss[sqlite-task]",
+    ),
+    Mutant(
+        "loss-cancels-who-knows",
+        "a body that found its loss itself is not cancelled",
+        BODIES,
+        "if self._loss is None and whose() is not self._task:",
+        "if self._loss is None:",
+        f"{LOSS}::test_a_loss_that_the_body_finds_itself_does_not_cancel_it[sqlite]",
+    ),
+    Mutant(
+        "loss-cancels-every-body",
+        "only the body of the lost hold is cancelled",
+        BODIES,
+        "            if hold.loss is loss:\n",
+        "            if True:\n",
+        f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[sqlite]",
+    ),
+    Mutant(
+        "keeper-always-in-the-loop",
+        "a keeper in a thread goes on while the loop is blocked",
+        WORLD,
+        "return keeper_in_thread() if self._keeper_thread else keeper_here()",
+        "return keeper_here()",
+        f"{LOSS}::test_a_loop_that_was_blocked_is_told_afterwards[sqlite-thread]",
+    ),
+    # --- 11: who holds
+    Mutant(
+        "tasks-of-a-thread-are-one",
+        "reentrancy follows the task",
+        WORLD,
+        "key = whose() or self",
+        "key = self",
+        f"{TASKS}::test_reentrant_is_by_task[sqlite]",
+    ),
+    Mutant(
+        "second-loop-let-in",
+        "a second event loop is told",
+        LOCKS,
+        "if self._loop is not loop:",
+        "if self._loop is None:",
+        f"{LOOPS}::test_a_second_loop_is_told[sqlite]",
+    ),
+)

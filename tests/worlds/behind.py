@@ -1,0 +1,43 @@
+"""For cases that look behind the public surface, or meddle there, in whatever world."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dblock import Lease, Locks
+from dblock.aio.bridge import await_
+from tests.worlds.surface import Surface
+
+
+def inside(lease: Lease) -> Lease:
+    """What does the lease's work."""
+    made: Lease = lease.target.sync if isinstance(lease, Surface) else lease
+    return made
+
+
+def run(locks: Locks, protocol: Any) -> Any:
+    """Run a protocol as ``locks`` do."""
+    if isinstance(locks, Surface):
+        return locks.run(locks.target.database.run, protocol)
+    return locks.database.run(protocol)
+
+
+def here() -> str:
+    """The name of what calls: a thread, or a task."""
+    task = _task()
+    return threading.current_thread().name if task is None else task.get_name()
+
+
+def held_up(wait: Callable[[float], bool], seconds: float) -> bool:
+    """Wait in the middle of dblock's own code, a thread or a task alone."""
+    return wait(seconds) if _task() is None else bool(await_(asyncio.to_thread(wait, seconds)))
+
+
+def _task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop is running here
+        return None

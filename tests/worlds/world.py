@@ -1,0 +1,41 @@
+"""What a case asks of its world; this one is that of threads."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
+
+import dblock.keeper
+import dblock.world
+from dblock import Locks
+from dblock.keeper import Keeper
+
+
+class World:
+    name: ClassVar[str] = "threads"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def locks(self, url: str, **options: Any) -> Locks:
+        return Locks(url, **options)
+
+    def engine(self, url: str, **options: Any) -> Engine:
+        """The user's own."""
+        return create_engine(url, **options)
+
+    def keeper(self) -> Keeper:
+        """Who renews here."""
+        return dblock.keeper.keeper
+
+    def use_keeper(self, patch: pytest.MonkeyPatch, kind: type[Keeper]) -> Keeper:
+        """Have what is locked from now on kept by a keeper of the test's own."""
+        made = kind()
+        patch.setattr(dblock.world, "keeper", made)
+        return made
