@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -152,10 +153,15 @@ class MariaDB(Dialect):
             return _FAULTS.get(code)
         return None
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return ("SELECT GET_LOCK('dblock upgrade', 60)",), (
-            "SELECT RELEASE_LOCK('dblock upgrade')",
-        )
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 31536000")
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
+        # Such names are the whole server's.
+        return (f"SELECT GET_LOCK(SHA1(CONCAT_WS('/', '{key}', DATABASE())), 0)",)
 
     def privileges(self) -> str:
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
