@@ -16,8 +16,7 @@ from .protocol.leasing import Held
 from .protocol.term import Term
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import RootTransaction
-
+    from .borrowed import Root
     from .database import Database
     from .driver import OwnTransaction
     from .protocol.keeping import Danger, Keeping
@@ -193,9 +192,7 @@ class ThreadHolds(threading.local):
 
     def __init__(self) -> None:
         self._own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
-        self._borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
 
     def add(self, hold: Hold) -> None:
         self._own[hold.name] = hold
@@ -205,7 +202,7 @@ class ThreadHolds(threading.local):
         hold = self._own.get(name)
         return hold if hold is not None and hold.alive else None
 
-    def add_borrowed(self, root: RootTransaction, name: str) -> None:
+    def add_borrowed(self, root: Root, name: str) -> None:
         self._borrowed.setdefault(root, set()).add(name)
 
     def refuse_self_wait(
@@ -216,7 +213,7 @@ class ThreadHolds(threading.local):
         Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
         other lock statement out; ``within`` is the transaction that the lock is wanted in.
         """
-        if self.find(name) is not None or self._has_row(within, None if one_writer else name):
+        if self.find(name) is not None or self.has_row(within, None if one_writer else name):
             if wait == 0:
                 return NotAcquired(f"{name!r} is held up by this very thread", name=name)
             what = (
@@ -231,14 +228,14 @@ class ThreadHolds(threading.local):
 
     def refuse_as_writer(self, name: str, doing: str) -> None:
         """Raise DeadlockDetected if the thread itself keeps every writer out of the database."""
-        if self._has_row(None, None):
+        if self.has_row(None, None):
             raise DeadlockDetected(
                 f"{name!r} cannot be {doing} while a transaction of this thread, with a row lock "
                 "or a guard in it, is the one writer of this database; end that first",
                 name=name,
             )
 
-    def _has_row(self, within: object, name: str | None) -> bool:
+    def has_row(self, within: object, name: str | None) -> bool:
         """Whether the thread has the row of ``name`` locked, or any row if that is None."""
         if name is None and any(
             hold.transaction is not None and hold.alive for hold in self._own.values()

@@ -262,7 +262,7 @@ class Lease(Handle):
             )
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
-        root = transaction.connection.get_transaction()
+        root = transaction.root
         if self._database.dialect.one_writer and root is not None:
             self._database.thread_holds.add_borrowed(root, self.name)
         yield hold.lease.fence

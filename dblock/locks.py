@@ -68,6 +68,10 @@ class Locks:
             self.engine, self.dialect, self.timeouts, label, lent=self.engine is target
         )
 
+    #: What :meth:`lease` and :meth:`row` make, for subclasses.
+    lease_class: type[Lease] = Lease
+    row_class: type[RowLock] = RowLock
+
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
 
@@ -102,7 +106,7 @@ class Locks:
         ``on_lost`` runs in the user's own thread when a call of that found it out. What they
         raise is logged.
         """
-        return Lease(
+        return self.lease_class(
             self.database,
             name,
             ttl,
@@ -126,7 +130,7 @@ class Locks:
         retry: RetryPolicy | None = None,
     ) -> RowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
-        return RowLock(self.database, name, wait, on, retry=retry or self.retry)
+        return self.row_class(self.database, name, wait, on, retry=retry or self.retry)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""

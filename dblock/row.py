@@ -17,9 +17,7 @@ from .protocol.faults import Trouble
 from .protocol.rowing import Locked
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import RootTransaction
-
-    from .borrowed import Borrowable
+    from .borrowed import Borrowable, Root
     from .database import Database
     from .policy import RetryPolicy
 
@@ -51,7 +49,7 @@ class RowLock(Handle):
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name)
-        self._root: RootTransaction | None = None
+        self._root: Root | None = None
 
     def __repr__(self) -> str:
         return f"<RowLock {self.name!r} {'held' if self.held else 'not held'}>"
@@ -74,7 +72,7 @@ class RowLock(Handle):
         whole transaction again.
         """
         transaction = None if self._on is None else borrow(self._on, self._database.dialect)
-        root = None if transaction is None else transaction.connection.get_transaction()
+        root = None if transaction is None else transaction.root
         threads = self._database.thread_holds
         refusal = threads.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
@@ -106,7 +104,7 @@ class RowLock(Handle):
             self._holds.add(hold)
             threads.add(hold)
         else:
-            root = transaction.connection.get_transaction()  # autobegun by the first statement
+            root = transaction.root  # autobegun by the first statement
             if root is not None:
                 threads.add_borrowed(root, self.name)
                 self._root = root

@@ -22,6 +22,7 @@ FLOORS = [
     {"locks"},
     {"__init__"},
     {"cli", "__main__"},
+    {"contrib"},
 ]
 
 

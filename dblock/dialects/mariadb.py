@@ -47,6 +47,9 @@ _FAULTS = {
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
 
+# The errors of PyMySQL, and those of a user's own connection by mysqlclient.
+_MODULES = ("pymysql", "MySQLdb")
+
 # UTC_TIMESTAMP is the statement's start. For "has it expired" an old reading is the careful one;
 # it is also the same for every column of one statement, which the grant relies on.
 _FREE = "(token IS NULL OR expires_at <= UTC_TIMESTAMP(6))"
@@ -103,6 +106,9 @@ class MariaDB(Dialect):
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> Iterator[None]:
+        if not hasattr(connection, "_read_timeout"):  # a user's of mysqlclient: nothing to set
+            yield
+            return
         before = connection._read_timeout, connection._write_timeout
         if within is not None:
             self.bound_reads(connection, within)
@@ -149,7 +155,7 @@ class MariaDB(Dialect):
 
     def classify(self, error: BaseException) -> Fault | None:
         code = error.args[0] if error.args else None
-        if isinstance(code, int) and type(error).__module__.startswith("pymysql"):
+        if isinstance(code, int) and type(error).__module__.startswith(_MODULES):
             return _FAULTS.get(code)
         return None
 
