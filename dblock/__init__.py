@@ -30,6 +30,7 @@ from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
 from .protocol.state import LockState
+from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
 from .together import Together
@@ -61,4 +62,5 @@ __all__ = [
     "Together",
     "Unavailable",
     "Unsupported",
+    "retry_on_conflict",
 ]

@@ -14,7 +14,7 @@ FLOORS = [
     {"version", "arguments", "errors", "clock"},
     {"timeouts", "policy", "protocol", "dialects"},
     {"connections", "target"},
-    {"driver", "borrowed", "schema"},
+    {"driver", "borrowed", "schema", "retrying"},
     {"holds", "handle"},
     {"database", "keeper"},
     {"lease", "row", "counter"},

@@ -24,16 +24,18 @@ _GIVEN = {"url", "schema", "prefix"}
 
 
 class Given(Place):
-    """The locks that a framework has; it closes them itself."""
+    """The locks that a framework has, looked up when needed; it closes them itself."""
+
+    __slots__ = ("given",)
+    given: Callable[[], Locks]
 
     def __init__(self, given: Callable[[], Locks]) -> None:
         super().__init__(None, None, "dblock_")
-        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "given", given)  # Place is frozen
 
     @contextlib.contextmanager
     def locks(self, label: str | None = None) -> Iterator[Locks]:
-        given: Callable[[], Locks] = object.__getattribute__(self, "_given")
-        yield given()
+        yield self.given()
 
 
 class Commands(click.Group):
