@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.contrib import CONTRIB
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 
@@ -110,8 +111,8 @@ CATALOGUE = (
         "self-wait",
         "a thread that would wait for itself is told at once",
         HOLDS,
-        "if self.find(name) is not None or self._has_row(",
-        "if False and self._has_row(",
+        "if self.find(name) is not None or self.has_row(",
+        "if False and self.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
     ),
     Mutant(
@@ -380,4 +381,5 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     *KEEPING,
+    *CONTRIB,
 )
