@@ -20,14 +20,6 @@ CONTRIB = (
         IDLE,
     ),
     Mutant(
-        "migration-lock-idle-too-long",
-        "the migration lock lasts as long as the migration",
-        PG,
-        "            _ENDLESS,\n",
-        "",
-        IDLE,
-    ),
-    Mutant(
         "migration-lock-before-the-commit",
         "the migration lock lasts until others can see the migration",
         LOCK,
