@@ -31,6 +31,7 @@ from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
 from .protocol.state import LockState, RunState
+from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
 from .together import Together
@@ -64,4 +65,5 @@ __all__ = [
     "Together",
     "Unavailable",
     "Unsupported",
+    "retry_on_conflict",
 ]

@@ -161,7 +161,13 @@ class Counter:
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        return borrow(found, self._database.dialect, locking=locking)
+        transaction = borrow(found, self._database.dialect, locking=locking)
+        if not isinstance(transaction, BorrowedTransaction):
+            raise TypeError(
+                "a counter works in an SQLAlchemy Connection or Session, not "
+                f"{type(found).__name__}"
+            )
+        return transaction
 
     def _shift(self, transaction: BorrowedTransaction) -> Compiled:
         def statement() -> ClauseElement:

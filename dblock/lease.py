@@ -274,7 +274,7 @@ class Lease(Handle):
             )
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
-        root = transaction.connection.get_transaction()
+        root = transaction.root
         if self._database.dialect.one_writer and root is not None:
             self._database.flow_holds.add_borrowed(root, self.name)
         yield hold.lease.fence

@@ -74,6 +74,10 @@ class Locks:
     _resolve = staticmethod(resolve)
     _world: Callable[[], World] = staticmethod(World)
 
+    #: What :meth:`lease` and :meth:`row` make, for subclasses.
+    lease_class: type[Lease] = Lease
+    row_class: type[RowLock] = RowLock
+
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
 
@@ -108,7 +112,7 @@ class Locks:
         ``on_lost`` runs in the user's own thread when a call of that found it out. What they
         raise is logged.
         """
-        return Lease(
+        return self.lease_class(
             self.database,
             name,
             ttl,
@@ -132,7 +136,7 @@ class Locks:
         retry: RetryPolicy | None = None,
     ) -> RowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
-        return RowLock(self.database, name, wait, on, retry=retry or self.retry)
+        return self.row_class(self.database, name, wait, on, retry=retry or self.retry)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""

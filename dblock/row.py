@@ -19,9 +19,7 @@ from .protocol.rowing import Locked
 from .protocol.steps import Query
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import RootTransaction
-
-    from .borrowed import Borrowable
+    from .borrowed import Borrowable, Root
     from .database import Database
     from .policy import RetryPolicy
 
@@ -53,7 +51,7 @@ class RowLock(Handle):
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.flow_holds)
-        self._root: RootTransaction | None = None
+        self._root: Root | None = None
 
     def __repr__(self) -> str:
         return f"<RowLock {self.name!r} {'held' if self.held else 'not held'}>"
@@ -76,7 +74,7 @@ class RowLock(Handle):
         whole transaction again.
         """
         transaction = None if self._on is None else borrow(self._on, self._database.dialect)
-        root = None if transaction is None else transaction.connection.get_transaction()
+        root = None if transaction is None else transaction.root
         world, flows = self._database.world, self._database.flow_holds
         refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
@@ -110,7 +108,7 @@ class RowLock(Handle):
             hold = Hold(self.name, transaction=own, make_event=world.event)
             self._holds.add(hold)
         else:
-            root = transaction.connection.get_transaction()  # autobegun by the first statement
+            root = transaction.root  # autobegun by the first statement
             if root is not None:
                 flows.add_borrowed(root, self.name)
                 self._root = root

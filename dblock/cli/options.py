@@ -138,7 +138,12 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         help="The prefix of dblock's tables.",
     )
     @functools.wraps(command)
-    def wrapped(url: str | None, schema: str | None, prefix: str, **rest: Any) -> T:
-        return command(place=Place(url, schema, prefix), **rest)  # type: ignore[call-arg, arg-type]
+    def wrapped(
+        url: str | None = None, schema: str | None = None, prefix: str = "dblock_", **rest: Any
+    ) -> T:
+        # In a framework's own command line the place is that of its settings.
+        given = click.get_current_context().find_object(Place)
+        place = given if given is not None else Place(url, schema, prefix)
+        return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

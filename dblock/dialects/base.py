@@ -185,9 +185,16 @@ class Dialect(ABC):
             f"GRANT SELECT ON {self.table('schema')} TO <role>"
         )
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the statements around a migration that keep a second one waiting."""
-        return (), ()
+    def prepare_migrator(self, connection: Any) -> None:
+        """Make a connection ready that holds the lock of migrations, idle for hours perhaps."""
+        self.prepare_connection(connection)
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        """Return the statements of one try for the lock of migrations, which needs no table.
+
+        The last one's only value tells whether it is had. It ends with its connection.
+        """
+        raise NotImplementedError(f"{self.name} has none: a file is locked")
 
     # --- the lease ---------------------------------------------------------------------------
 

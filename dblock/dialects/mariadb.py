@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ class MariaDB(Dialect):
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     #: Where the drivers' errors are defined.
-    modules: ClassVar[tuple[str, ...]] = ("pymysql",)
+    modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
@@ -106,6 +107,9 @@ class MariaDB(Dialect):
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> Iterator[None]:
+        if not hasattr(connection, "_read_timeout"):  # a user's of mysqlclient: nothing to set
+            yield
+            return
         before = connection._read_timeout, connection._write_timeout
         if within is not None:
             self.bound_reads(connection, within)
@@ -159,10 +163,15 @@ class MariaDB(Dialect):
             return _FAULTS.get(code)
         return None
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return ("SELECT GET_LOCK('dblock upgrade', 60)",), (
-            "SELECT RELEASE_LOCK('dblock upgrade')",
-        )
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 31536000")
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
+        # Such names are the whole server's.
+        return (f"SELECT GET_LOCK(SHA1(CONCAT_WS('/', '{key}', DATABASE())), 0)",)
 
     def privileges(self) -> str:
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"

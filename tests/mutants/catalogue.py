@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.asynchronous import ASYNCHRONOUS
+from tests.mutants.contrib import CONTRIB
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
@@ -113,8 +114,8 @@ CATALOGUE = (
         "self-wait",
         "a thread that would wait for itself is told at once",
         HOLDS,
-        "if self.find(name) is not None or self._has_row(",
-        "if False and self._has_row(",
+        "if self.find(name) is not None or self.has_row(",
+        "if False and self.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
     ),
     Mutant(
@@ -392,5 +393,6 @@ CATALOGUE = (
     ),
     *KEEPING,
     *ASYNCHRONOUS,
+    *CONTRIB,
     *JOBS,
 )
