@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import Connection
 
-from dblock import LockLost, Locks, NotAcquired
+from dblock import LockLost, Locks, NotAcquired, Timeouts
+from dblock.dialects.postgresql import PostgreSQL
 from dblock.schema import migration_lock
 from tests.conftest import Database, NewDatabase
 from tests.contrib.project import HEAD, Project
@@ -108,7 +110,7 @@ def test_a_migrator_is_killed(new_database: NewDatabase, project: NewProject, ki
 
 
 def test_nothing_is_locked_at_the_head(database: Database, project: NewProject) -> None:
-    made = project(database.url)
+    made = project(database.url, LOCKED.replace("(connection)", f"(connection, wait={LONG})"))
     made.alembic("upgrade", "head")
     with lock(database.url):
         made.alembic("upgrade", "head")
@@ -239,3 +241,14 @@ def test_it_outlives_the_servers_patience_with_the_idle(new_database: NewDatabas
             database.url, f"{snapshots} AND datname = '{name}' AND pid <> pg_backend_pid()"
         ) == [(0,)]
         connection.rollback()
+
+
+def test_its_transaction_may_be_idle_for_as_long_as_it_takes(new_database: NewDatabase) -> None:
+    """Behind a pooler too, where the session's settings are whoever's."""
+    with psycopg.connect(new_database("pgbouncer").url.replace("+psycopg", "")) as own:
+        dialect = PostgreSQL(None, "dblock_", Timeouts())
+        dialect.prepare_migrator(own)
+        own.execute("SET idle_in_transaction_session_timeout = '1min'")
+        for statement in dialect.migration_mutex("migrations"):
+            own.execute(statement)
+        assert own.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)

@@ -20,6 +20,14 @@ CONTRIB = (
         IDLE,
     ),
     Mutant(
+        "migration-lock-idle-too-long",
+        "the migration lock lasts as long as the migration",
+        PG,
+        "            _ENDLESS,\n",
+        "",
+        f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
+    ),
+    Mutant(
         "migration-lock-before-the-commit",
         "the migration lock lasts until others can see the migration",
         LOCK,
