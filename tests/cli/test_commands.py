@@ -210,14 +210,15 @@ def test_release(here: Here, db: Database) -> None:
 # --- doctor --------------------------------------------------------------------------------------
 
 
-def test_doctor(sqlite: Program) -> None:
-    code, out, err = sqlite("doctor")
+def test_doctor(sqlite: Program, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBLOCK_URL", sqlite.environment["DBLOCK_URL"])
+    code, out, err = here("doctor")
     assert (code, err) == (0, "")
     lines = [line.split("\t") for line in out.splitlines()]
     assert {line[0] for line in lines} == {"ok"}
-    assert sqlite("doctor", "--quiet") == (0, "", "")
+    assert here("doctor", "--quiet") == (0, "", "")
     rename(sqlite, "dblock_run", "away")
-    code, out, err = sqlite("doctor", "--quiet", "--json")
+    code, out, err = here("doctor", "--quiet", "--json")
     assert (code, err) == (1, "")
     (found,) = json.loads(out)
     assert (found["level"], found["what"], found["mend"]) == ("wrong", "tables", "dblock upgrade")
