@@ -16,6 +16,7 @@ from . import clock
 from .connections import first_line
 from .dialects import DIALECTS
 from .errors import Conflict, DeadlockDetected
+from .events import Kind, tell
 from .policy import RetryPolicy
 from .protocol.faults import Fault
 from .timeouts import Timeouts
@@ -54,7 +55,9 @@ def retry_on_conflict(
                 except (StaleDataError, Conflict, DeadlockDetected, DBAPIError) as error:
                     if not is_conflict(error):
                         raise
-                    sleep = policy.sleep_after(name, number, clock.now() - start, None)
+                    elapsed = clock.now() - start
+                    tell(Kind.CONFLICT, "optimistic", name, elapsed, error)
+                    sleep = policy.sleep_after(name, number, elapsed, None)
                     if sleep is None:
                         raise Conflict(
                             f"{name} met others' changes in each of {number} tries: "
