@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from .counter import Counter
+from .cron import CronJob
 from .errors import (
     Conflict,
     ConnectTimeout,
@@ -29,7 +30,8 @@ from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
-from .protocol.state import LockState
+from .protocol.state import LockState, RunState
+from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
 from .together import Together
@@ -41,6 +43,7 @@ __all__ = [
     "Conflict",
     "ConnectTimeout",
     "Counter",
+    "CronJob",
     "DBLockError",
     "Danger",
     "DeadlockDetected",
@@ -55,10 +58,12 @@ __all__ = [
     "QueryTimeout",
     "RetryPolicy",
     "RowLock",
+    "RunState",
     "SchemaMissing",
     "SocketTimeout",
     "Timeouts",
     "Together",
     "Unavailable",
     "Unsupported",
+    "retry_on_conflict",
 ]

@@ -6,8 +6,9 @@ import inspect
 import math
 import re
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Seconds = float | timedelta
 
@@ -87,6 +88,12 @@ def check_ttl(ttl: object) -> float:
     return number
 
 
+def check_after(after: object) -> float:
+    """Return for how many seconds a name stays taken when it is given back: none, or a TTL."""
+    number = seconds("after", after)
+    return check_ttl(number) if number >= TTL_MIN else 0.0
+
+
 def check_max_hold(max_hold: object) -> float | None:
     """Return the longest a lease is held in seconds, like a TTL; None for no limit."""
     if max_hold is None:
@@ -136,6 +143,26 @@ def check_callback(what: str, callback: C) -> C:
     if inspect.iscoroutinefunction(callback):
         raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
     return callback
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def check_runnable(function: F) -> F:
+    """Return a function to decorate: one whose body has run when it returns."""
+    if any(
+        is_lazy(function)
+        for is_lazy in (
+            inspect.iscoroutinefunction,
+            inspect.isgeneratorfunction,
+            inspect.isasyncgenfunction,
+        )
+    ):
+        raise TypeError(
+            f"{function!r} would return before its body runs, and the body run unlocked; use "
+            "`with` inside it"
+        )
+    return function
 
 
 def check_wait(wait: object) -> float | None:

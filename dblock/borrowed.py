@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError
@@ -21,9 +22,73 @@ if TYPE_CHECKING:
     from .dialects import Dialect
 
     Borrowable = Connection | Session | scoped_session[Any]
+    Lender = Callable[[Any, Dialect], "Borrowed | None"]
+
+#: For transactions of frameworks that dblock does not import. Each returns None for what is not
+#: of its own, and raises ValueError as :func:`borrow` does.
+lenders: list[Lender] = []
 
 
-def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> BorrowedTransaction:
+class Root(Protocol):
+    """A user's transaction as the holds of a flow know it."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+
+class Borrowed(ABC):
+    """Runs steps in a transaction of the user's. Never commits, rolls back or changes a setting."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    @property
+    @abstractmethod
+    def root(self) -> Root | None:
+        """The transaction, from when it has begun."""
+
+    @property
+    @abstractmethod
+    def driver(self) -> Any:
+        """The driver's connection."""
+
+    @abstractmethod
+    def execute(self, query: Query) -> Reply:
+        """Run one statement. Raises Trouble for what a database can do."""
+
+    @abstractmethod
+    def savepoint(self) -> Any: ...
+
+    @abstractmethod
+    def undo(self, savepoint: Any) -> None: ...
+
+    @abstractmethod
+    def release(self, savepoint: Any) -> None: ...
+
+    def run(self, step: RunHeld) -> Reply:
+        with self._dialect.bounded(self.driver, step.patience, step.within):
+            # Only where a failure undoes more than its statement. SQLite must not have one: where
+            # nothing was begun before it, its release would be the commit.
+            if step.keep is None or not self._dialect.failure_aborts:
+                return self.execute(step.query)
+            savepoint = self.savepoint()
+            try:
+                reply = self.execute(step.query)
+            except Trouble:
+                # It fails when the whole transaction is gone, as the error on its way says.
+                with contextlib.suppress(Trouble, DBAPIError):
+                    self.undo(savepoint)
+                raise
+            if not step.keep(reply):
+                self.undo(savepoint)
+            self.release(savepoint)
+            return reply
+
+    def forget(self) -> None:
+        raise AssertionError("the user's transaction is not ours to end")
+
+
+def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowed:
     """Return the transaction that ``on`` is in, or begins now (SQLAlchemy's autobegin).
 
     ``locking`` tells that something has to stay locked in it, which autocommit cannot do.
@@ -33,6 +98,10 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
     """
     from sqlalchemy.orm import Session, scoped_session
 
+    for lender in lenders:
+        lent = lender(on, dialect)
+        if lent is not None:
+            return lent
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
         raise TypeError(f"on= is a sync Connection or Session here, not {type(on).__name__}")
     if isinstance(on, scoped_session):
@@ -77,40 +146,31 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
     return BorrowedTransaction(connection, dialect)
 
 
-class BorrowedTransaction:
-    """Runs steps through the user's SQLAlchemy connection, so that its events and its handling of
-    broken connections see them. Never commits, rolls back or changes a setting."""
+class BorrowedTransaction(Borrowed):
+    """One of SQLAlchemy's: through the user's own connection, so that its events and its handling
+    of broken connections see what is done."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        super().__init__(dialect)
         self.connection = connection
-        self._dialect = dialect
 
-    def run(self, step: RunHeld) -> Reply:
-        driver = self.connection.connection.driver_connection
-        with self._dialect.bounded(driver, step.patience, step.within):
-            # Only where a failure undoes more than its statement. SQLite must not have one: where
-            # nothing was begun before it, its release would be the commit.
-            if step.keep is None or not self._dialect.failure_aborts:
-                return self.execute(step.query)
-            self.execute(_SAVEPOINT)
-            try:
-                reply = self.execute(step.query)
-            except Trouble:
-                if not self.connection.invalidated:
-                    self._undo()
-                raise
-            if not step.keep(reply):
-                self.execute(_UNDO)
-            self.execute(_RELEASE)
-            return reply
+    @property
+    def root(self) -> Root | None:
+        return self.connection.get_transaction()
 
-    def _undo(self) -> None:
-        # It fails when the whole transaction is gone, as the error on its way says.
-        with contextlib.suppress(Trouble, DBAPIError):
+    @property
+    def driver(self) -> Any:
+        return self.connection.connection.driver_connection
+
+    def savepoint(self) -> None:
+        self.execute(_SAVEPOINT)
+
+    def undo(self, savepoint: None) -> None:
+        if not self.connection.invalidated:
             self.execute(_UNDO)
 
-    def forget(self) -> None:
-        raise AssertionError("the user's transaction is not ours to end")
+    def release(self, savepoint: None) -> None:
+        self.execute(_RELEASE)
 
     def execute(self, query: Query) -> Reply:
         sent = clock.now()

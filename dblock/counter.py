@@ -16,6 +16,7 @@ from . import clock
 from .arguments import check_name
 from .borrowed import BorrowedTransaction, borrow
 from .errors import Conflict, NotEnough
+from .events import Kind, tell
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 from .protocol.troubles import explain, transaction_broken
@@ -129,9 +130,9 @@ class Counter:
                 self._expire(session, key)
                 return new
             self._hot_until = clock.now() + HOT
-            sleep = self._retry.sleep_after(
-                str(self), number, clock.now() - start, None, at_once=number == 1
-            )
+            elapsed = clock.now() - start
+            tell(Kind.CONFLICT, "optimistic", str(self._column), elapsed)
+            sleep = self._retry.sleep_after(str(self), number, elapsed, None, at_once=number == 1)
             if sleep is None:
                 raise Conflict(
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "
@@ -172,7 +173,13 @@ class Counter:
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        return borrow(found, self._database.dialect, locking=locking)
+        transaction = borrow(found, self._database.dialect, locking=locking)
+        if not isinstance(transaction, BorrowedTransaction):
+            raise TypeError(
+                "a counter works in an SQLAlchemy Connection or Session, not "
+                f"{type(found).__name__}"
+            )
+        return transaction
 
     def _shift(self, transaction: BorrowedTransaction) -> Compiled:
         def statement() -> ClauseElement:

@@ -17,8 +17,7 @@ from .protocol.leasing import Held
 from .protocol.term import Term
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import RootTransaction
-
+    from .borrowed import Root
     from .database import Database
     from .driver import OwnTransaction
     from .protocol.keeping import Danger, Keeping
@@ -53,6 +52,7 @@ class Hold:
     count: int = 1
     flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
+    since: float = field(default_factory=clock.now)
     loss: LockLost | None = None
     ended: bool = False
     _lost: Event | None = None
@@ -225,9 +225,7 @@ class Holdings:
         self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
         self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
         self.handles: weakref.WeakSet[HandleHolds[Any]] = weakref.WeakSet()
-        self.borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
 
 
 class FlowHolds(ABC):
@@ -255,7 +253,7 @@ class FlowHolds(ABC):
         found |= {hold.name: hold.fence for hold in list(mine.own.values()) if hold.alive}
         return found
 
-    def add_borrowed(self, root: RootTransaction, name: str) -> None:
+    def add_borrowed(self, root: Root, name: str) -> None:
         self.mine().borrowed.setdefault(root, set()).add(name)
 
     def refuse_self_wait(
@@ -266,7 +264,7 @@ class FlowHolds(ABC):
         Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
         other lock statement out; ``within`` is the transaction that the lock is wanted in.
         """
-        if self.find(name) is not None or self._has_row(within, None if one_writer else name):
+        if self.find(name) is not None or self.has_row(within, None if one_writer else name):
             if wait == 0:
                 return NotAcquired(f"{name!r} is held up by this very {self.flow}", name=name)
             what = (
@@ -282,14 +280,14 @@ class FlowHolds(ABC):
 
     def refuse_as_writer(self, name: str, doing: str) -> None:
         """Raise DeadlockDetected if the flow itself keeps every writer out of the database."""
-        if self._has_row(None, None):
+        if self.has_row(None, None):
             raise DeadlockDetected(
                 f"{name!r} cannot be {doing} while a transaction of this {self.flow}, with a row "
                 "lock or a guard in it, is the one writer of this database; end that first",
                 name=name,
             )
 
-    def _has_row(self, within: object, name: str | None) -> bool:
+    def has_row(self, within: object, name: str | None) -> bool:
         """Whether the flow has the row of ``name`` locked, or any row if that is None."""
         mine = self.mine()
         # Asked each time a lease is taken, and mostly there is none of either.

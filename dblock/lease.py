@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from . import clock
 from .arguments import (
     Seconds,
+    check_after,
     check_callback,
     check_fair,
     check_label,
@@ -22,7 +23,8 @@ from .arguments import (
     check_ttl,
 )
 from .errors import DBLockError, LockLost, NotAcquired
-from .handle import Handle
+from .events import Kind
+from .handle import SingleHandle
 from .holds import Event, HandleHolds, LeaseHold
 from .keeper import guarded
 from .protocol import leasing, renewing
@@ -31,7 +33,7 @@ from .protocol.keeping import Danger, Keeping, Plan
 from .protocol.leasing import Claim, Held
 from .protocol.renewing import Asked
 from .protocol.state import Renewal
-from .protocol.steps import Query
+from .protocol.steps import Protocol, Query
 from .protocol.term import Term
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from .protocol.registering import Waiter
 
 
-class Lease(Handle):
+class Lease(SingleHandle):
     """A named lease, made by :meth:`Locks.lease`.
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
@@ -54,6 +56,8 @@ class Lease(Handle):
     only be told (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and be kept from
     committing (:meth:`guard`).
     """
+
+    strategy = "lease"
 
     def __init__(
         self,
@@ -95,7 +99,7 @@ class Lease(Handle):
 
     # --- taking and giving back --------------------------------------------------------------
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.
 
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
@@ -113,7 +117,7 @@ class Lease(Handle):
             return refusal
         owner = self._database.owner(self._label)
         claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
-        waiter = self._database.waiter(self.name, "lease", self._label)
+        waiter, start = self._database.waiter(self.name, "lease", self._label), clock.now()
         hold: LeaseHold | None = None
         left: list[Query] = []
         try:
@@ -140,6 +144,7 @@ class Lease(Handle):
                 )
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
+                self._tell(Kind.ACQUIRED, start)
                 return None
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
@@ -150,15 +155,19 @@ class Lease(Handle):
             raise
         return self._database.not_acquired(self.name, outcome, wait)
 
-    def release(self) -> None:
+    def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.
+
+        ``after`` keeps the name from everybody for so many seconds more: the lease is left to run
+        out then, held by nobody.
 
         Raises NotHeld when this handle does not hold it, LockLost when it was lost before, by
         expiry, takeover or force: the work done meanwhile may have overlapped another's.
         """
-        self._database.world.finish(self._release)
+        after = check_after(after)
+        self._database.world.finish(lambda: self._release(after))
 
-    def _release(self) -> None:
+    def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1
@@ -169,17 +178,19 @@ class Lease(Handle):
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
+        ending: Protocol[object] = leasing.release(
+            self._database.dialect,
+            self.name,
+            hold.token,
+            hold.lease.fence,
+            self._database.timeouts.socket,
+            now,
+        )
+        if after:
+            renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
+            ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
         try:
-            self._database.run(
-                leasing.release(
-                    self._database.dialect,
-                    self.name,
-                    hold.token,
-                    hold.lease.fence,
-                    self._database.timeouts.socket,
-                    now,
-                )
-            )
+            self._database.run(ending)
         except LockLost as loss:
             self._holds.remove(hold)
             raise self._lose(hold, loss) from loss.__cause__
@@ -194,6 +205,7 @@ class Lease(Handle):
             raise hold.loss
         if hold.lease.term.over(now):
             raise self._lose(hold, hold.ran_out())
+        self._tell(Kind.RELEASED, hold.since)
 
     # --- while holding it --------------------------------------------------------------------
 
@@ -271,7 +283,7 @@ class Lease(Handle):
             )
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
-        root = transaction.connection.get_transaction()
+        root = transaction.root
         if self._database.dialect.one_writer and root is not None:
             self._database.flow_holds.add_borrowed(root, self.name)
         yield hold.lease.fence
@@ -315,6 +327,14 @@ class Lease(Handle):
         return hold.lease.term.remaining(clock.now())
 
     @property
+    def margin(self) -> float:
+        """Seconds from the loss of a hold that ran out to when another can have the name.
+
+        Of this hold, or else the last one; its loss is told that much early. Raises NotHeld.
+        """
+        return (self._holds.last or self._holds.get()).lease.term.margin
+
+    @property
     def lost(self) -> Event:
         """An event that is set when this hold, or else the last one, is lost.
 
@@ -333,8 +353,10 @@ class Lease(Handle):
     def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
         """Take note of a loss found out here, in the user's thread; return the one that counts."""
         self._database.keeper.drop(hold)
-        if hold.lose(loss) and self._on_lost is not None:
-            guarded(partial(self._on_lost, loss))
+        if hold.lose(loss):
+            self._tell(Kind.LOST, hold.since, loss)
+            if self._on_lost is not None:
+                guarded(partial(self._on_lost, loss))
         assert hold.loss is not None
         return hold.loss
 

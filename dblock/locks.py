@@ -7,15 +7,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import clock
-from .arguments import Seconds, check_name
+from .arguments import Seconds, check_name, seconds
 from .counter import Counter
+from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
 from .lease import Lease
 from .policy import RetryPolicy
-from .protocol import leasing
+from .protocol import leasing, running
 from .protocol.keeping import Danger
-from .protocol.state import LockState
+from .protocol.state import LockState, Pruned, RunState
 from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts
@@ -73,6 +74,10 @@ class Locks:
     _resolve = staticmethod(resolve)
     _world: Callable[[], World] = staticmethod(World)
 
+    #: What :meth:`lease` and :meth:`row` make, for subclasses.
+    lease_class: type[Lease] = Lease
+    row_class: type[RowLock] = RowLock
+
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
 
@@ -113,7 +118,7 @@ class Locks:
         ``on_lost`` runs in the user's own thread when a call of that found it out. What they
         raise is logged.
         """
-        return Lease(
+        return self.lease_class(
             self.database,
             name,
             ttl,
@@ -138,11 +143,58 @@ class Locks:
         retry: RetryPolicy | None = None,
     ) -> RowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
-        return RowLock(self.database, name, wait, on, retry=retry or self.retry)
+        return self.row_class(self.database, name, wait, on, retry=retry or self.retry)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
         return Together(locks, wait)
+
+    def cron(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = 0.0,
+        *,
+        at_least: Seconds = 0.0,
+        at_most: Seconds | None = None,
+        once_per: str | None = None,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> Cron:
+        """Return a decorator for a job that several processes start and one of them runs.
+
+        The decorated function runs under a lease on ``name``; see :class:`CronJob`.
+
+        ``at_least`` keeps the name for so many seconds from the run's start, also when it was
+        faster: a host whose clock is late does not run it again. After ``at_most`` seconds the
+        lease is lost. ``once_per`` names the slot of a run, in which it is to succeed once: any
+        text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``, ``"month"``, by the database's
+        clock and in UTC. A run that failed, or whose process died, leaves its slot open.
+
+        How each run ended is on record: :meth:`last_run`.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            wait,
+            retry=retry,
+            label=label,
+            max_hold=at_most,
+            on_danger=on_danger,
+            on_lost=on_lost,
+        )
+        return Cron(
+            Job(
+                self.database,
+                lease,
+                at_least=at_least,
+                at_most=at_most,
+                once_per=once_per,
+                label=label,
+            )
+        )
 
     def counter(
         self,
@@ -192,6 +244,22 @@ class Locks:
 
         return self.database.run(
             leasing.force(self.dialect, name, self.timeouts.query, clock.now())
+        )
+
+    def last_run(self, name: str) -> RunState | None:
+        """Return the run of a job that began last: see :meth:`cron` and ``dblock run``."""
+        check_name(name)
+        return self.database.run(running.last(self.dialect, name, clock.now()))
+
+    def prune(self, older_than: Seconds) -> Pruned:
+        """Delete the idempotency keys and the records of runs that are older, in seconds.
+
+        A key or a slot that is gone counts as new. A name's fence stays for ever, and so does the
+        record of its last run.
+        """
+        age = seconds("older_than", older_than)
+        return self.database.run(
+            running.prune(self.dialect, age, self.timeouts.socket, clock.now())
         )
 
     def __reduce__(self) -> NoReturn:

@@ -11,7 +11,8 @@ from .arguments import Seconds, check_name
 from .borrowed import borrow
 from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
-from .handle import Handle
+from .events import Kind
+from .handle import SingleHandle
 from .holds import HandleHolds, Hold
 from .protocol import leasing, rowing
 from .protocol.faults import Trouble
@@ -19,15 +20,13 @@ from .protocol.rowing import Locked
 from .protocol.steps import Query
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import RootTransaction
-
-    from .borrowed import Borrowable
+    from .borrowed import Borrowable, Root
     from .database import Database
     from .policy import RetryPolicy
     from .protocol.registering import Waiter
 
 
-class RowLock(Handle):
+class RowLock(SingleHandle):
     """A named row lock, made by :meth:`Locks.row`.
 
     With ``on=`` it is taken in the user's transaction and ends with it, however that ends, or with
@@ -38,6 +37,8 @@ class RowLock(Handle):
     What it does not do: it carries no fence, and work outside its transaction is not undone when
     that is. On SQLite it is the file's one write transaction: it excludes every other writer.
     """
+
+    strategy = "row"
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class RowLock(Handle):
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.flow_holds)
-        self._root: RootTransaction | None = None
+        self._root: Root | None = None
 
     def __repr__(self) -> str:
         return f"<RowLock {self.name!r} {'held' if self.held else 'not held'}>"
@@ -69,7 +70,7 @@ class RowLock(Handle):
         """Whether it keeps every other lock statement of this process out, as on SQLite."""
         return self._database.dialect.one_writer and not self.borrowed
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Lock the row, waiting up to ``wait`` seconds, which the server keeps.
 
         Raises DeadlockDetected when this thread would wait for itself or the database broke a
@@ -77,14 +78,14 @@ class RowLock(Handle):
         whole transaction again.
         """
         transaction = None if self._on is None else borrow(self._on, self._database.dialect)
-        root = None if transaction is None else transaction.connection.get_transaction()
+        root = None if transaction is None else transaction.root
         world, flows = self._database.world, self._database.flow_holds
         refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
         if refusal is not None:
             return refusal
-        own = OwnTransaction(self._database.holders, self._database.dialect)
+        own, start = OwnTransaction(self._database.holders, self._database.dialect), clock.now()
         waiter = self._database.waiter(self.name, "row")
         lock = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
         try:
@@ -110,10 +111,11 @@ class RowLock(Handle):
             hold = Hold(self.name, transaction=own, make_event=world.event)
             self._holds.add(hold)
         else:
-            root = transaction.connection.get_transaction()  # autobegun by the first statement
+            root = transaction.root  # autobegun by the first statement
             if root is not None:
                 flows.add_borrowed(root, self.name)
                 self._root = root
+        self._tell(Kind.ACQUIRED, start)
         return None
 
     def release(self) -> None:
@@ -141,6 +143,7 @@ class RowLock(Handle):
         except Trouble as trouble:
             self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
+        self._tell(Kind.RELEASED, hold.since)
 
     def leave(self) -> None:
         if not self.borrowed:  # the user's transaction ends it
@@ -178,7 +181,8 @@ class RowLock(Handle):
             name=self.name,
             reason="connection lost",
         )
-        hold.lose(loss)
+        if hold.lose(loss):
+            self._tell(Kind.LOST, hold.since, loss)
         return loss
 
     @property

@@ -29,6 +29,29 @@ class Turns(Protocol):
     def release(self) -> None: ...
 
 
+class ThreadTurns:
+    """A semaphore that no interruption leaves locked, in C.
+
+    :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
+    own lock, and everybody waits for ever.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit):
+            self._free.put(None)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        try:
+            self._free.get(blocking, timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._free.put(None)
+
+
 class World:
     """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
 
@@ -82,22 +105,3 @@ class World:
 
     def check(self) -> None:
         """Raise a cancellation that came while a statement was under way."""
-
-
-class ThreadTurns:
-    """A semaphore for threads, in C, as :class:`threading.Semaphore` is not."""
-
-    def __init__(self, limit: int) -> None:
-        self._free: SimpleQueue[None] = SimpleQueue()
-        for _ in range(limit):
-            self._free.put(None)
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        try:
-            self._free.get(blocking, timeout)
-        except Empty:
-            return False
-        return True
-
-    def release(self) -> None:
-        self._free.put(None)

@@ -19,7 +19,9 @@ from tests.aio.support import async_url
 from tests.conftest import Database
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Those of frameworks are run where there is a project of them: tests/contrib/test_docs.py.
+FRAMEWORKS = [ROOT / "docs" / name for name in ("django.md", "flask.md")]
+PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {*FRAMEWORKS})]
 OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 
 # Commands that install, need a server of their own, or run this very suite. Their parts are
@@ -96,7 +98,7 @@ def test_commands(page: Path, tmp_path: Path) -> None:
                 assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *FRAMEWORKS, *OTHERS], ids=lambda page: page.name)
 def test_links(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):

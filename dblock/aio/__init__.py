@@ -18,11 +18,13 @@ except ImportError as error:
     raise ImportError("dblock.aio needs greenlet: pip install 'dblock[asyncio]'") from error
 
 from .counter import AsyncCounter
+from .cron import AsyncCronJob
 from .handles import AsyncHandle, AsyncLease, AsyncRowLock, AsyncTogether
 from .locks import AsyncLocks
 
 __all__ = [
     "AsyncCounter",
+    "AsyncCronJob",
     "AsyncHandle",
     "AsyncLease",
     "AsyncLocks",

@@ -28,6 +28,14 @@ T = TypeVar("T")
 H = TypeVar("H", bound=Handle)
 
 
+def check_coroutine(function: Callable[..., object]) -> None:
+    """Raise TypeError for what is not to be decorated."""
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{function!r} is no coroutine function: only an `async def` can await its lock"
+        )
+
+
 class AsyncHandle(ABC, Generic[H]):
     """A lock that can be taken and given back by tasks. ``sync`` is what does it."""
 
@@ -71,10 +79,7 @@ class AsyncHandle(ABC, Generic[H]):
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate a coroutine function to run while holding the lock."""
-        if not inspect.iscoroutinefunction(function):
-            raise TypeError(
-                f"{function!r} is no coroutine function: only an `async def` can await its lock"
-            )
+        check_coroutine(function)
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -132,6 +137,11 @@ class AsyncLease(AsyncHandle[Lease]):
         return self.sync.remaining
 
     @property
+    def margin(self) -> float:
+        """Seconds from a loss to when another can have the name; see :attr:`Lease.margin`."""
+        return self.sync.margin
+
+    @property
     def lost(self) -> TaskEvent:
         """An event (``is_set()``, ``await wait()``) that is set when the hold is lost."""
         event: Any = self.sync.lost
@@ -140,6 +150,10 @@ class AsyncLease(AsyncHandle[Lease]):
     def check(self) -> None:
         """Return if the lease is still held by the holder's own clock; raise LockLost if not."""
         self.sync.check()
+
+    async def release(self, after: Seconds = 0.0) -> None:
+        """Give the lease back, or let it run out ``after`` seconds; see AsyncHandle.release."""
+        await self._locks.run(self.sync.release, after)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now; see :meth:`dblock.Lease.renew`."""
@@ -159,10 +173,21 @@ class AsyncLease(AsyncHandle[Lease]):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
+        self.begin_body()
+        return self
+
+    def begin_body(self) -> None:
+        """The calling task is in the body now. Not part of the public surface."""
         hold = self.sync.current()
         if self._bodies is not None and hold is not None and hold.count == 1:
             self._bodies.begin(hold)
-        return self
+
+    def end_body(self, error: BaseException | None) -> LockLost | None:
+        """It has ended, with ``error``; return the loss that this is the cancellation of."""
+        hold = self.sync.current()
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            return self._bodies.end(hold, error)
+        return None
 
     async def __aexit__(
         self,
@@ -170,9 +195,7 @@ class AsyncLease(AsyncHandle[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        hold, loss = self.sync.current(), None
-        if self._bodies is not None and hold is not None and hold.count == 1:
-            loss = self._bodies.end(hold, error)
+        loss = self.end_body(error)
         if loss is None:
             await super().__aexit__(kind, error, traceback)
             return

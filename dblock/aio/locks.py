@@ -13,18 +13,20 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ..arguments import Seconds, check_callback
+from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
 from ..keeper import guarded, logger
 from ..locks import Locks
 from ..policy import RetryPolicy
 from ..protocol.keeping import Danger
-from ..protocol.state import LockState
+from ..protocol.state import LockState, Pruned, RunState
 from ..target import resolve
 from ..timeouts import Timeouts
 from . import bridge
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
+from .cron import AsyncCron
 from .dialects import ASYNC_DIALECTS
 from .handles import AsyncLease, AsyncRowLock, AsyncTogether
 from .keeper import keeper_here, keeper_thread
@@ -186,6 +188,47 @@ class AsyncLocks:
                 )
         return AsyncTogether(self, self.sync.all(*(lock.sync for lock in locks), wait=wait))
 
+    def cron(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = 0.0,
+        *,
+        at_least: Seconds = 0.0,
+        at_most: Seconds | None = None,
+        once_per: str | None = None,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncCron:
+        """Return a decorator for a coroutine function that is a job; see :meth:`dblock.Locks.cron`.
+
+        With ``cancel_on_loss`` the run is ended, by LockLost, when its lease is lost, or when
+        ``at_most`` is over.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            wait,
+            retry=retry,
+            label=label,
+            max_hold=at_most,
+            on_danger=on_danger,
+            on_lost=on_lost,
+            cancel_on_loss=cancel_on_loss,
+        )
+        job = Job(
+            self.database,
+            lease.sync,
+            at_least=at_least,
+            at_most=at_most,
+            once_per=once_per,
+            label=label,
+        )
+        return AsyncCron(self, lease, job)
+
     def counter(
         self,
         column: Column[Any] | InstrumentedAttribute[Any],
@@ -213,6 +256,14 @@ class AsyncLocks:
         """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it."""
         return await self.run(self.sync.release, name, force=force)
 
+    async def last_run(self, name: str) -> RunState | None:
+        """Return the run of a job that began last; see :meth:`dblock.Locks.last_run`."""
+        return await self.run(self.sync.last_run, name)
+
+    async def prune(self, older_than: Seconds) -> Pruned:
+        """Delete the idempotency keys and runs that are older; see :meth:`dblock.Locks.prune`."""
+        return await self.run(self.sync.prune, older_than)
+
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -222,8 +273,8 @@ class AsyncLocks:
             loop = keeper_thread().loop
             closing = asyncio.run_coroutine_threadsafe(_close(self.database.kept), loop)
             await asyncio.wrap_future(closing)
-        await bridge.drain()
         await keeper_here().rest()
+        await bridge.drain()  # the keeper's connections too
 
     async def __aenter__(self) -> Self:
         return self

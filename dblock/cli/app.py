@@ -6,6 +6,8 @@ import click
 
 from .. import __version__
 from . import exits
+from .doctor import doctor
+from .prune import prune
 from .run import run
 from .schema import downgrade, upgrade
 from .show import list_, release, show
@@ -43,5 +45,5 @@ def app() -> None:
     pass
 
 
-for command in (run, list_, show, release, upgrade, downgrade):
+for command in (run, list_, show, release, prune, doctor, upgrade, downgrade):
     app.add_command(command)

@@ -4,12 +4,15 @@ While the lock is waited for, a signal ends dblock, which gives back what it may
 Once it is held, signals are blocked and taken one by one, synchronously: none is lost between the
 two, none interrupts anything, and one that comes before the child is there reaches it all the same.
 
-The child stays in dblock's process group, as the terminal expects. So it alone can be signalled,
-not what it starts; and a ^C reaches it without dblock.
+Without a terminal, as under cron, the child is in a process group of its own, and what is sent is
+sent to all of that: a shell's own children too. On a terminal it stays in dblock's group, as the
+terminal expects of what reads from it. Then it alone is signalled; and a ^C reaches it without
+dblock. Should dblock be killed by KILL, a shell that waits for just this ends what was to be ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -17,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from ..errors import LockLost
 from .output import complain
@@ -27,8 +31,24 @@ LOOK = signal.SIGALRM  # the lease was lost, or the grace is over
 # Python ignores these, and ignoring is inherited.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
-# What a command gets to end by itself when the lock is lost.
-GRACE = 10.0
+# Between two looks at what is left of a command that is being ended.
+LOOK_AGAIN = 0.1
+# After KILL what is left of it is dead, and listed only where nobody waits for it.
+UNCLAIMED = 1.0
+
+# Told what to kill, it waits for a second line. The end of its input instead is that of dblock.
+_GUARD = """
+trap '' TERM INT HUP QUIT
+read -r target || exit
+read -r dismissed && exit
+kill -s TERM -- "$target"
+while [ "$1" -gt 0 ] && kill -s 0 -- "$target"; do
+    sleep 1
+    set -- "$(($1 - 1))"
+done
+kill -s KILL -- "$target"
+"""
+_OWN_GROUP = 0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -93,16 +113,86 @@ def _nothing(number: int, frame: FrameType | None) -> None:
     pass
 
 
+class Guard:
+    """Sees to it that the command does not outlive a dblock that is killed by KILL.
+
+    It gets TERM, and KILL ``grace`` whole seconds later. A shell, not a fork of this process: that
+    has threads, and goes by the same name when somebody kills all of that name. It leads the group
+    that the command is in, so that it need not be told of a command that has begun. Without a
+    shell there is no guard.
+    """
+
+    def __init__(self, grace: float, signals: Signals) -> None:
+        end, self._line = os.pipe()
+        self.pid: int | None = None
+        self._dismissed = False
+        try:
+            self.pid = os.posix_spawn(
+                "/bin/sh",
+                ("sh", "-c", _GUARD, "dblock guard", str(int(grace))),
+                {"PATH": os.defpath},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, end, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setpgroup=0,
+                setsigmask={*signals.mask, *FORWARDED},  # until it ignores what the command is sent
+            )
+        except OSError as error:
+            complain(f"a command that outlives dblock would not be ended: {error}")
+        finally:
+            os.close(end)
+
+    def watch(self, target: int) -> None:
+        self._write(str(target))
+
+    def dismiss(self) -> None:
+        """The command has ended."""
+        if not self._dismissed:
+            self._dismissed = True
+            self._write("dismissed")
+            os.close(self._line)
+
+    def ended(self) -> bool:
+        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG)[0] == self.pid:
+            self.pid = None
+        return self.pid is None
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # it is not there any more
+            os.write(self._line, f"{line}\n".encode())
+
+
 class Child:
     """A running command. Raises OSError when it cannot be started."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], signals: Signals
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        signals: Signals,
+        guard: Guard | None,
     ) -> None:
         self.code: int | None = None
+        self._guard = guard
+        leader = 0 if guard is None or guard.pid is None else guard.pid
+        #: Whether it is in a group apart from dblock's, which is then sent what it is sent.
+        self.apart = not _has_terminal()
+        group: dict[str, Any] = {"setpgroup": leader} if self.apart else {}
+        if guard is not None and self.apart:
+            guard.watch(_OWN_GROUP)
         self.pid = os.posix_spawnp(
-            command[0], tuple(command), environment, setsigmask=signals.mask, setsigdef=RESTORED
+            command[0],
+            tuple(command),
+            environment,
+            setsigmask=signals.mask,
+            setsigdef=RESTORED,
+            **group,
         )
+        if guard is not None and not self.apart:
+            guard.watch(self.pid)
+        self._target = -(leader or self.pid) if self.apart else self.pid
 
     def ended(self) -> bool:
         """Return whether it has ended; then ``code`` is its exit code, as a shell gives it."""
@@ -113,28 +203,69 @@ class Child:
                 self.code = code if code >= 0 else 128 - code
         return self.code is not None
 
-    def send(self, number: int) -> None:
+    def all_ended(self) -> bool:
+        """Return whether its group has ended too. From its own end on it needs no guard."""
+        if not self.ended():
+            return False
+        if self._guard is not None:
+            self._guard.dismiss()
+            if not self._guard.ended():
+                return False
+        return not (self.apart and self.send(0))
+
+    def send(self, number: int) -> bool:
+        """Send it a signal, or its group; False when there is nobody."""
         # Until it is waited for, its pid is nobody else's.
-        if self.code is None:
-            os.kill(self.pid, number)
+        if self.code is not None and not self.apart:
+            return False
+        try:
+            os.kill(self._target, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # it has become somebody else, as sudo does
+            return True
+        return True
 
 
-def supervise(child: Child, signals: Signals, loss: Callable[[], LockLost | None]) -> int:
-    """Pass signals on until the child has ended; end it when the lock is lost. Return its code."""
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def supervise(
+    child: Child,
+    signals: Signals,
+    loss: Callable[[], LockLost | None],
+    grace: Callable[[], float] | None,
+) -> int:
+    """Pass signals on until the child has ended; return its code.
+
+    When the lock is lost it is ended, by KILL after ``grace`` seconds; or only warned of, if that
+    is None.
+    """
+    lost: LockLost | None = None
     kill_at: float | None = None
     signals.wake()  # it may have been lost by now
-    while not child.ended():
+    while not (child.ended() if kill_at is None else child.all_ended()):
         number, from_terminal = signals.next()
-        if number in FORWARDED and not from_terminal:
+        if number in FORWARDED and (child.apart or not from_terminal):
             child.send(number)
-        elif number == LOOK and (lost := loss()) is not None:
-            if kill_at is None:
-                complain(f"lost the lock, ending the command (pid {child.pid}): {lost}")
+        if number != LOOK:
+            continue
+        if lost is None and (lost := loss()) is not None:
+            ending = "the command goes on" if grace is None else "ending the command"
+            complain(f"lost the lock, {ending} (pid {child.pid}): {lost}")
+            if grace is not None:
                 child.send(signal.SIGTERM)
-                kill_at = time.monotonic() + GRACE
-                signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
-            elif time.monotonic() >= kill_at:
-                child.send(signal.SIGKILL)
+                kill_at = time.monotonic() + grace()
+                signal.setitimer(signal.ITIMER_REAL, LOOK_AGAIN, LOOK_AGAIN)
+        elif kill_at is not None and time.monotonic() >= kill_at:
+            child.send(signal.SIGKILL)
+            if child.ended() and time.monotonic() >= kill_at + UNCLAIMED:
+                break
     signal.setitimer(signal.ITIMER_REAL, 0)
     assert child.code is not None
     return child.code

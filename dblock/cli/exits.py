@@ -8,6 +8,7 @@ from ..errors import DBLockError, LockLost, NotAcquired, SchemaMissing, Unavaila
 
 OK = 0
 FREE = 1  # show, release: nobody held it
+WRONG = 1  # doctor
 USAGE = 64  # EX_USAGE
 UNAVAILABLE = 69  # EX_UNAVAILABLE
 INTERNAL = 70  # EX_SOFTWARE
@@ -21,8 +22,8 @@ INTERRUPTED = SIGNALLED + signal.SIGINT
 
 HELP = f"""\b
 Exit codes:
-  {OK:3}  done; for run: so did the command
-  {FREE:3}  show, release: nobody held it
+  {OK:3}  done; for run: so did the command, or it has run for its slot
+  {FREE:3}  show, release: nobody held it; doctor: something is wrong
   {USAGE:3}  wrong usage
   {UNAVAILABLE:3}  the database was not reached, or cannot serve
   {INTERNAL:3}  outcome unknown, or an internal error

@@ -46,6 +46,31 @@ def checked(check: Callable[[Any], object]) -> Callable[..., object]:
     return callback
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration as timeout(1) takes it: 90, 1.5, 5m, 2h, 7d."""
+    number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration: give seconds, or 5m, 2h, 7d") from None
+
+
+def duration_option(
+    name: str, check: Callable[[float], object], help: str, **options: Any
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return an option that takes a duration, checked by a function of the library."""
+    return click.option(
+        name,
+        callback=checked(lambda text: check(duration(text))),
+        metavar="DURATION",
+        help=help,
+        **options,
+    )
+
+
 name_argument = click.argument("name", callback=checked(check_name))
 
 
@@ -113,7 +138,12 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         help="The prefix of dblock's tables.",
     )
     @functools.wraps(command)
-    def wrapped(url: str | None, schema: str | None, prefix: str, **rest: Any) -> T:
-        return command(place=Place(url, schema, prefix), **rest)  # type: ignore[call-arg, arg-type]
+    def wrapped(
+        url: str | None = None, schema: str | None = None, prefix: str = "dblock_", **rest: Any
+    ) -> T:
+        # In a framework's own command line the place is that of its settings.
+        given = click.get_current_context().find_object(Place)
+        place = given if given is not None else Place(url, schema, prefix)
+        return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

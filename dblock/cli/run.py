@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import check_label, check_ttl, check_wait
+from ..arguments import (
+    check_after,
+    check_label,
+    check_max_hold,
+    check_name,
+    check_ttl,
+    check_wait,
+)
 from ..errors import DBLockError, LockLost, NotAcquired
 from . import exits
-from .child import Child, Interrupted, Signals, supervise
-from .options import Place, checked, database_options, name_argument
+from .child import Child, Guard, Interrupted, Signals, supervise
+from .options import (
+    Place,
+    arguments,
+    checked,
+    database_options,
+    duration_option,
+    name_argument,
+)
 from .output import complain
 
 if TYPE_CHECKING:
+    from ..cron import Running
     from ..lease import Lease
 
 
@@ -44,23 +62,29 @@ class RunCommand(click.Command):
     short_help="Run a command while holding a lock.",
 )
 @name_argument
-@click.option(
+@duration_option(
     "--ttl",
-    type=float,
-    callback=checked(check_ttl),
-    metavar="SECONDS",
-    default=30.0,
+    check_ttl,
+    "How long the lock outlives a dblock that was killed; renewed every third of it.",
+    default="30",
     show_default=True,
-    help="How long the lock outlives a dblock that was killed; renewed every third of it.",
 )
-@click.option(
-    "--wait",
-    type=float,
-    callback=checked(check_wait),
-    metavar="SECONDS",
-    help="How long to wait for the lock. Default: for ever.",
-)
+@duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
+@duration_option(
+    "--at-least",
+    check_after,
+    "Keep the lock so long from the start, also when COMMAND is faster.",
+    default="0",
+    show_default=True,
+)
+@duration_option("--at-most", check_max_hold, "End COMMAND after so long, as if the lock was lost.")
+@click.option(
+    "--once-per",
+    callback=checked(lambda key: check_name(key, "a slot's key")),
+    metavar="KEY",
+    help="Succeed once in the slot KEY: any text, or minute, hour, day, week, month.",
+)
 @click.option(
     "-E",
     "--conflict-exit-code",
@@ -70,6 +94,18 @@ class RunCommand(click.Command):
     show_default=True,
     metavar="N",
     help="The exit code for busy; 0 makes it a quiet success.",
+)
+@click.option(
+    "--on-lost",
+    type=click.Choice(["kill", "warn"]),
+    default="kill",
+    show_default=True,
+    help="What becomes of COMMAND when the lock is lost: ended, or told of on standard error.",
+)
+@duration_option(
+    "--grace",
+    check_wait,
+    "From TERM to KILL. Default: until another may have the lock, a tenth of the TTL, 5 s at most.",
 )
 @click.option(
     "--label",
@@ -85,40 +121,87 @@ def run(
     ttl: float,
     wait: float | None,
     nonblock: bool,
+    at_least: float,
+    at_most: float | None,
+    once_per: str | None,
     busy: int,
+    on_lost: str,
+    grace: float | None,
     label: str | None,
 ) -> int:
     """Run COMMAND while holding the lock NAME.
 
     \b
       dblock run nightly --wait 60 -- ./backup.sh --full
+      dblock run nightly -n -E 0 --once-per day --at-least 5m -- ./report.sh
 
-    COMMAND finds DBLOCK_NAME, DBLOCK_FENCE and DBLOCK_TOKEN in its environment, and gets the
-    signals TERM, INT, HUP and QUIT that dblock gets. When the lock is lost it gets TERM, 10
-    seconds later KILL, and the exit code is 79.
+    COMMAND finds DBLOCK_NAME, DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per, DBLOCK_SLOT in its
+    environment. It and what it starts get the signals TERM, INT, HUP and QUIT that dblock gets, and
+    when the lock is lost TERM, then KILL; also when dblock itself was killed by KILL.
 
-    Killed by KILL itself, dblock leaves COMMAND running, and the lock runs out after its TTL.
+    With --once-per, a KEY that has been run is a success (0), and nothing is done. A run that
+    failed leaves it open. The named periods go by the database's clock, in UTC.
     """
     if nonblock and wait is not None:
         raise click.UsageError("--wait and --nonblock exclude each other")
     signals = Signals()
     lost: list[LockLost] = []
 
-    def on_lost(loss: LockLost) -> None:
+    def note(loss: LockLost) -> None:
         lost.append(loss)
         signals.wake()
 
     try:
         with place.locks() as locks:
-            lease = locks.lease(name, ttl, 0.0 if nonblock else wait, label=label, on_lost=on_lost)
+            lease = locks.lease(
+                name,
+                ttl,
+                0.0 if nonblock else wait,
+                label=label,
+                max_hold=at_most,
+                on_lost=note,
+            )
+            with arguments():
+                from ..cron import Job
+
+                job = Job(
+                    locks.database,
+                    lease,
+                    at_least=at_least,
+                    at_most=at_most,
+                    once_per=once_per,
+                    label=label,
+                )
+            slot = job.slot()
             _acquire(lease, signals)
-            return _run(lease, ctx.args, signals, lost)
+            running = job.begin(slot)
+            if running is None:
+                if sys.stderr.isatty():  # to cron it would be worth a mail
+                    complain(f"{name!r} has been run for {slot!r}")
+                return exits.OK
+            return _run(running, ctx.args, signals, lost, _Ending(on_lost == "kill", grace))
     except Interrupted as interrupted:
         return exits.SIGNALLED + interrupted.number
     except NotAcquired as refusal:
         if busy != exits.OK:
             complain(str(refusal))
         return busy
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """Whether the command is ended when the lock is lost, and with what grace if not the usual."""
+
+    kill: bool
+    grace: float | None
+
+    def after_loss(self, lease: Lease) -> float:
+        return lease.margin if self.grace is None else self.grace
+
+    def without_dblock(self, lease: Lease) -> float:
+        # It was renewed a third of the TTL ago or later: that is over before the lease is.
+        longest = lease.ttl / 3
+        return longest if self.grace is None else min(self.grace, longest)
 
 
 def _acquire(lease: Lease, signals: Signals) -> None:
@@ -135,29 +218,64 @@ def _acquire(lease: Lease, signals: Signals) -> None:
         raise
 
 
-def _run(lease: Lease, command: Sequence[str], signals: Signals, lost: Sequence[LockLost]) -> int:
+def _run(
+    running: Running,
+    command: Sequence[str],
+    signals: Signals,
+    lost: Sequence[LockLost],
+    ending: _Ending,
+) -> int:
+    lease = running.job.lease
     environment = os.environ | {
         "DBLOCK_NAME": lease.name,
         "DBLOCK_FENCE": str(lease.fence),
         "DBLOCK_TOKEN": lease.token,
     }
+    if running.run.slot:
+        environment["DBLOCK_SLOT"] = running.run.slot
+    guard = Guard(ending.without_dblock(lease), signals) if ending.kill else None
     try:
-        child = Child(command, environment, signals)
+        child = Child(command, environment, signals, guard)
     except OSError as error:
+        if guard is not None:
+            guard.dismiss()
         complain(f"cannot run {command[0]!r}: {error.strerror}")
         missing = error.errno == errno.ENOENT
-        return _release(lease, exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE)
-    code = supervise(child, signals, lambda: lost[0] if lost else None)
+        code = exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE
+        _record(running, code)
+        return _release(lease, code)  # at once: another host may have the command
+    grace = partial(ending.after_loss, lease) if ending.kill else None
+    code = supervise(child, signals, lambda: lost[0] if lost else None, grace)
+    if guard is not None:
+        guard.dismiss()
     if lost:
         complain(f"{lost[0]}; the command ended with {code}")
+        if lost[0].reason != "unreachable":
+            _record(running, exits.LOST if ending.kill else code)
         return exits.LOST
-    return _release(lease, code)
+    return _release(lease, _record(running, code), running)
 
 
-def _release(lease: Lease, code: int) -> int:
+def _record(running: Running, code: int) -> int:
+    """Put the command's exit code on record; return dblock's."""
+    try:
+        running.record(code)
+    except DBLockError as trouble:
+        complain(
+            f"this run of {running.run.name!r} is not on record (it ended with {code}): {trouble}"
+        )
+        if running.run.slot and code == exits.OK:  # so it will be run for that slot again
+            return exits.code_of(trouble)
+    return code
+
+
+def _release(lease: Lease, code: int, running: Running | None = None) -> int:
     """Give the lease back; return the exit code, ``code`` unless the lease was lost."""
     try:
-        lease.release()
+        if running is None:
+            lease.release()
+        else:
+            running.release()
     except LockLost as loss:
         complain(f"{loss}; the command ended with {code}")
         return exits.LOST

@@ -13,15 +13,20 @@ from .options import Place, database_options, name_argument
 from .output import complain, printable
 
 if TYPE_CHECKING:
-    from ..protocol.state import LockState
+    from datetime import datetime
+
+    from rich.table import Table
+
+    from ..protocol.state import LockState, RunState
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command("list", short_help="List the locks that are held.")
 @json_option
+@click.option("-w", "--watch", "watching", is_flag=True, help="Go on looking, every second.")
 @database_options
-def list_(place: Place, as_json: bool) -> int:
+def list_(place: Place, as_json: bool, watching: bool) -> int:
     """List the leases: name, holder, since, expires in, fence, number of waiters.
 
     \b
@@ -29,18 +34,28 @@ def list_(place: Place, as_json: bool) -> int:
 
     An expired lease is listed until another takes its name. To a file or a pipe goes a line for
     each, its fields separated by tabs. A row lock lives in a transaction and is not seen: a name
-    that has waiters and no holder is locked by one.
+    that has waiters and no holder is locked by one. With --watch the list is kept up to date
+    until you press q.
 
     Who has waited for a moment is a waiter, one for all the threads of a process.
     """
+    if watching and (as_json or not sys.stdout.isatty()):
+        raise click.UsageError("--watch is for a terminal, and not with --json")
     with place.locks() as locks:
+        if watching:
+            from .watch import watch
+
+            watch(lambda: _table(locks.list()))
+            return exits.OK
         states = locks.list()
     if as_json:
         click.echo(json.dumps([_object(state) for state in states], indent=2))
     elif not states:
         complain("no leases are held")
     elif sys.stdout.isatty():
-        _print_table(states)
+        from rich.console import Console
+
+        Console().print(_table(states))
     else:
         for state in states:
             click.echo("\t".join(_fields(state)))
@@ -58,14 +73,15 @@ def show(place: Place, name: str, as_json: bool) -> int:
       dblock show nightly || echo free
 
     Exits with 0 when it is held and 1 when it is free: released, expired or never taken. A row
-    lock lives in a transaction and is not seen.
+    lock lives in a transaction and is not seen. Of a job, how its last run ended is shown too.
     """
     with place.locks() as locks:
-        state = locks.show(name)
+        state, run = locks.show(name), locks.last_run(name)
     if as_json:
-        click.echo(json.dumps(_object(state), indent=2))
+        shown = _object(state) | {"last_run": None if run is None else _run_object(run)}
+        click.echo(json.dumps(shown, indent=2))
     else:
-        for key, value in [*_block(state), *_waiters(state)]:
+        for key, value in [*_block(state), *_waiters(state), *_run_block(run)]:
             click.echo(f"{key:8}{value}")
     return exits.OK if state.held else exits.FREE
 
@@ -127,8 +143,18 @@ def _object(state: LockState) -> dict[str, Any]:
     }
 
 
-def _since(state: LockState) -> str:
-    return f"{state.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if state.acquired_at else ""
+def _run_object(run: RunState) -> dict[str, Any]:
+    return {
+        "slot": run.slot or None,
+        "owner": run.owner,
+        "started_at": None if run.started_at is None else run.started_at.isoformat(),
+        "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
+        "exit_status": run.exit_status,
+    }
+
+
+def _moment(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
 
 
 def _expires(state: LockState) -> str:
@@ -139,8 +165,14 @@ def _expires(state: LockState) -> str:
 
 def _fields(state: LockState) -> list[str]:
     holder = printable(state.owner or "")
-    counts = str(state.fence), str(len(state.waiters))
-    return [printable(state.name), holder, _since(state), _expires(state), *counts]
+    return [
+        printable(state.name),
+        holder,
+        _moment(state.acquired_at),
+        _expires(state),
+        str(state.fence),
+        str(len(state.waiters)),
+    ]
 
 
 def _block(state: LockState) -> list[tuple[str, str]]:
@@ -158,8 +190,18 @@ def _waiters(state: LockState) -> list[tuple[str, str]]:
     return [("waiter", printable(waiter.describe())) for waiter in state.waiters]
 
 
-def _print_table(states: list[LockState]) -> None:
-    from rich.console import Console
+def _run_block(run: RunState | None) -> list[tuple[str, str]]:
+    if run is None:
+        return []
+    end = "no end on record"
+    if run.ended_at is not None:
+        end = f"exit status {run.exit_status} at {_moment(run.ended_at)}"
+    slot = f" for {printable(run.slot)}" if run.slot else ""
+    begin = f"{_moment(run.started_at)} by {printable(run.owner or '')}{slot}"
+    return [("run", begin), ("ended", end)]
+
+
+def _table(states: list[LockState]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -171,4 +213,4 @@ def _print_table(states: list[LockState]) -> None:
         # As Text: a name may look like markup.
         style = "" if state.held else "dim"
         table.add_row(*(Text(field, style=style) for field in _fields(state)))
-    Console().print(table)
+    return table

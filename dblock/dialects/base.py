@@ -14,11 +14,12 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Place, Renewal, Witness
+from ..protocol.state import Grant, LockState, Place, Renewal, RunState, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .waiters import WaiterStatements, text, utc
@@ -32,6 +33,9 @@ _COLUMNS, _JOINED = 7, 12
 
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
+
+# One statement deletes so many rows, so that it ends within the server's limit for one.
+PRUNED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,11 @@ class Dialect(WaiterStatements, ABC):
     #: SQLAlchemy's names for this database, and its drivers known to work, the usual one first.
     backends: ClassVar[tuple[str, ...]]
     drivers: ClassVar[tuple[str, ...]]
+    #: The server's clock, in UTC where the database keeps no zone, and ``age`` seconds before it.
+    clock: ClassVar[str]
+    ago: ClassVar[str]
+    #: What ends a statement that must be on disk before it is told.
+    durably: ClassVar[str] = ""
     #: dblock's extra that installs the driver.
     extra: ClassVar[str | None] = None
 
@@ -89,6 +98,7 @@ class Dialect(WaiterStatements, ABC):
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
         self.waiter_table = self.table("waiter")
+        self.run_table = self.table("run")
 
     def table(self, name: str) -> str:
         """Return a table's name, qualified and quoted for this database."""
@@ -187,13 +197,21 @@ class Dialect(WaiterStatements, ABC):
         return (
             f"GRANT SELECT, INSERT, UPDATE ON {self.lock_table}, "
             f"GRANT SELECT, INSERT, DELETE ON {self.applied_table}, "
-            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.waiter_table} and "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.waiter_table}, "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.run_table} and "
             f"GRANT SELECT ON {self.table('schema')} TO <role>"
         )
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the statements around a migration that keep a second one waiting."""
-        return (), ()
+    def prepare_migrator(self, connection: Any) -> None:
+        """Make a connection ready that holds the lock of migrations, idle for hours perhaps."""
+        self.prepare_connection(connection)
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        """Return the statements of one try for the lock of migrations, which needs no table.
+
+        The last one's only value tells whether it is had. It ends with its connection.
+        """
+        raise NotImplementedError(f"{self.name} has none: a file is locked")
 
     # --- the lease ---------------------------------------------------------------------------
 
@@ -293,7 +311,7 @@ class Dialect(WaiterStatements, ABC):
             where = f"= {self.name_parameter}"
             return Query(f"{self._select()} WHERE lock_name {where}", {"name": self.key(names[0])})
         keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
-        several = ", ".join(self.name_parameter.replace("name", key) for key in keys)
+        several = ", ".join(map(self._marked, keys))
         return Query(f"{self._select()} WHERE lock_name IN ({several})", keys)
 
     def held(self) -> Query:
@@ -369,6 +387,82 @@ class Dialect(WaiterStatements, ABC):
     @abstractmethod
     def unapply(self, key: str) -> Query:
         """Take back a key that this transaction has recorded."""
+
+    # --- the runs of jobs --------------------------------------------------------------------
+
+    def now(self) -> Query:
+        """Read the server's clock."""
+        return Query(f"SELECT {self.clock}", {})
+
+    def told_time(self, reply: Reply) -> datetime:
+        moment = utc(reply.rows[0][0])
+        assert moment is not None
+        return moment
+
+    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
+        """Record that a run begins, unless one has succeeded in this slot; the empty one is none.
+
+        The recorded run's fence comes back, if any: this run's when it is to begin.
+        """
+        values = ", ".join(map(self._marked, ("name", "slot", "fence", "owner")))
+        return Query(
+            f"""INSERT INTO {self.run_table} AS run (lock_name, slot, fence, owner, started_at)
+            VALUES ({values}, {self.clock})
+            ON CONFLICT (lock_name, slot) DO UPDATE SET fence = excluded.fence,
+                owner = excluded.owner, started_at = excluded.started_at,
+                ended_at = NULL, exit_status = NULL
+            WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0
+            RETURNING fence""",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
+        )
+
+    def end_run(self, name: str, slot: str, fence: int, status: int) -> Query:
+        """Record how a run ended, unless another run has begun since."""
+        return Query(
+            f"""UPDATE {self.run_table} SET ended_at = {self.clock},
+                exit_status = {self._marked("status")}
+            WHERE lock_name = {self._marked("name")} AND slot = {self._marked("slot")}
+                AND fence = {self._marked("fence")}{self.durably}""",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "status": status},
+        )
+
+    def last_run(self, name: str) -> Query:
+        """Read the run of a name that began last."""
+        return Query(
+            f"""SELECT lock_name, slot, owner, started_at, ended_at, exit_status
+            FROM {self.run_table} WHERE lock_name = {self.name_parameter}
+            ORDER BY started_at DESC, fence DESC LIMIT 1""",
+            {"name": self.key(name)},
+        )
+
+    def runs(self, reply: Reply) -> list[RunState]:
+        return [
+            RunState(text(name), text(slot), owner, utc(started), utc(ended), status)
+            for name, slot, owner, started, ended, status in reply.rows
+        ]
+
+    def prune_applied(self, age: float) -> Query:
+        """Delete some of the keys that are older than ``age`` seconds, if there are any."""
+        return self._prune(self.applied_table, "idempotency_key", f"applied_at < {self.ago}", age)
+
+    def prune_runs(self, age: float) -> Query:
+        """Delete some of the runs that are as old, not the last one of a name."""
+        later = f"""EXISTS (SELECT 1 FROM {self.run_table} AS later
+            WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at)"""
+        old = f"started_at < {self.ago} AND {later}"
+        return self._prune(self.run_table, "lock_name, slot", old, age)
+
+    def _prune(self, table: str, key: str, old: str, age: float) -> Query:
+        return Query(
+            f"""DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM (
+                SELECT {key} FROM {table} AS old WHERE {old} LIMIT {PRUNED_AT_ONCE}
+            ) AS some_of_them)""",
+            {"age": age},
+        )
+
+    def _marked(self, parameter: str) -> str:
+        """Return a parameter in the driver's style."""
+        return self.name_parameter.replace("name", parameter)
 
     # --- the row lock and the guard ----------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -74,13 +75,15 @@ class MariaDB(Dialect):
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     #: Where the drivers' errors are defined.
-    modules: ClassVar[tuple[str, ...]] = ("pymysql",)
+    modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
     remaining = _REMAINING
     later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
     upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
+    clock = "UTC_TIMESTAMP(6)"
+    ago = "UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -114,6 +117,9 @@ class MariaDB(Dialect):
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> Iterator[None]:
+        if not hasattr(connection, "_read_timeout"):  # a user's of mysqlclient: nothing to set
+            yield
+            return
         before = connection._read_timeout, connection._write_timeout
         if within is not None:
             self.bound_reads(connection, within)
@@ -167,10 +173,15 @@ class MariaDB(Dialect):
             return _FAULTS.get(code)
         return None
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return ("SELECT GET_LOCK('dblock upgrade', 60)",), (
-            "SELECT RELEASE_LOCK('dblock upgrade')",
-        )
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 31536000")
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
+        # Such names are the whole server's.
+        return (f"SELECT GET_LOCK(SHA1(CONCAT_WS('/', '{key}', DATABASE())), 0)",)
 
     def privileges(self) -> str:
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
@@ -367,6 +378,19 @@ class MariaDB(Dialect):
         return Query(
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
             {"key": self.key(key)},
+        )
+
+    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
+        over = "(slot <> '' AND exit_status <=> 0)"
+        changes = ", ".join(
+            f"{column} = IF({over}, {column}, VALUES({column}))"
+            for column in ("fence", "owner", "started_at", "ended_at", "exit_status")
+        )
+        return Query(
+            f"""INSERT INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
+            VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock})
+            ON DUPLICATE KEY UPDATE {changes} RETURNING fence""",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import secrets
 from collections.abc import Iterator, Sequence
@@ -65,6 +66,9 @@ class PostgreSQL(Witnessing):
     remaining = _REMAINING
     later = "clock_timestamp() + {} * interval '1 s'"
     lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
+    clock = "clock_timestamp()"
+    ago = "clock_timestamp() - make_interval(secs => %(age)s)"
+    durably = f" RETURNING {DURABLE}"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -174,9 +178,20 @@ class PostgreSQL(Witnessing):
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 
-    def migration_mutex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        # Ends with the migration's transaction. The key is "dblock" in ASCII.
-        return (f"SELECT pg_advisory_xact_lock({int.from_bytes(b'dblock', 'big')})",), ()
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        connection.prepare_threshold = None
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
+        # is idle, or CREATE INDEX CONCURRENTLY would wait for it: so no REPEATABLE READ, and
+        # neither parameters nor a prepared statement, whose portal would stay open.
+        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).digest()
+        return (
+            "BEGIN ISOLATION LEVEL READ COMMITTED",
+            _ENDLESS,
+            f"SELECT pg_try_advisory_xact_lock({int.from_bytes(key, 'big', signed=True)})",
+        )
 
     def grant(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
@@ -467,6 +482,10 @@ _SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
     FROM unnest(%(names)s::text[], %(settings)s::text[]) AS wanted (name, setting)
     JOIN pg_settings AS s ON s.name = wanted.name
     WHERE s.source = 'default' OR s.name LIKE ANY ('{idle%%,transaction%%}')"""
+
+# For one transaction, which may have to be idle for as long as a migration takes.
+_ENDLESS = """SELECT count(set_config(name, '0', true)) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"""
 
 
 def _settings(timeouts: Timeouts) -> dict[str, list[str]]:

@@ -67,6 +67,8 @@ class SQLite(Dialect):
     name_parameter = ":name"
     remaining = _REMAINING
     later = _SHIFTED
+    clock = _NOW
+    ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')"
 
     def shift(self, seconds: float) -> object:
         return _modifier(seconds)

@@ -68,6 +68,29 @@ class Place(NamedTuple):
     free: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run of a job, as it is on record.
+
+    ``slot`` is what it was the run of, with ``once_per``; empty without. ``ended_at`` and
+    ``exit_status`` are None while it runs, and for ever if nobody was left to record its end.
+    """
+
+    name: str
+    slot: str
+    owner: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_status: int | None
+
+
+class Pruned(NamedTuple):
+    """How many records were deleted."""
+
+    keys: int
+    runs: int
+
+
 class Renewal(NamedTuple):
     """One hold whose expiry is to be moved to ``ttl`` seconds from now."""
 

@@ -2,11 +2,28 @@
 
 The migrations are the truth about a database; :func:`tables` describes their newest state, for
 applications that keep all their tables in one MetaData. A test holds the two together.
+
+:func:`migration_lock` is for migrations of any tables: it lets one process migrate at a time.
 """
 
 from __future__ import annotations
 
-from .migrate import downgrade, migrations, sql, upgrade
+from .autogenerate import leave_ours
+from .migrate import downgrade, sql, upgrade
+from .migration_lock import migration_lock
+from .place import migrations
+from .revisions import create, drop, statements
 from .tables import tables
 
-__all__ = ["downgrade", "migrations", "sql", "tables", "upgrade"]
+__all__ = [
+    "create",
+    "downgrade",
+    "drop",
+    "leave_ours",
+    "migration_lock",
+    "migrations",
+    "sql",
+    "statements",
+    "tables",
+    "upgrade",
+]

@@ -6,35 +6,29 @@ import contextlib
 import io
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, event
+from sqlalchemy import MetaData, create_engine, event, inspect, select
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from ..connections import detached, first_line, is_driver_error
+from ..connections import detached
 from ..dialects import Dialect
-from ..errors import Unavailable, Unsupported
-from ..protocol.faults import Fault, Trouble
-from ..protocol.troubles import explain
+from ..errors import Unsupported
 from ..target import Target, resolve
 from ..timeouts import Timeouts
+from ..version import SCHEMA_VERSION
+from .migration_lock import alone, told
+from .place import config
+from .tables import tables
 
 DURABILITIES = ("durable", "volatile")
-
+# Seconds to wait for another who creates or upgrades dblock's tables.
+PATIENCE = 60.0
 # Alembic keeps its environment in module globals.
 _one_at_a_time = threading.Lock()
-
-
-def migrations() -> Path:
-    """Return the directory of the migrations (an Alembic script location)."""
-    package = Path(__file__).parent.parent
-    installed = package / "migrations"
-    return installed if installed.is_dir() else package.parent / "migrations"
 
 
 def upgrade(
@@ -53,6 +47,7 @@ def upgrade(
     Raises Unsupported where there is no such table.
 
     Safe to run in several processes at once: one migrates, the others wait and find it done.
+    Unsupported for older tables that other migrations made: those have to bring them further.
     """
     _run(command.upgrade, target, schema, prefix, revision, durability)
 
@@ -74,11 +69,11 @@ def sql(
     """Return the statements of ``upgrade`` for review or for another tool, without any I/O."""
     engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     out = io.StringIO()
-    config = _config(dialect, durability)
-    config.output_buffer = out
-    config.attributes["dialect"] = engine.dialect.name
+    alembic = _config(dialect, durability)
+    alembic.output_buffer = out
+    alembic.attributes["dialect"] = engine.dialect.name
     with _one_at_a_time:
-        command.upgrade(config, "head", sql=True)
+        command.upgrade(alembic, "head", sql=True)
     return out.getvalue()
 
 
@@ -91,10 +86,22 @@ def _run(
     durability: str | None = None,
 ) -> None:
     _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
-    config = _config(dialect, durability)
+    alembic = _config(dialect, durability)
     with migrating(target, schema=schema, prefix=prefix) as connection:
-        config.attributes["connection"] = connection
-        run(config, revision)
+        if _anothers(connection, schema, prefix):
+            if (
+                run is command.upgrade
+                and revision == "head"
+                and _newest(connection, schema, prefix)
+                and durability is None
+            ):
+                return
+            raise Unsupported(
+                "dblock's tables here were made by other migrations, Django's or a history of "
+                "yours: change them there"
+            )
+        alembic.attributes["connection"] = connection
+        run(alembic, revision)
 
 
 @contextlib.contextmanager
@@ -106,48 +113,39 @@ def migrating(
     # Connections made as the engine makes them, but never put into its pool: SQLite's is altered.
     pool = engine.pool.recreate()
     apart = create_engine(engine.url, poolclass=NullPool, creator=lambda: detached(pool))
-    if dialect.name == "sqlite":
-        _begin_immediately(apart)
-    enter, leave = dialect.migration_mutex()
-    try:
-        with _one_at_a_time, apart.connect() as connection, connection.begin():
-            for statement in enter:
-                if connection.exec_driver_sql(statement).scalar() == 0:
-                    raise Unavailable("another migration is under way and did not end in time")
-            yield connection
-            for statement in leave:
-                connection.exec_driver_sql(statement)
-    except DBAPIError as error:
-        raise _explain(dialect, error.orig or error) from error
-    except Exception as error:
-        if not is_driver_error(error):
-            raise
-        raise _explain(dialect, error) from error
-    finally:
+    with contextlib.ExitStack() as stack:
         if not isinstance(target, Engine):
-            engine.dispose()
+            stack.callback(engine.dispose)
+        stack.enter_context(told(dialect))
+        stack.enter_context(_one_at_a_time)
+        if dialect.one_writer:
+            _begin_immediately(apart)
+        else:
+            stack.enter_context(alone(engine, dialect, "dblock", wait=PATIENCE))
+        connection = stack.enter_context(apart.connect())
+        stack.enter_context(connection.begin())
+        yield connection
 
 
-def _explain(dialect: Dialect, error: BaseException) -> BaseException:
-    fault = dialect.classify(error)
-    said = first_line(error)
-    if fault is Fault.PRIVILEGE:
-        return Unsupported(f"the database role may not create dblock's tables: {said}")
-    if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
-        return Unavailable(f"the migration did not run: {said}")
-    return explain(dialect, Trouble(fault, said))
+def _anothers(connection: Connection, schema: str | None, prefix: str) -> bool:
+    """Whether the tables are there, but not of this history."""
+    look = inspect(connection)
+    there = look.has_table(f"{prefix}schema", schema)
+    return there and not look.has_table(f"{prefix}version", schema)
 
 
 def _config(dialect: Dialect, durability: str | None) -> Config:
     if durability not in (None, *DURABILITIES):
         raise ValueError(f"durability is one of {', '.join(DURABILITIES)}, not {durability!r}")
-    config = Config()
-    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
-    config.attributes["schema"] = dialect.schema
-    config.attributes["prefix"] = dialect.prefix
+    made = config(dialect.schema, dialect.prefix)
     if durability is not None:
-        config.attributes["statements"] = dialect.set_durability(durability)
-    return config
+        made.attributes["statements"] = dialect.set_durability(durability)
+    return made
+
+
+def _newest(connection: Connection, schema: str | None, prefix: str) -> bool:
+    version = tables(MetaData(), schema=schema, prefix=prefix)["schema"].c.version
+    return connection.execute(select(version)).scalar() == SCHEMA_VERSION
 
 
 def _begin_immediately(engine: Engine) -> None:

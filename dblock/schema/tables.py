@@ -120,6 +120,21 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
+    # The last run of each job, and with slots that of each of its slots.
+    run = Table(
+        f"{prefix}run",
+        metadata,
+        Column("lock_name", NAME, nullable=False),
+        Column("slot", NAME, nullable=False),
+        Column("fence", BigInteger, nullable=False),
+        Column("owner", LABEL),
+        Column("started_at", MOMENT, nullable=False),
+        Column("ended_at", MOMENT),
+        Column("exit_status", Integer),
+        PrimaryKeyConstraint("lock_name", "slot", name=f"{prefix}run_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
     version = Table(
         f"{prefix}schema",
         metadata,
@@ -132,6 +147,7 @@ def tables(
         "guard": guard,
         "applied": applied,
         "waiter": waiter,
+        "run": run,
         "epoch": epoch,
         "witness": witness,
         "schema": version,

@@ -17,20 +17,30 @@ from dblock import aio
 SYNC, ASYNC = dblock.Locks("sqlite:////nowhere"), aio.AsyncLocks("sqlite:////nowhere")
 ID, N = Column("id", Integer), Column("n", Integer)
 Table("product", MetaData(), ID, N)
+
+
+async def _job() -> None: ...
+
+
 PAIRS: tuple[tuple[Any, Any], ...] = (
     (SYNC, ASYNC),
     (SYNC.lease("a"), ASYNC.lease("a")),
     (SYNC.row("a"), ASYNC.row("a")),
+    (SYNC.cron("a")(print), ASYNC.cron("a")(_job)),
     (SYNC.all(SYNC.lease("a")), ASYNC.all(ASYNC.lease("a"))),
     (SYNC.counter(N, key=ID), ASYNC.counter(N, key=ID)),
 )
 
 # What only one of both has: for the strategies' own use, or how a lock was made.
 ONLY_SYNC = {"try_within", "leave", "current", "excludes_all", "locks", "reentrant"}
-ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect"}
-ONLY_ASYNC = {"sync", "run", "here"}
+ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect", "lease_class", "row_class", "strategy"}
+ONLY_ASYNC = {"sync", "run", "here", "begin_body", "end_body"}
 # Arguments that only tasks have.
-NEW = {"AsyncLocks": {"keeper"}, "AsyncLocks.lease": {"cancel_on_loss"}}
+NEW = {
+    "AsyncLocks": {"keeper"},
+    "AsyncLocks.lease": {"cancel_on_loss"},
+    "AsyncLocks.cron": {"cancel_on_loss"},
+}
 
 
 def public(thing: Any) -> set[str]:

@@ -97,7 +97,7 @@ class Program:
         terminal: int | None = None,
         **options: Any,
     ) -> Running:
-        """Start it, its streams being pipes, or its input a terminal."""
+        """Start it in a session of its own, its streams being pipes, or its input a terminal."""
         streams = {"stdin": subprocess.PIPE if terminal is None else terminal}
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running = Running(
@@ -105,7 +105,7 @@ class Program:
                 [sys.executable, "-W", "error", *program, *arguments],
                 text=True,
                 env=self.environment,
-                **(streams | options),
+                **(streams | {"start_new_session": True} | options),
             )
         )
         self._stack.callback(running.close)

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import sqlite3
 import stat
 from datetime import UTC, datetime
@@ -18,8 +19,9 @@ from sqlalchemy import create_engine, inspect
 
 from dblock import Locks, __version__
 from tests.cli.conftest import Here, Program
+from tests.cli.test_run import rename
 from tests.conftest import Database
-from tests.support import expire
+from tests.support import SECONDS, expire
 
 NAMES = ["a", "b [red]", "c\t☾\x1b[2J"]
 
@@ -82,6 +84,61 @@ def test_list_on_a_terminal(sqlite: Program) -> None:
     assert "\x1b[2J" not in shown
 
 
+class Screen:
+    """What a terminal of our own is shown, and its keyboard."""
+
+    def __init__(self, program: Program, *arguments: str) -> None:
+        self.master, slave = pty.openpty()
+        self.run = program.start(*arguments, terminal=slave, stdout=slave)
+        os.close(slave)
+        self.shown = ""
+
+    def until(self, words: str) -> None:
+        while words not in self.shown:
+            self.shown += os.read(self.master, 100_000).decode()
+        self.shown = self.shown.rpartition(words)[2]
+
+    def press(self, key: bytes) -> None:
+        os.write(self.master, key)
+
+
+@pytest.mark.parametrize("how", ["q", "INT"])
+def test_watch(sqlite: Program, how: str) -> None:
+    """It shows what is held, and later what is held then."""
+    with locks_of(sqlite) as locks:
+        screen = Screen(sqlite, "list", "--watch")
+        for name in ("first one", "second one"):
+            with locks.lease(name):
+                screen.until(name)
+        screen.until("q ends this")
+        if how == "q":
+            screen.press(b"q")
+        else:
+            screen.run.send(signal.SIGINT)
+        assert screen.run.process.wait(SECONDS) == 0
+        os.close(screen.master)
+
+
+def test_watch_tells_that_the_database_is_away(sqlite: Program) -> None:
+    screen = Screen(sqlite, "list", "--watch")
+    screen.until("q ends this")
+    rename(sqlite, "dblock_lock", "away")
+    screen.until("dblock's tables are missing")
+    rename(sqlite, "away", "dblock_lock")
+    with locks_of(sqlite) as locks, locks.lease("back again"):
+        screen.until("back again")
+    screen.press(b"q")
+    assert screen.run.process.wait(SECONDS) == 0
+    os.close(screen.master)
+
+
+def test_watch_needs_a_terminal(here: Here) -> None:
+    for options in ([], ["--json"]):
+        code, out, err = here("list", "--watch", *options)
+        assert (code, out) == (64, "")
+        assert "--watch is for a terminal" in err
+
+
 # --- show ----------------------------------------------------------------------------------------
 
 
@@ -112,6 +169,7 @@ def test_show(here: Here, db: Database) -> None:
         "expires_in": None,
         "fence": 1,
         "waiters": [],
+        "last_run": None,
     }
 
 
@@ -148,6 +206,28 @@ def test_release(here: Here, db: Database) -> None:
         assert lease.token not in out
         assert not lease.locked()
     assert dblock("release", "a", "--force") == (1, "", "dblock: nobody held 'a'\n")
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+def test_doctor(sqlite: Program, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBLOCK_URL", sqlite.environment["DBLOCK_URL"])
+    code, out, err = here("doctor")
+    assert (code, err) == (0, "")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert {line[0] for line in lines} == {"ok"}
+    assert here("doctor", "--quiet") == (0, "", "")
+    rename(sqlite, "dblock_run", "away")
+    code, out, err = here("doctor", "--quiet", "--json")
+    assert (code, err) == (1, "")
+    (found,) = json.loads(out)
+    assert (found["level"], found["what"], found["mend"]) == ("wrong", "tables", "dblock upgrade")
+    screen = Screen(sqlite, "doctor")
+    screen.until("WHAT")
+    screen.until("do: dblock upgrade")
+    assert screen.run.process.wait(SECONDS) == 1
+    os.close(screen.master)
 
 
 # --- upgrade and downgrade -----------------------------------------------------------------------
@@ -225,7 +305,7 @@ def test_the_default_file_is_made_when_needed(program: Program) -> None:
     assert file.is_file()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert program("run", "a", "--", "true") == (0, "", "")
-    assert program("show", "a")[1] == "name    a\nstate   free\nfence   1\n"
+    assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   1\n")
 
 
 @pytest.mark.parametrize("state", [None, "", "relative/is/ignored"])
@@ -244,7 +324,7 @@ def test_the_default_file_without_the_variable(
 def test_many_make_the_default_file_at_once(program: Program) -> None:
     runs = [program.start("run", "a", "--", "echo", "ran") for _ in range(8)]
     assert [run.finish() for run in runs] == [(0, "ran\n", "")] * 8
-    assert program("show", "a")[1].endswith("fence   8\n")
+    assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   8\n")
 
 
 def test_the_default_file_cannot_be_made(here: Here, tmp_path: Path) -> None:
@@ -280,7 +360,17 @@ def test_a_given_file_is_not_migrated(here: Here, tmp_path: Path, command: list[
 
 def test_help(here: Here) -> None:
     texts = {}
-    for command in ("", "run", "list", "show", "release", "upgrade", "downgrade"):
+    for command in (
+        "",
+        "run",
+        "list",
+        "show",
+        "release",
+        "prune",
+        "doctor",
+        "upgrade",
+        "downgrade",
+    ):
         code, texts[command], err = here(*([command] if command else []), "--help")
         assert (code, err) == (0, "")
     for command, text in texts.items():

@@ -94,7 +94,7 @@ def moved(locks: Locks, before: datetime | None) -> bool:
 
 @pytest.mark.parametrize("how", ["forced", "taken over"])
 def test_loss_ends_the_command(dblock: Program, db: Database, how: str) -> None:
-    holder = dblock.start("run", "nightly", "--ttl", "1", "--", *PYTHON, ON_TERM)
+    holder = dblock.start("run", "nightly", "--ttl", "1", "--grace", "60", "--", *PYTHON, ON_TERM)
     assert holder.line() == "started"
     assert dblock("release", "nightly", "--force")[0] == 0
     if how == "taken over":
@@ -194,7 +194,7 @@ def test_no_server_there(here: Here) -> None:
         (["", "--", "ls"], "a lock name cannot be empty"),
         (["x" * 256, "--", "ls"], "at most 255 characters"),
         (["\udcff", "--", "ls"], "UTF-8"),
-        (["a", "--ttl", "soon", "--", "ls"], "'soon' is not a valid float"),
+        (["a", "--ttl", "soon", "--", "ls"], "'soon' is no duration"),
         (["a", "--ttl", "0", "--", "ls"], "a TTL is at least 0.1 seconds"),
         (["a", "--ttl", "nan", "--", "ls"], "a TTL cannot be NaN"),
         (["a", "--ttl", "1e9", "--", "ls"], "a TTL is at most 366 days"),

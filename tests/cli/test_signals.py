@@ -100,7 +100,6 @@ def test_control_c_comes_once(sqlite: Program) -> None:
     master, slave = pty.openpty()
 
     def own_terminal() -> None:
-        os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     with os.fdopen(master, "rb+", buffering=0) as keyboard:
@@ -117,12 +116,36 @@ def test_control_c_comes_once(sqlite: Program) -> None:
         assert holder.end() == (9, "SIGTERM\n", "")
 
 
-def test_after_sigkill_the_command_goes_on_and_the_lease_runs_out(
-    dblock: Program, db: Database
-) -> None:
+def running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+# Says its pid and that of a process of its own, and that it will not end by TERM, if told so.
+FAMILY = "{trap}sleep 600 & echo $! $$; wait; wait"
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_killed_by_kill_it_leaves_no_command_behind(sqlite: Program, trap: str) -> None:
+    """Nor what that started, when another can have the lock."""
+    holder = sqlite.start("run", "a", "--ttl", "4", "--", "sh", "-c", FAMILY.format(trap=trap))
+    family = [int(pid) for pid in holder.line().split()]
+    holder.send(signal.SIGKILL)
+    assert holder.process.wait(SECONDS) == -signal.SIGKILL
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks, locks.lease("a", wait=SECONDS) as lease:
+        assert lease.fence == 2
+        assert not any(running(pid) for pid in family)
+
+
+def test_a_command_that_is_only_warned_of_may_outlive_dblock(dblock: Program, db: Database) -> None:
+    """The lease runs out by itself."""
     holder = dblock.start(
-        "run", "a", "--ttl", "1", "--", "sh", "-c", "echo started; read x; echo on"
-    )
+        "run", "a", "--ttl", "1", "--on-lost", "warn",
+        "--", "sh", "-c", "echo started; read x; echo on",
+    )  # fmt: skip
     assert holder.line() == "started"
     holder.send(signal.SIGKILL)
     assert holder.process.wait(SECONDS) == -signal.SIGKILL
@@ -133,27 +156,69 @@ def test_after_sigkill_the_command_goes_on_and_the_lease_runs_out(
         assert holder.line() == "on"
 
 
+def test_what_the_command_started_gets_the_signals_too(sqlite: Program) -> None:
+    holder = sqlite.start("run", "a", "--", "sh", "-c", FAMILY.format(trap=""))
+    family = [int(pid) for pid in holder.line().split()]
+    holder.send(signal.SIGTERM)
+    assert holder.end() == (128 + signal.SIGTERM, "", "")
+    eventually(lambda: not any(running(pid) for pid in family))
+
+
+def test_on_a_terminal_the_command_can_read_from_it(sqlite: Program) -> None:
+    """Only what is in the terminal's foreground group can."""
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb+", buffering=0) as keyboard:
+        holder = sqlite.start(
+            "run", "a", "--", "sh", "-c", "echo started; read line </dev/tty; echo got $line",
+            terminal=slave,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(slave)
+        assert holder.line() == "started"
+        keyboard.write(b"words\n")
+        assert holder.end() == (0, "got words\n", "")
+
+
 # --- when the lock is lost -----------------------------------------------------------------------
 
 
-def test_a_command_that_does_not_end_is_killed(sqlite: Program, tmp_path: Path) -> None:
-    stubborn = "trap '' TERM; echo started; while :; do read line; done"
-    short = (
-        "import dblock.cli.child as child; child.GRACE = 0.2; "
-        "import sys; from dblock.cli import main; main(sys.argv[1:])"
-    )
-    holder = sqlite.start(
-        "run", "a", "--ttl", "0.5", "--", "sh", "-c", stubborn, program=("-c", short)
-    )
-    assert holder.line() == "started"
+@pytest.mark.parametrize("grace", [[], ["--grace", "0.2"]])
+def test_a_command_that_does_not_end_is_killed(sqlite: Program, grace: list[str]) -> None:
+    """With all that it started."""
+    stubborn = FAMILY.format(trap="trap '' TERM; ")
+    holder = sqlite.start("run", "a", "--ttl", "0.5", *grace, "--", "sh", "-c", stubborn)
+    family = [int(pid) for pid in holder.line().split()]
     assert sqlite("release", "a", "--force")[0] == 0
     code, _, err = holder.end()
     assert code == 79
     assert err.splitlines()[-1].endswith("the command ended with 137")
+    assert not any(running(pid) for pid in family)
+
+
+def test_what_outlives_the_command_is_killed(sqlite: Program) -> None:
+    """The command ends by TERM, a process of its own does not."""
+    script = "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 600) & wait"
+    holder = sqlite.start("run", "a", "--ttl", "0.5", "--grace", "3", "--", "sh", "-c", script)
+    pid = int(holder.line())
+    assert sqlite("release", "a", "--force")[0] == 0
+    code, _, err = holder.end()
+    assert code == 79
+    assert err.splitlines()[-1].endswith(f"the command ended with {128 + signal.SIGTERM}")
+    assert not running(pid)
+
+
+def test_a_command_that_is_only_warned_of(sqlite: Program) -> None:
+    holder = sqlite.holder("a", "--ttl", "0.5", "--on-lost", "warn")
+    assert sqlite("release", "a", "--force")[0] == 0
+    assert holder.process.stderr is not None
+    assert "the command goes on" in holder.process.stderr.readline()
+    code, _, err = holder.finish()
+    assert code == 79
+    assert err == "dblock: 'a' was released by force; the command ended with 0\n"
 
 
 def test_a_paused_holder_learns_of_its_loss(sqlite: Program) -> None:
-    holder = sqlite.start("run", "a", "--ttl", "0.5", "--", *PYTHON, TELL)
+    holder = sqlite.start("run", "a", "--ttl", "0.5", "--grace", "60", "--", *PYTHON, TELL)
     assert holder.line() == "started"
     holder.send(signal.SIGSTOP)
     eventually(lambda: is_free(sqlite, "a"))

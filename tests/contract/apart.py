@@ -12,6 +12,7 @@ THREADS_ONLY: Mapping[str, str] = {
     "test_regressions::test_functions_that_return_before_their_body_runs": "there a coroutine "
     "function is what is decorated, and a plain one refused",
     "test_keeper::test_a_coroutine_function_is_no_callback": "there it is one",
+    "test_cron::test_a_coroutine_function_is_no_job": "there it is one",
     "test_keeper::test_a_callback_that_blocks_harms_nobody": "whatever blocks an event loop holds "
     "up all in it; a coroutine function is for a callback that waits",
 }

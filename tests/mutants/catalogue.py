@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.mutants.asynchronous import ASYNCHRONOUS
+from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
+from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 from tests.mutants.waiters import WAITERS
@@ -122,8 +124,8 @@ CATALOGUE = (
         "self-wait",
         "a thread that would wait for itself is told at once",
         HOLDS,
-        "if self.find(name) is not None or self._has_row(",
-        "if False and self._has_row(",
+        "if self.find(name) is not None or self.has_row(",
+        "if False and self.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
     ),
     Mutant(
@@ -416,4 +418,6 @@ CATALOGUE = (
     *CALLS,
     *CRASHES,
     *WAITERS,
+    *CONTRIB,
+    *JOBS,
 )

@@ -6,8 +6,11 @@ release; and no connection in an unknown state is used again.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,8 +22,9 @@ from dblock import Locks
 from dblock.borrowed import BorrowedTransaction
 from dblock.connections import OwnConnection
 from dblock.protocol.steps import Query, Reply
+from dblock.world import World
 from tests.conftest import Database
-from tests.support import LONG
+from tests.support import LONG, SECONDS
 
 MOST = 20  # statements; no operation here has as many
 
@@ -220,3 +224,32 @@ def test_a_row_lock_in_a_transaction(
         with others.row("order", wait=LONG):
             pass
     engine.dispose()
+
+
+def test_its_turn_is_kept_from_nobody() -> None:
+    """Ctrl-C anywhere in the wait for one of the connections: the others go on."""
+    for number in range(1, 50):
+        turns = World().turns(2)
+        events = 0
+
+        def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
+            nonlocal events
+            events += 1
+            if events == at:
+                raise KeyboardInterrupt
+            return press
+
+        tracing = sys.gettrace()
+        sys.settrace(press)
+        try:
+            turns.acquire(timeout=SECONDS)
+        except KeyboardInterrupt:
+            sys.settrace(tracing)
+        else:
+            sys.settrace(tracing)
+            return
+        other = threading.Thread(target=turns.acquire, daemon=True)
+        other.start()
+        other.join(SECONDS)
+        assert not other.is_alive()
+    pytest.fail("it never came to an end")

@@ -16,6 +16,8 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.util import greenlet_spawn
 
+from dblock.aio import AsyncCronJob, AsyncHandle
+
 if TYPE_CHECKING:
     from tests.worlds.portal import Asyncio
 
@@ -37,7 +39,7 @@ class Surface:
         if name in self.BESIDES and not hasattr(self.target, name):
             return getattr(self.target.sync, name)
         found = self._world.call(getattr, self.target, name)
-        if not callable(found):
+        if not callable(found) or isinstance(found, AsyncHandle):
             return self._world.surface(found)
         return functools.partial(self._call, found)
 
@@ -54,7 +56,9 @@ class Surface:
         return held
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        self.target(_nothing)  # bad arguments are told when it is decorated
+        made = self.target(_nothing)  # bad arguments are told when it is decorated
+        if isinstance(made, AsyncCronJob):
+            return JobSurface(self._world, made, self.target, function)
 
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
@@ -64,6 +68,21 @@ class Surface:
 
 
 async def _nothing() -> None: ...
+
+
+class JobSurface(Surface):
+    """A function that is a job."""
+
+    def __init__(
+        self, world: Asyncio, job: AsyncCronJob[[], None], cron: Any, function: Callable[..., Any]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        super().__init__(world, job)
+        self._cron = cron
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._world.locked(self._cron, functools.partial(self._function, *args, **kwargs))
 
 
 class Bridged:

@@ -1,0 +1,75 @@
+"""``dblock doctor``: what in the database's set-up would break a promise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from . import exits
+from .options import Place, database_options
+from .output import printable
+from .show import json_option
+
+if TYPE_CHECKING:
+    from ..doctor import Finding
+
+STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
+
+
+@click.command("doctor", short_help="Look for what is wrong with the database's set-up.")
+@json_option
+@click.option("-q", "--quiet", is_flag=True, help="Leave out what is ok.")
+@database_options
+def doctor(place: Place, as_json: bool, quiet: bool) -> int:
+    """Look at the database's set-up: what was found, what comes of it, what mends it.
+
+    \b
+      dblock doctor --quiet
+
+    Exits with 1 when something is wrong, so that a promise does not hold; a note is something to
+    know. Nothing is changed. To a file or a pipe goes a line for each, separated by tabs.
+    """
+    from ..doctor import examine
+
+    with place.locks() as locks:
+        findings = examine(locks)
+    shown = [finding for finding in findings if not quiet or finding.level.value != "ok"]
+    if as_json:
+        click.echo(json.dumps([_object(finding) for finding in shown], indent=2))
+    elif sys.stdout.isatty():
+        _print_table(shown)
+    else:
+        for finding in shown:
+            click.echo("\t".join(printable(value) for value in _object(finding).values()))
+    bad = any(finding.level.value == "wrong" for finding in findings)
+    return exits.WRONG if bad else exits.OK
+
+
+def _object(finding: Finding) -> dict[str, str]:
+    return {
+        "level": finding.level.value,
+        "what": finding.what,
+        "found": finding.found,
+        "consequence": finding.consequence,
+        "mend": finding.mend,
+    }
+
+
+def _print_table(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "WHAT", "FOUND"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        said = [printable(finding.found)]
+        if finding.consequence:
+            said += [f"so: {printable(finding.consequence)}", f"do: {printable(finding.mend)}"]
+        level = finding.level.value
+        table.add_row(Text(level, style=STYLES[level]), Text(finding.what), Text("\n".join(said)))
+    Console().print(table)

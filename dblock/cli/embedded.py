@@ -1,0 +1,68 @@
+"""The commands inside a framework's own command line, which knows the database."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import DBLockError
+from . import exits
+from .doctor import doctor
+from .options import Place
+from .output import complain
+from .prune import prune
+from .run import run
+from .show import list_, release, show
+
+if TYPE_CHECKING:
+    from ..locks import Locks
+
+# Given by the framework's settings.
+_GIVEN = {"url", "schema", "prefix"}
+
+
+class Given(Place):
+    """The locks that a framework has, looked up when needed; it closes them itself."""
+
+    __slots__ = ("given",)
+    given: Callable[[], Locks]
+
+    def __init__(self, given: Callable[[], Locks]) -> None:
+        super().__init__(None, None, "dblock_")
+        object.__setattr__(self, "given", given)  # Place is frozen
+
+    @contextlib.contextmanager
+    def locks(self, label: str | None = None) -> Iterator[Locks]:
+        yield self.given()
+
+
+class Commands(click.Group):
+    """The group ``dblock``. Ends with the exit codes of dblock's own command line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+        except DBLockError as error:
+            complain(str(error))
+            code = exits.code_of(error)
+        ctx.exit(code or exits.OK)
+
+
+def commands(place: Callable[[click.Context], Place]) -> Commands:
+    """Return the commands for leases, on the place that is looked up when one is run."""
+
+    @click.group("dblock", cls=Commands, help="Locks: run, list, show, release, prune, doctor.")
+    @click.pass_context
+    def group(ctx: click.Context) -> None:
+        ctx.obj = place(ctx)
+
+    for command in (run, list_, show, release, prune, doctor):
+        mine = copy.copy(command)
+        mine.params = [param for param in command.params if param.name not in _GIVEN]
+        group.add_command(mine)
+    assert isinstance(group, Commands)
+    return group

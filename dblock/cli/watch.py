@@ -1,0 +1,70 @@
+"""A table that is kept up to date on the terminal, until a q or a ^C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EVERY = 1.0
+
+
+def watch(look: Callable[[], Table]) -> None:
+    """Show what ``look`` returns, every second anew. That the database is away is shown too."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with _keys(), Live(screen=True, auto_refresh=False) as live, _until_interrupted():
+        shown: Table | str = ""
+        while True:
+            said = f"{time.strftime('%H:%M:%S')}  q ends this"
+            try:
+                shown = look()
+            except DBLockError as error:
+                said = f"{said}  {error}"
+            live.update(Group(shown, Text(f"\n{said}", style="dim")), refresh=True)
+            if _pressed(EVERY) == "q":
+                return
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[None]:
+    """Get keys as they are pressed, if they come from a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed(within: float) -> str:
+    """Return the key that is pressed within so many seconds, if one is."""
+    if not sys.stdin.isatty():
+        time.sleep(within)
+        return ""
+    ready, _, _ = select.select([sys.stdin], [], [], within)
+    if not ready:
+        return ""
+    return os.read(sys.stdin.fileno(), 1).decode(errors="replace") or "q"  # the terminal is gone
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[None]:
+    with contextlib.suppress(KeyboardInterrupt):
+        yield

@@ -1,0 +1,1 @@
+"""dblock in web frameworks. Nothing here is imported unless asked for."""

@@ -1,0 +1,144 @@
+"""Row locks and guards in ``transaction.atomic()``: on Django's own cursor and savepoints, so that
+its idea of the transaction, its query log and its execute wrappers stay right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import ConnectionHandler
+from django.utils.connection import ConnectionProxy
+
+from ... import clock
+from ...borrowed import Borrowed, lenders
+from ...connections import first_line
+from ...dialects import Dialect
+from ...protocol.faults import Fault, Trouble
+from ...protocol.steps import Query, Reply
+
+
+class Root:
+    """An outermost atomic block. Django has no name for one, but forgets its hooks at its end,
+    committed or rolled back; and those of a savepoint when that is rolled back."""
+
+    def __init__(self, wrapper: BaseDatabaseWrapper) -> None:
+        self._wrapper = wrapper
+
+    @classmethod
+    def of(cls, wrapper: BaseDatabaseWrapper) -> Root:
+        for _, hook, *_ in wrapper.run_on_commit:
+            owner = getattr(hook, "__self__", None)
+            if isinstance(owner, Root):
+                return owner
+        made = cls(wrapper)
+        wrapper.on_commit(made.is_over)
+        return made
+
+    def is_over(self) -> None:
+        """The hook itself has nothing to do."""
+
+    @property
+    def is_active(self) -> bool:
+        return any(
+            getattr(hook, "__self__", None) is self for _, hook, *_ in self._wrapper.run_on_commit
+        )
+
+
+class AtomicBlock(Borrowed):
+    """The atomic block that a Django connection is in."""
+
+    def __init__(self, wrapper: BaseDatabaseWrapper, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._wrapper = wrapper
+
+    @property
+    def root(self) -> Root:
+        return Root.of(self._wrapper)
+
+    @property
+    def driver(self) -> Any:
+        return self._wrapper.connection
+
+    def execute(self, query: Query) -> Reply:
+        sql = query.sql
+        if query.params and self._wrapper.vendor == "sqlite":
+            # Django's cursor rewrites the parameters of other styles, and with them every %.
+            sql = sql.replace("%", "%%")
+        sent = clock.now()
+        try:
+            with self._wrapper.cursor() as cursor:
+                cursor.execute(sql, query.params or None)
+                rows = cursor.fetchall() if cursor.description else ()
+                return Reply(rows, cursor.rowcount, sent, clock.now())
+        except Error as error:
+            raise self._fault(error) from error.__cause__
+
+    def savepoint(self) -> Any:
+        try:
+            return self._wrapper.savepoint()
+        except Error as error:
+            raise self._fault(error) from error.__cause__
+
+    def undo(self, savepoint: Any) -> None:
+        try:
+            self._wrapper.savepoint_rollback(savepoint)
+        except Error as error:
+            raise self._fault(error) from error.__cause__
+
+    def release(self, savepoint: Any) -> None:
+        try:
+            self._wrapper.savepoint_commit(savepoint)
+        except Error as error:
+            raise self._fault(error) from error.__cause__
+
+    def _fault(self, error: Error) -> Exception:
+        """Return what a protocol understands of the driver's error; Django's own if nothing."""
+        cause = error.__cause__
+        fault = None if cause is None else self._dialect.classify(cause)
+        if cause is None or fault is None:
+            return error
+        timed_out = fault is Fault.DISCONNECTED and self._dialect.timed_out(cause)
+        return Trouble(fault, first_line(cause), timed_out=timed_out)
+
+
+def lend(on: object, dialect: Dialect) -> AtomicBlock | None:
+    """Return the atomic block of a Django connection; None for what is none.
+
+    Raises ValueError where nothing can be locked: outside a block, in one that has failed, in
+    another kind of database.
+    """
+    if isinstance(on, ConnectionProxy):
+        handler: ConnectionHandler = on._connections
+        on = handler[on._alias]
+    if not isinstance(on, BaseDatabaseWrapper):
+        return None
+    if on.vendor not in dialect.backends:
+        raise ValueError(
+            f"these locks are in {dialect.name}, the transaction is in {on.vendor}: a row lock "
+            "lives in the database of its transaction"
+        )
+    if not on.in_atomic_block:
+        raise ValueError(
+            "nothing would stay locked: this connection is in no transaction.atomic() block"
+        )
+    if on.needs_rollback:
+        raise ValueError("nothing can be locked in this atomic block: it has already failed")
+    trouble = dialect.transaction_trouble(on.connection, True)
+    if trouble is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {trouble}")
+    return AtomicBlock(on, dialect)
+
+
+lenders.append(lend)
+
+
+def unfinished() -> BaseDatabaseWrapper | None:
+    """Return a connection of this thread in an atomic block of the application's own.
+
+    That of a ``TestCase`` around the whole test is none: it is never committed.
+    """
+    for wrapper in connections.all(initialized_only=True):
+        if any(not getattr(block, "_from_testcase", False) for block in wrapper.atomic_blocks):
+            return wrapper
+    return None

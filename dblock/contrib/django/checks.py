@@ -1,0 +1,74 @@
+"""System checks: what would fail later, told by ``manage.py check``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from ...errors import DBLockError, SchemaMissing
+from . import conf
+from .handles import made
+
+
+def settings_are_right(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
+    """E001: DBLOCK is wrong. E002: its database is none that dblock works on."""
+    try:
+        made(None)
+    except ImproperlyConfigured as error:
+        return [checks.Error(str(error), id="dblock.E001")]
+    except DBLockError as error:
+        return [checks.Error(str(error), id="dblock.E002")]
+    return []
+
+
+def sqlite_serves_one_host(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
+    """W001: a file locks nothing for another host."""
+    if connections[conf.alias()].vendor != "sqlite":
+        return []
+    return [
+        checks.Warning(
+            "the locks are in SQLite, which serves one host, and one writer at a time",
+            hint="for more than one host name a server's database in DBLOCK",
+            id="dblock.W001",
+        )
+    ]
+
+
+def database_is_ready(
+    app_configs: Any, databases: Sequence[str] | None = None, **options: Any
+) -> list[checks.CheckMessage]:
+    """W003: no tables. E003: not reached, or not served. W002: a pooler Django is not told of.
+
+    Only asked with ``check --database`` and by ``migrate``, as Django's own checks of databases.
+    """
+    alias = conf.alias()
+    if alias not in (databases or ()):
+        return []
+    locks = made(alias)
+    try:
+        locks.show("dblock")
+        own = locks.database.connections.take()
+    except SchemaMissing as error:
+        message = f"the tables of the locks are missing in {alias!r}: {error}"
+        hint = f"manage.py migrate dblock --database {alias}"
+        # Not an error, for the very `migrate` that makes them checks first.
+        return [checks.Warning(message, hint=hint, id="dblock.W003")]
+    except DBLockError as error:
+        return [checks.Error(str(error), id="dblock.E003")]
+    locks.database.connections.give(own)
+    settings = connections[alias].settings_dict
+    pooled = own.session.end is None and connections[alias].vendor == "postgresql"
+    if pooled and not settings.get("DISABLE_SERVER_SIDE_CURSORS"):
+        return [
+            checks.Warning(
+                f"{alias!r} is behind a pooler. Leases and row locks work there; Django's "
+                "server-side cursors do not",
+                hint="DISABLE_SERVER_SIDE_CURSORS = True in its settings",
+                id="dblock.W002",
+            )
+        ]
+    return []

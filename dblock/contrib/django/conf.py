@@ -1,0 +1,55 @@
+"""The settings: ``DBLOCK = {"DATABASE": "default", ...}``, all of them optional."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from ...arguments import check_identifier
+from ...timeouts import Timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """``DATABASE`` is an alias of DATABASES; without it the router is asked."""
+
+    database: str | None = None
+    schema: str | None = None
+    prefix: str = "dblock_"
+    label: str | None = None
+    timeouts: dict[str, float] = field(default_factory=dict)
+
+    def table(self, name: str) -> str:
+        """Return a table's name as Django's ``db_table``, which quotes it as a whole."""
+        return f'{self.schema}"."{self.prefix}{name}' if self.schema else self.prefix + name
+
+
+def conf() -> Conf:
+    """Read the settings. Raises ImproperlyConfigured for what is wrong in them."""
+    given: dict[str, Any] = getattr(settings, "DBLOCK", {})
+    try:
+        made = Conf(**{name.lower(): value for name, value in given.items()})
+        check_identifier("PREFIX", made.prefix)
+        if made.schema is not None:
+            check_identifier("SCHEMA", made.schema)
+        Timeouts(**made.timeouts)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ImproperlyConfigured(f"DBLOCK in the settings: {error}") from error
+    if made.database is not None and made.database not in settings.DATABASES:
+        raise ImproperlyConfigured(f"DBLOCK in the settings: no such database: {made.database!r}")
+    return made
+
+
+def alias() -> str:
+    """Return the alias of the database that the locks are in."""
+    named = conf().database
+    if named is not None:
+        return named
+    from django.db import router
+
+    from .models import Lock
+
+    return router.db_for_write(Lock)

@@ -1,0 +1,243 @@
+"""The locks of a database in Django's settings, and what is Django's about their handles."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+
+from asgiref.sync import sync_to_async
+from django.core.signals import setting_changed
+from django.db import connections
+from django.utils.asyncio import async_unsafe
+
+from ...arguments import Seconds
+from ...errors import DBLockError, NotAcquired
+from ...lease import Lease
+from ...locks import Locks
+from ...row import RowLock
+from ...timeouts import Timeouts
+from . import conf
+from .atomic import unfinished
+from .engine import alias_of, engine
+
+if TYPE_CHECKING:
+    from ...database import Database
+    from ...policy import RetryPolicy
+
+_log = logging.getLogger("dblock")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DjangoLocks(Locks):
+    """The locks in one database of ``DATABASES``. See :class:`dblock.Locks`.
+
+    A row lock is taken in the atomic block around it, if there is one, and else in a transaction
+    of its own. A lease whose ``with`` ends inside an atomic block is given back after its commit,
+    or rollback: until then nobody else could see what was done under it.
+    """
+
+    def __init__(self, alias: str) -> None:
+        read = conf.conf()
+        timeouts = Timeouts(**read.timeouts)
+        self.alias = alias
+        super().__init__(
+            engine(alias, timeouts),
+            timeouts=timeouts,
+            schema=read.schema,
+            prefix=read.prefix,
+            label=read.label,
+        )
+
+    def lease(
+        self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None, **options: Any
+    ) -> DjangoLease:
+        """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
+        return cast("DjangoLease", super().lease(name, ttl, wait, **options))
+
+    def row(
+        self,
+        name: str,
+        wait: Seconds | None = None,
+        *,
+        on: Any = None,
+        retry: RetryPolicy | None = None,
+    ) -> DjangoRow:
+        """Return a row lock. ``on`` is a connection of Django's or its alias, or what it is for
+        :meth:`dblock.Locks.row`; None for the atomic block around it, if there is one."""
+        return cast("DjangoRow", super().row(name, wait, on=on, retry=retry))
+
+    def using(self, alias: str) -> DjangoLocks:
+        """Return the locks in another database of ``DATABASES``."""
+        return made(alias)
+
+    def skip(
+        self, name: str, ttl: Seconds = 30.0, **options: Any
+    ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+        """Decorate a task to do nothing, and return None, while another runs it.
+
+        ``options`` are those of :meth:`lease`.
+        """
+        lease = self.lease(name, ttl, wait=0, **options)
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
+            @functools.wraps(function)
+            def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+                refusal = lease.try_within(0)
+                if refusal is not None:
+                    _log.info("%s was skipped: %s", function.__qualname__, refusal)
+                    return None
+                with _held(lease):
+                    return function(*args, **kwargs)
+
+            return skipping
+
+        return decorate
+
+
+@contextlib.contextmanager
+def _held(lease: Lease) -> Any:
+    """As ``with lease``, for one that is acquired."""
+    with contextlib.ExitStack() as stack:
+        stack.push(lease.__exit__)
+        yield
+
+
+class DjangoLease(Lease):
+    """A lease; see :class:`dblock.Lease`. In coroutines ``async with`` runs it in a thread."""
+
+    @async_unsafe
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        return super().try_within(wait)
+
+    def guard(self, session: Any = None) -> contextlib.AbstractContextManager[int]:  # type: ignore[override]
+        """Prove the lease inside the atomic block around it. See :meth:`dblock.Lease.guard`."""
+        if session is None:
+            session = connections[alias_of(self._database.engine)]
+        return super().guard(session)
+
+    def leave(self) -> None:
+        wrapper = unfinished()
+        if wrapper is None or self._holds.get().count > 1:
+            self.release()
+            return
+        self.check()
+        wrapper.on_commit(_Later(self).release, robust=True)
+
+    async def __aenter__(self) -> Self:
+        await sync_to_async(self.__enter__)()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await sync_to_async(self.__exit__)(kind, error, traceback)
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        if not inspect.iscoroutinefunction(function):
+            return super().__call__(function)
+        coroutine = cast("Callable[P, Coroutine[Any, Any, T]]", function)
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+            async with self:
+                return await coroutine(*args, **kwargs)
+
+        return cast("Callable[P, T]", locked)
+
+
+class _Later:
+    """Gives a lease back when Django runs it, after a commit, or drops it, at a rollback."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease: Lease | None = lease
+
+    def release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(DBLockError):
+            self.release()
+
+
+class DjangoRow(RowLock):
+    """A row lock; see :class:`dblock.RowLock`. ``on`` may also be an alias of ``DATABASES``."""
+
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        wait: Seconds | None,
+        on: Any,
+        *,
+        retry: RetryPolicy,
+    ) -> None:
+        given: Any = connections[on] if isinstance(on, str) else on
+        self._given = given
+        super().__init__(database, name, wait, self._given, retry=retry)
+
+    @property
+    def _on(self) -> Any:
+        """The connection whose atomic block it is taken in; None for a transaction of its own.
+
+        Looked up each time: one handle serves requests with and without an atomic block.
+        """
+        mine = self._database.flow_holds.find(self.name)
+        if self._given is not None or (mine is not None and mine.transaction is not None):
+            return self._given
+        wrapper = connections[alias_of(self._database.engine)]
+        return wrapper if wrapper.in_atomic_block else None
+
+    @_on.setter
+    def _on(self, on: Any) -> None:
+        pass
+
+    @async_unsafe
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        return super().try_within(wait)
+
+    @property
+    def held(self) -> bool:
+        if self._on is None:
+            return super().held
+        return self._database.flow_holds.has_row(None, self.name)
+
+
+DjangoLocks.lease_class = DjangoLease
+DjangoLocks.row_class = DjangoRow
+
+_made: dict[str, DjangoLocks] = {}
+_making = threading.Lock()
+
+
+def made(alias: str | None) -> DjangoLocks:
+    """Return the locks of an alias, made when first asked for. No I/O."""
+    if alias is None:
+        alias = conf.alias()
+    with _making:
+        if alias not in _made:
+            _made[alias] = DjangoLocks(alias)
+        return _made[alias]
+
+
+def _forget(*, setting: str, **signal: Any) -> None:
+    """Let a test's ``override_settings(DBLOCK=...)`` have its effect."""
+    if setting in ("DBLOCK", "DATABASES"):
+        with _making:
+            while _made:
+                _made.popitem()[1].close()
+
+
+setting_changed.connect(_forget)

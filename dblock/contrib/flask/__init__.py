@@ -1,0 +1,13 @@
+"""Locks for Flask applications, in Flask-SQLAlchemy's database or one of a URL's.
+
+>>> from dblock.contrib.flask import DBLock
+>>> locks = DBLock()
+>>> locks.init_app(app)                                         # doctest: +SKIP
+>>> with locks.lease("report", ttl=30): ...                     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from .extension import DBLock
+
+__all__ = ["DBLock"]

@@ -1,0 +1,151 @@
+"""The extension: one for all applications of a process, its state in each of them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+from flask import Flask, current_app, g
+from flask.cli import ScriptInfo
+
+from ...cli.embedded import Given, commands
+from ...errors import DBLockError, NotHeld
+from ...lease import Lease
+from ...locks import Locks
+from ...target import Target
+from ...timeouts import Timeouts
+
+if TYPE_CHECKING:
+    from ...arguments import Seconds
+    from ...row import RowLock
+
+_log = logging.getLogger("dblock")
+
+NAME = "dblock"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DBLock:
+    """The locks of the current application.
+
+    Configuration: ``DBLOCK_URL`` (a URL or an Engine; without it Flask-SQLAlchemy's engine, or
+    that of ``DBLOCK_BIND_KEY``), ``DBLOCK_SCHEMA``, ``DBLOCK_PREFIX``, ``DBLOCK_LABEL``,
+    ``DBLOCK_TIMEOUTS`` (a dict for :class:`dblock.Timeouts`).
+    """
+
+    def __init__(self, app: Flask | None = None) -> None:
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Make an application ready: its locks, ``flask dblock ...``, release at teardown."""
+        if NAME in app.extensions:
+            raise RuntimeError("dblock is set up for this application already")
+        app.extensions[NAME] = State(app)
+        app.teardown_appcontext(_release)
+        app.cli.add_command(_commands())
+
+    @property
+    def locks(self) -> Locks:
+        """Those of the current application. Made when first asked for; no I/O."""
+        state: State | None = current_app.extensions.get(NAME)
+        if state is None:
+            raise RuntimeError(
+                "dblock is not set up for this application: DBLock().init_app(app) does that"
+            )
+        return state.locks
+
+    def acquire(self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None) -> Lease:
+        """Acquire a lease for the rest of the request, or of the application context.
+
+        Raises NotAcquired. A lease that was lost by the end is logged.
+        """
+        lease = self.locks.lease(name, ttl, wait)
+        lease.__enter__()
+        if NAME not in g:
+            setattr(g, NAME, [])
+        getattr(g, NAME).append(lease)
+        return lease
+
+    def lease(self, name: str, *args: Any, **options: Any) -> Lease:
+        """Return a lease: see :meth:`dblock.Locks.lease`."""
+        return self.locks.lease(name, *args, **options)
+
+    def row(self, name: str, *args: Any, **options: Any) -> RowLock:
+        """Return a row lock: see :meth:`dblock.Locks.row`; with ``on=db.session`` it ends with
+        the session's transaction."""
+        return self.locks.row(name, *args, **options)
+
+    def locked(
+        self, name: str, *args: Any, **options: Any
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Decorate a function to hold a lease while it runs, whichever application it runs in."""
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            @functools.wraps(function)
+            def locked(*args_: P.args, **kwargs: P.kwargs) -> T:
+                with self.lease(name, *args, **options):
+                    return function(*args_, **kwargs)
+
+            return locked
+
+        return decorate
+
+
+@dataclass
+class State:
+    """What one application has."""
+
+    app: Flask
+    _locks: Locks | None = field(default=None)
+
+    @property
+    def locks(self) -> Locks:
+        if self._locks is None:
+            config = self.app.config
+            self._locks = Locks(
+                self._target(),
+                timeouts=Timeouts(**config.get("DBLOCK_TIMEOUTS", {})),
+                schema=config.get("DBLOCK_SCHEMA"),
+                prefix=config.get("DBLOCK_PREFIX", "dblock_"),
+                label=config.get("DBLOCK_LABEL", self.app.name),
+            )
+        return self._locks
+
+    def _target(self) -> Target:
+        given: Target | None = self.app.config.get("DBLOCK_URL")
+        if given is not None:
+            return given
+        alchemy: Any = self.app.extensions.get("sqlalchemy")
+        if alchemy is None:
+            raise RuntimeError(
+                "dblock knows no database for this application: set DBLOCK_URL, or set up "
+                "Flask-SQLAlchemy"
+            )
+        with self.app.app_context():
+            engine: Target = alchemy.engines[self.app.config.get("DBLOCK_BIND_KEY")]
+        return engine
+
+
+def _release(error: BaseException | None = None) -> None:
+    """Give back what was acquired for this application context, the last first."""
+    for lease in reversed(g.pop(NAME, [])):
+        try:
+            lease.release()
+        except NotHeld:
+            pass  # given back before
+        except DBLockError as trouble:
+            _log.error("the lease on %r at the end of its context: %s", lease.name, trouble)
+
+
+def _commands() -> click.Group:
+    def place(ctx: click.Context) -> Given:
+        state: State = ctx.ensure_object(ScriptInfo).load_app().extensions[NAME]
+        return Given(lambda: state.locks)
+
+    return commands(place)

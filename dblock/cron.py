@@ -1,0 +1,192 @@
+"""Jobs: a command or a function that several hosts start and one of them runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+from . import clock
+from .arguments import Seconds, check_after, check_label, check_name, check_runnable
+from .errors import DBLockError
+from .protocol import running
+from .protocol.running import PERIODS, JobRun
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .lease import Lease
+    from .protocol.state import RunState
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("dblock")
+
+SUCCEEDED, FAILED = 0, 1
+
+
+class Job:
+    """A lease that is held for a job's runs, and the record of these.
+
+    ``at_least`` is for how long from its start a run keeps the name, also when it ends earlier;
+    ``once_per`` names the slot that runs successfully once, or the period that the database's
+    clock makes slots of.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        *,
+        at_least: Seconds,
+        at_most: Seconds | None,
+        once_per: str | None,
+        label: str | None,
+    ) -> None:
+        self.database = database
+        self.lease = lease
+        self.at_least = check_after(at_least)
+        if at_most is not None and self.at_least > check_after(at_most):
+            raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
+        self.once_per = None if once_per is None else check_name(once_per, "once_per")
+        self.owner = functools.partial(database.owner, check_label(label or ""))
+
+    def take(self) -> Running | None:
+        """Get the lease and begin a run; None, and a line in the log, when there is to be none."""
+        slot = self.slot()
+        refusal = self.lease.try_within(self.lease.wait)
+        if refusal is not None:
+            logger.info("a run was skipped: %s", refusal)
+            return None
+        running = self.begin(slot)
+        if running is None:
+            logger.info("a run was skipped: %r has run for %r", self.lease.name, slot)
+        return running
+
+    def slot(self) -> str:
+        """Return the slot of a run that begins now; the empty one is none."""
+        if self.once_per not in PERIODS:
+            return self.once_per or ""
+        moment = self.database.run(
+            running.clock(self.database.dialect, self.database.timeouts.socket, clock.now())
+        )
+        return moment.strftime(PERIODS[self.once_per])
+
+    def begin(self, slot: str) -> Running | None:
+        """Record that a run begins, the lease being held.
+
+        None, and the lease given back, when one has succeeded in the slot. Raises LockLost when
+        the lease did not last until now.
+        """
+        since = clock.now()
+        run = JobRun(self.lease.name, slot, self.lease.fence)
+        patience = self.database.timeouts.socket
+        try:
+            begun = self.database.run(
+                running.begin(self.database.dialect, run, self.owner(), patience, since)
+            )
+        except BaseException:
+            with contextlib.suppress(DBLockError):
+                self.lease.release()
+            raise
+        if begun:
+            self.lease.check()
+            return Running(self, run, since)
+        with contextlib.suppress(DBLockError):
+            self.lease.release()
+        return None
+
+    def last_run(self) -> RunState | None:
+        """Return the run that began last, on whichever host."""
+        return self.database.run(running.last(self.database.dialect, self.lease.name, clock.now()))
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A run of a job that has begun. :meth:`end` it, or :meth:`record` and :meth:`release`."""
+
+    job: Job
+    run: JobRun
+    since: float
+
+    def record(self, status: int) -> None:
+        """Record the exit status. Raises Unavailable where it cannot be."""
+        database = self.job.database
+        database.run(
+            running.end(database.dialect, self.run, status, database.timeouts.socket, clock.now())
+        )
+
+    def release(self) -> None:
+        """Give the lease back, or let it run out where the run is to count for longer."""
+        rest = self.since + self.job.at_least - clock.now()
+        self.job.lease.release(after=max(0.0, rest))
+
+    def end(self, status: int = SUCCEEDED) -> None:
+        """Do both, whoever is cancelled meanwhile."""
+
+        def end() -> None:
+            try:
+                self.record(status)
+            finally:
+                self.release()
+
+        self.job.database.world.finish(end)
+
+    def fail(self, error: BaseException) -> None:
+        """Do both after an error of the function's own, which goes on and tells of the loss too."""
+        try:
+            self.end(FAILED)
+        except DBLockError as trouble:
+            if trouble is not error:
+                error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+
+    def __repr__(self) -> str:
+        return f"<run of {self.run.name!r}>"
+
+
+class CronJob(Generic[P, T]):
+    """A function decorated by :meth:`Locks.cron`.
+
+    Calling it returns what the function returns, or None when the run was skipped: another has
+    the job, or it has run in its slot. That is logged, and no error.
+
+    ``lease`` is the lease it runs under, for ``lease.check()`` and ``lease.fence`` in the function.
+    """
+
+    def __init__(self, job: Job, function: Callable[P, T]) -> None:
+        functools.update_wrapper(self, check_runnable(function))
+        self.lease = job.lease
+        self._job = job
+        self._function = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        running = self._job.take()
+        if running is None:
+            return None
+        try:
+            result = self._function(*args, **kwargs)
+        except BaseException as error:
+            running.fail(error)
+            raise
+        running.end()
+        return result
+
+    def __repr__(self) -> str:
+        return f"<CronJob {self.lease.name!r}>"
+
+    def last_run(self) -> RunState | None:
+        """Return the run that began last, on whichever host."""
+        return self._job.last_run()
+
+
+class Cron:
+    """The decorator that :meth:`Locks.cron` returns."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self, function: Callable[P, T]) -> CronJob[P, T]:
+        return CronJob(self._job, function)

@@ -1,0 +1,64 @@
+"""The doctor: looks for what in a database's set-up would break a promise, or surprise.
+
+Each database has a module of checks. A check is a function from the patient to findings; one that
+cannot look, for lack of a right, says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..connections import Connections
+from ..driver import execute
+from ..protocol.faults import Fault, Trouble
+from ..protocol.steps import Query
+from ..protocol.troubles import explain
+from . import common, mariadb, postgresql, sqlite
+from .finding import Check, Finding, Level, Patient, note, wrong
+
+if TYPE_CHECKING:
+    from ..locks import Locks
+
+__all__ = ["Finding", "Level", "examine"]
+
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "postgresql": postgresql.CHECKS,
+    "mariadb": mariadb.CHECKS,
+    "sqlite": sqlite.CHECKS,
+}
+
+
+def examine(locks: Locks) -> list[Finding]:
+    """Look at the database of ``locks``. Raises Unavailable when it is not reached.
+
+    Nothing is changed, and tables that are missing are a finding, not an error.
+    """
+    dialect = locks.dialect
+    connections = Connections(locks.engine, dialect, world=locks.database.world)
+    try:
+        connection = connections.take()
+    except Trouble as trouble:
+        raise explain(dialect, trouble) from trouble.__cause__
+    findings: list[Finding] = []
+
+    def ask(sql: str, **params: object) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in execute(dialect, connection, Query(sql, params)).rows]
+
+    patient = Patient(dialect, connection, ask)
+    try:
+        for check in (*common.CHECKS, *CHECKS[dialect.name]):
+            try:
+                findings += check(patient)
+            except Trouble as trouble:
+                if trouble.fault is Fault.DISCONNECTED:
+                    raise explain(dialect, trouble, harmless=True) from trouble.__cause__
+                findings.append(_not_seen(check.__name__.replace("_", " "), trouble))
+    finally:
+        connections.drop(connection)
+    return findings
+
+
+def _not_seen(what: str, trouble: Trouble) -> Finding:
+    if trouble.fault is Fault.PRIVILEGE:
+        return note(what, f"not seen: {trouble}", "nothing is known of it", "ask who may see it")
+    return wrong(what, f"not seen: {trouble}", "the database failed", "mend that first")

@@ -1,0 +1,59 @@
+"""What the doctor looks at, and what it can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..connections import OwnConnection
+    from ..dialects import Dialect
+
+
+class Level(Enum):
+    """``NOTE``: it works, and here is what to know. ``WRONG``: a promise does not hold."""
+
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at and found; if it is not well, what comes of it and what mends it."""
+
+    what: str
+    level: Level
+    found: str
+    consequence: str = ""
+    mend: str = ""
+
+
+class Ask(Protocol):
+    def __call__(self, sql: str, **params: object) -> list[tuple[Any, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """A database. ``ask`` runs a statement on a connection of dblock's own."""
+
+    dialect: Dialect
+    connection: OwnConnection
+    ask: Ask
+
+
+Check = Callable[[Patient], Iterable[Finding]]
+
+
+def ok(what: str, found: str) -> Finding:
+    return Finding(what, Level.OK, found)
+
+
+def note(what: str, found: str, consequence: str, mend: str) -> Finding:
+    return Finding(what, Level.NOTE, found, consequence, mend)
+
+
+def wrong(what: str, found: str, consequence: str, mend: str) -> Finding:
+    return Finding(what, Level.WRONG, found, consequence, mend)

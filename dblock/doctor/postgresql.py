@@ -1,0 +1,216 @@
+"""What is looked at on PostgreSQL.
+
+Settings are those of a fresh session, ``reset_val``: dblock's own sessions change some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .finding import Check, Finding, Patient, note, ok, wrong
+
+IDLE = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
+
+
+def server(patient: Patient) -> Iterator[Finding]:
+    ((version, standby),) = patient.ask(
+        "SELECT current_setting('server_version'), pg_is_in_recovery()"
+    )
+    if standby:
+        yield wrong(
+            "server", f"PostgreSQL {version}, a standby", "nothing can be locked", "use the primary"
+        )
+    else:
+        yield ok("server", f"PostgreSQL {version}")
+
+
+def pooler(patient: Patient) -> Iterator[Finding]:
+    if patient.connection.session.end is not None:
+        yield ok("pooler", "none")
+        return
+    yield note(
+        "pooler",
+        "a pooler, in transaction mode perhaps",
+        "dblock leaves nothing set on its sessions, so the server's own limits are all there are; "
+        "a guard or a row lock in a transaction of yours needs a second connection",
+        "prepare_threshold=None for an engine of your own; a pool larger than the number of such "
+        "transactions; or a URL that goes to the server itself",
+    )
+
+
+def isolation(patient: Patient) -> Iterator[Finding]:
+    level = _settings(patient, "default_transaction_isolation")["default_transaction_isolation"]
+    if level == "read committed":
+        yield ok("isolation", level)
+        return
+    yield note(
+        "isolation",
+        f"{level} by default",
+        "a row lock or a guard raises Conflict where the row changed after the transaction's "
+        "snapshot",
+        "take the lock first in the transaction and retry all of it on Conflict, or READ COMMITTED",
+    )
+
+
+def durability(patient: Patient) -> Iterator[Finding]:
+    found = _settings(patient, "fsync", "full_page_writes", "synchronous_commit")
+    for name in ("fsync", "full_page_writes"):
+        if found.get(name) == "off":
+            yield wrong(
+                name,
+                "off",
+                "a crash of the server can lose grants and damage the tables: two may hold a name",
+                f"{name} = on",
+            )
+    ((unlogged,),) = patient.ask(
+        "SELECT count(*) FROM pg_class WHERE relpersistence = 'u' AND oid IN "
+        "(to_regclass(%(lock)s), to_regclass(%(run)s))",
+        lock=patient.dialect.lock_table,
+        run=patient.dialect.run_table,
+    )
+    if unlogged:
+        yield wrong(
+            "unlogged",
+            "dblock's tables are UNLOGGED",
+            "they are empty after a crash or a failover: two may hold a name, fences begin anew",
+            f"ALTER TABLE {patient.dialect.lock_table} SET LOGGED",
+        )
+    yield ok("synchronous_commit", f"{found['synchronous_commit']}; a grant is never below local")
+
+
+def replication(patient: Patient) -> Iterator[Finding]:
+    found = _settings(patient, "synchronous_standby_names", "synchronous_commit")
+    ((standbys,),) = patient.ask("SELECT count(*) FROM pg_stat_replication")
+    names, commit = found["synchronous_standby_names"], found["synchronous_commit"]
+    if not standbys:
+        yield ok("replication", "no standby is connected")
+    elif names and commit != "local":
+        yield ok("replication", f"synchronous: {names}")
+    else:
+        yield wrong(
+            "replication",
+            f"{standbys} asynchronous" + (f" (synchronous_commit = {commit})" if names else ""),
+            "a standby that is promoted may have missed the last grants: two may hold a name, and "
+            "a fence be given twice",
+            "synchronous_standby_names, and synchronous_commit = on",
+        )
+
+
+def collation(patient: Patient) -> Iterator[Finding]:
+    rows = patient.ask(
+        "SELECT collname FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation "
+        "WHERE attrelid = to_regclass(%(lock)s) AND attname = 'lock_name'",
+        lock=patient.dialect.lock_table,
+    )
+    for (name,) in rows:
+        if name in ("C", "POSIX"):
+            yield ok("collation", f"names are compared byte by byte ({name})")
+        else:
+            yield wrong(
+                "collation",
+                f"lock_name has the collation {name}",
+                "it may take different names for one, and its index can break with an update of "
+                "the operating system",
+                f'ALTER TABLE {patient.dialect.lock_table} ALTER lock_name TYPE text COLLATE "C"',
+            )
+
+
+def index(patient: Patient) -> Iterator[Finding]:
+    for name in ("lock", "applied", "run"):
+        table = patient.dialect.table(name)
+        ((there, good),) = patient.ask(
+            "SELECT to_regclass(%(table)s) IS NOT NULL, EXISTS (SELECT FROM pg_index WHERE "
+            "indrelid = to_regclass(%(table)s) AND indisprimary AND indisvalid)",
+            table=table,
+        )
+        if not there:
+            continue
+        if good:
+            yield ok(f"index of {name}", "there, and valid")
+        else:
+            yield wrong(
+                f"index of {name}",
+                f"{table} has no valid primary key",
+                "one name can have two rows, and two holders",
+                "restore it: dblock upgrade --sql shows its definition",
+            )
+
+
+def idle_timeouts(patient: Patient) -> Iterator[Finding]:
+    limits = {name: value for name, value in _settings(patient, *IDLE).items() if value != "0"}
+    if not limits:
+        yield ok("idle timeouts", "none")
+        return
+    yield note(
+        "idle timeouts",
+        ", ".join(f"{name} = {value} ms" for name, value in limits.items()),
+        "the server ends your transactions that pause for longer, and the row locks in them; "
+        "dblock's own sessions switch it off, not behind a pooler",
+        "a lease for long work",
+    )
+
+
+def vacuum(patient: Patient) -> Iterator[Finding]:
+    ((off,),) = patient.ask(
+        "SELECT current_setting('autovacuum') = 'off' OR EXISTS (SELECT FROM pg_class WHERE "
+        "oid = to_regclass(%(lock)s) AND reloptions && '{autovacuum_enabled=false,"
+        "autovacuum_enabled=off}')",
+        lock=patient.dialect.lock_table,
+    )
+    if off:
+        yield note(
+            "autovacuum",
+            "off",
+            "every grant and renewal is a row version: the lock table grows and gets slow",
+            "switch it on, for this table at least",
+        )
+    else:
+        yield ok("autovacuum", "on")
+
+
+def rights(patient: Patient) -> Iterator[Finding]:
+    wanted = {"lock": "SELECT, INSERT, UPDATE", "applied": "SELECT, INSERT, DELETE"}
+    wanted["run"] = "SELECT, INSERT, UPDATE, DELETE"
+    lacking = []
+    for name, rights_ in wanted.items():
+        table = patient.dialect.table(name)
+        for right in rights_.split(", "):
+            rows = patient.ask(
+                "SELECT has_table_privilege(to_regclass(%(table)s), %(right)s)",
+                table=table,
+                right=right,
+            )
+            if rows[0][0] is False:
+                lacking.append(f"{right} on {table}")
+    if lacking:
+        yield wrong(
+            "rights",
+            f"this role lacks {', '.join(lacking)}",
+            "what needs them fails",
+            patient.dialect.privileges(),
+        )
+    else:
+        yield ok("rights", "this role has what is needed")
+
+
+def _settings(patient: Patient, *names: str) -> dict[str, str]:
+    return dict(
+        patient.ask(
+            "SELECT name, reset_val FROM pg_settings WHERE name = ANY(%(names)s)",
+            names=list(names),
+        )
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    server,
+    pooler,
+    isolation,
+    durability,
+    replication,
+    collation,
+    index,
+    idle_timeouts,
+    vacuum,
+    rights,
+)

@@ -1,0 +1,276 @@
+"""One migrator at a time, by a lock that needs no table: the migration may be what makes it.
+
+It lives on a connection of its own, so that nothing the migration does ends it: a commit, an
+``autocommit_block()``. It ends with that connection, however the migrator ends. It is asked for
+again and again rather than waited for in the server, where a waiting statement's snapshot would
+hold up CREATE INDEX CONCURRENTLY.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from alembic import context as alembic_context
+from alembic.migration import MigrationContext
+from alembic.util import CommandError, to_tuple
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from .. import clock
+from ..arguments import Seconds, check_name, check_wait
+from ..connections import detached, first_line, is_driver_error
+from ..dialects import Dialect
+from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
+from ..policy import RetryPolicy
+from ..protocol.faults import Fault, Trouble
+from ..protocol.troubles import explain
+from ..target import resolve
+from ..timeouts import Timeouts
+
+Needed = Callable[[Connection], bool]
+"""Whether there is anything to migrate, asked on the lock's own connection."""
+
+
+@contextlib.contextmanager
+def migration_lock(
+    connection: Connection,
+    *,
+    name: str = "migrations",
+    wait: Seconds | None = None,
+    needed: Needed | None = None,
+) -> Iterator[None]:
+    """Migrate the database of ``connection`` as the only one who does.
+
+    In Alembic's ``env.py``::
+
+        with migration_lock(connection), context.begin_transaction():
+            context.run_migrations()
+
+    The others wait, and go on when the database is where they would have brought it: nothing is
+    locked for a database that is at its head. With anything but Alembic, ``needed`` tells that.
+
+    Works before dblock's tables exist, behind a transaction pooler, and with migrations that
+    commit by themselves. If it is left while ``connection`` is in a transaction, it is held until
+    that connection goes back to its pool, since nobody else can see the migration before.
+
+    ``name`` tells apart migrations of one database that may run side by side. ``wait`` is in
+    seconds, None for ever; NotAcquired afterwards. Raises LockLost at the end when the lock ended
+    before it, so that another may have migrated at once.
+    """
+    check_name(name)
+    engine, dialect = _resolve(connection.engine)
+    lock = contextlib.ExitStack()
+    with lock:
+        if needed is None:
+            needed = _alembic_needs(connection)
+        check = lock.enter_context(alone(engine, dialect, name, wait=wait, needed=needed))
+        yield
+        check()
+        if connection.in_transaction():
+            _keep_until_given_back(connection, lock.pop_all())
+
+
+@contextlib.contextmanager
+def alone(
+    engine: Engine,
+    dialect: Dialect,
+    name: str,
+    *,
+    wait: Seconds | None = None,
+    needed: Needed | None = None,
+) -> Iterator[Callable[[], None]]:
+    """Hold the lock of migrations; yield what raises LockLost if it has ended before its time."""
+    patience = check_wait(wait)
+    with contextlib.ExitStack() as stack:
+        if dialect.one_writer:
+            attempt = _file_lock(engine, stack)
+            own = stack.enter_context(_own_connection(engine)) if needed is not None else None
+        else:
+            own = stack.enter_context(_own_connection(engine))
+            attempt = _session_lock(own, dialect, name)
+        with told(dialect):
+            if not _wait(attempt, name, patience, own, needed):
+                stack.close()
+                attempt = _nothing
+        yield lambda: _check(name, own, attempt)
+
+
+def _check(name: str, own: Connection | None, attempt: Callable[[], bool]) -> None:
+    if own is None or attempt is _nothing:
+        return
+    try:
+        own.exec_driver_sql("SELECT 1")
+    except DBAPIError as error:
+        raise LockLost(
+            f"the lock {name!r} ended while its holder migrated, and another may have migrated "
+            f"at once: {first_line(error.orig or error)}",
+            name=name,
+            reason="connection lost",
+        ) from error
+
+
+def _wait(
+    attempt: Callable[[], bool],
+    name: str,
+    wait: float | None,
+    own: Connection | None,
+    needed: Needed | None,
+) -> bool:
+    """Try until it is had; False when there is nothing (any more) to have it for."""
+    policy, start, number = RetryPolicy(), clock.now(), 0
+    while needed is None or own is None or needed(own):
+        if attempt():
+            return True
+        number += 1
+        elapsed = clock.now() - start
+        pause = policy.sleep_after(name, number, elapsed, None if wait is None else wait - elapsed)
+        if pause is None:
+            raise NotAcquired(
+                f"another migration is under way, for more than {wait:g} s", name=name
+            )
+        time.sleep(pause)
+    return False
+
+
+def _nothing() -> bool:
+    return True
+
+
+# --- the means: a session of the server's, or a file ---------------------------------------------
+
+
+def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], bool]:
+    def attempt() -> bool:
+        *before, last = dialect.migration_mutex(name)
+        for statement in before:
+            own.exec_driver_sql(statement)
+        got = bool(own.exec_driver_sql(last).scalar())
+        if not got:
+            own.exec_driver_sql("ROLLBACK")
+        return got
+
+    with told(dialect):
+        dialect.prepare_migrator(own.connection.driver_connection)
+    return attempt
+
+
+def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool]:
+    """The lock of a file beside the database: its own the migration needs itself.
+
+    That file stays: removed, it could be locked by one and made anew by another.
+    """
+    if not engine.url.database or engine.url.database == ":memory:":
+        return _nothing
+    file = os.open(f"{engine.url.database}-migrating", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    stack.callback(os.close, file)
+
+    def attempt() -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            raise
+        return True
+
+    return attempt
+
+
+@contextlib.contextmanager
+def _own_connection(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection made as the engine makes them, in autocommit mode, outside its pool."""
+    pool = engine.pool.recreate()
+    apart = create_engine(
+        engine.url,
+        poolclass=NullPool,
+        creator=lambda: detached(pool),
+        isolation_level="AUTOCOMMIT",
+    )
+    with apart.connect() as own:
+        yield own
+
+
+def _resolve(engine: Engine) -> tuple[Engine, Dialect]:
+    """Return an engine that dblock can use, one of its own where the user's is of another driver.
+
+    As it is under asyncio: Alembic itself runs in a greenlet there.
+    """
+    try:
+        return resolve(engine, timeouts=Timeouts(), schema=None, prefix="dblock_")
+    except Unsupported:
+        url = engine.url.set(drivername=engine.dialect.name)
+        return resolve(url, timeouts=Timeouts(), schema=None, prefix="dblock_")
+
+
+# --- what Alembic is about to do -----------------------------------------------------------------
+
+
+def _alembic_needs(connection: Connection) -> Needed | None:
+    """Return what tells whether the running Alembic command has anything to migrate."""
+    try:
+        migration = alembic_context.get_context()
+        destination = set(to_tuple(alembic_context.get_revision_argument(), ()))
+    except KeyError:
+        return lambda own: False  # `current`, `check`, `revision`: they only look
+    except (NameError, CommandError):
+        return None  # not run by Alembic; or a relative revision
+    except Exception:  # its own kind for "not configured yet"
+        return None
+    options = {
+        name: migration.opts[name]
+        for name in ("version_table", "version_table_schema")
+        if migration.opts.get(name) is not None
+    }
+
+    def needed(own: Connection) -> bool:
+        # On the lock's own connection: a look on the user's would be the start of its snapshot.
+        there = MigrationContext.configure(own, opts=options)
+        return set(there.get_current_heads()) != destination
+
+    return needed
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def _keep_until_given_back(connection: Connection, held: contextlib.ExitStack) -> None:
+    """Let go when the user's transaction is over for certain: its connection is in its pool."""
+    mine = [connection.connection.dbapi_connection]
+
+    def given_back(dbapi_connection: Any, record: object) -> None:
+        if mine and (dbapi_connection is mine[0] or dbapi_connection is None):
+            mine.clear()
+            held.close()
+
+    event.listen(connection.engine, "checkin", given_back)
+
+
+@contextlib.contextmanager
+def told(dialect: Dialect) -> Iterator[None]:
+    """Tell the database's errors in dblock's words."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _explain(dialect, error.orig or error) from error
+    except Exception as error:
+        if not is_driver_error(error):
+            raise
+        raise _explain(dialect, error) from error
+
+
+def _explain(dialect: Dialect, error: BaseException) -> BaseException:
+    fault = dialect.classify(error)
+    said = first_line(error)
+    if fault is Fault.PRIVILEGE:
+        return Unsupported(f"the database role may not create dblock's tables: {said}")
+    if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
+        return Unavailable(f"the migration did not run: {said}")
+    return explain(dialect, Trouble(fault, said))

@@ -1,0 +1,103 @@
+"""dblock's revisions run by another's migrations: an Alembic history's, Django's, any tool's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import Script, ScriptDirectory
+
+from .place import config
+
+
+def create(
+    op: Any,
+    revision: str,
+    *,
+    since: str = "base",
+    schema: str | None = None,
+    prefix: str = "dblock_",
+) -> None:
+    """Create dblock's tables as of ``revision``, inside a revision of the user's own.
+
+    ``op`` is Alembic's. ``since`` is the revision that they are at, for one that brings them
+    further: ``create(op, "dblock_0004", since="dblock_0003")``.
+    """
+    context = _beside(op.get_context(), schema, prefix)
+    for script in reversed(_between(since, revision)):
+        _run(script, context, "upgrade")
+
+
+def drop(
+    op: Any,
+    revision: str,
+    *,
+    since: str = "base",
+    schema: str | None = None,
+    prefix: str = "dblock_",
+) -> None:
+    """Undo :func:`create` with the same arguments."""
+    context = _beside(op.get_context(), schema, prefix)
+    for script in _between(since, revision):
+        _run(script, context, "downgrade")
+
+
+def statements(
+    backend: str,
+    revision: str,
+    *,
+    since: str = "base",
+    schema: str | None = None,
+    prefix: str = "dblock_",
+    down: bool = False,
+) -> list[str]:
+    """Return the statements of :func:`create`, or with ``down`` of :func:`drop`, without any I/O.
+
+    ``backend`` is SQLAlchemy's name of the database. Nothing is said of a version table.
+    """
+    said = _Said()
+    options = {"as_sql": True, "output_buffer": said, **_place(schema, prefix)}
+    context = MigrationContext.configure(dialect_name=backend, opts=options)
+    scripts = _between(since, revision)
+    for script in scripts if down else reversed(scripts):
+        _run(script, context, "downgrade" if down else "upgrade")
+    return said.statements
+
+
+class _Said:
+    """Collects what Alembic prints, a statement a time."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.statements.append(text.strip().removesuffix(";"))
+
+    def flush(self) -> None:
+        pass
+
+
+def _between(since: str, revision: str) -> list[Script]:
+    """Return the revisions above one up to another, the newest first, freshly loaded."""
+    directory = ScriptDirectory.from_config(config(None, ""))
+    found: Iterator[Any] = directory.iterate_revisions(revision, since)
+    return list(found)
+
+
+def _run(script: Script, context: MigrationContext, direction: str) -> None:
+    # Its own `op`, since the module-wide one is that of the migration around it.
+    module: Any = script.module
+    module.op = Operations(context)
+    getattr(module, direction)()
+
+
+def _place(schema: str | None, prefix: str) -> dict[str, Any]:
+    return {"dblock_schema": schema, "dblock_prefix": prefix}
+
+
+def _beside(context: MigrationContext, schema: str | None, prefix: str) -> MigrationContext:
+    """Return a context on the same connection, or printing to the same place."""
+    options = {**context.opts, **_place(schema, prefix)}
+    return MigrationContext(context.dialect, context.connection, options)

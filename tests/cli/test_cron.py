@@ -1,0 +1,157 @@
+"""`dblock run` as cron has it: for at least and at most so long, once in a slot, on record."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+
+import pytest
+
+from dblock import Locks
+from tests.cli.conftest import PYTHON, Here, Program
+from tests.cli.test_run import ON_TERM, rename
+from tests.support import eventually
+
+
+@pytest.fixture
+def told(sqlite: Program, here: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """What starts no command, on the same database."""
+    monkeypatch.setenv("DBLOCK_URL", sqlite.environment["DBLOCK_URL"])
+    return here
+
+
+def shown(told: Here, name: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(told("show", name, "--json")[1])
+    return found
+
+
+def test_at_least(sqlite: Program, told: Here) -> None:
+    assert sqlite("run", "a", "--at-least", "2h", "--", "true") == (0, "", "")
+    left = shown(told, "a")["expires_in"]
+    assert isinstance(left, float)
+    assert 6000 < left <= 7200
+    code, out, err = sqlite("run", "a", "-n", "--", "echo", "ran")
+    assert (code, out) == (75, "")
+    assert "was not acquired" in err
+
+
+def test_at_least_when_it_was_slower(sqlite: Program, told: Here) -> None:
+    assert sqlite("run", "a", "--at-least", "0.1", "--", "sleep", "0.2") == (0, "", "")
+    assert shown(told, "a")["state"] == "free"
+
+
+def test_at_least_is_not_for_what_did_not_run(sqlite: Program, told: Here) -> None:
+    """Another host may have the command."""
+    assert sqlite("run", "a", "--at-least", "2h", "--", "no-such-command")[0] == 127
+    assert shown(told, "a")["state"] == "free"
+
+
+def test_at_most(sqlite: Program, told: Here) -> None:
+    code, out, err = sqlite("run", "a", "--at-most", "0.7", "--grace", "60", "--", *PYTHON, ON_TERM)
+    assert (code, out) == (79, "started\nterminated\n")
+    assert "held for 0.7 s" in err
+    last = shown(told, "a")["last_run"]
+    assert isinstance(last, dict)
+    assert last["exit_status"] == 79  # though the command may have called it a success
+
+
+def test_once_for_a_slot(sqlite: Program) -> None:
+    """Two at the same time, and one later."""
+    command = ("run", "a", "--once-per", "2026-11-21", "--", "echo", "ran")
+    hosts = [sqlite.start(*command) for _ in range(2)]
+    ended = [host.finish() for host in hosts]
+    assert sorted(ended) == [(0, "", ""), (0, "ran\n", "")]
+    assert sqlite(*command) == (0, "", "")
+
+
+def test_a_run_that_failed_leaves_its_slot_open(sqlite: Program) -> None:
+    for script, code in (("exit 3", 3), ("kill -KILL $$", 137), ("", 0)):
+        assert sqlite("run", "a", "--once-per", "x", "--", "sh", "-c", script) == (code, "", "")
+    assert sqlite("run", "a", "--once-per", "x", "--", "echo", "ran") == (0, "", "")
+
+
+def test_a_slot_by_the_databases_clock(sqlite: Program, told: Here) -> None:
+    code, out, _ = sqlite("run", "a", "--once-per", "day", "--", "sh", "-c", "echo $DBLOCK_SLOT")
+    assert code == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\n", out)
+    last = shown(told, "a")["last_run"]
+    assert isinstance(last, dict)
+    assert out.strip() == f"{datetime.fromisoformat(last['started_at']):%Y-%m-%d}"
+
+
+def test_the_last_run_is_shown(sqlite: Program, told: Here) -> None:
+    sqlite("run", "a", "--label", "me", "--once-per", "x\x1b", "--", "sh", "-c", "exit 3")
+    _, out, _ = told("show", "a")
+    said = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert re.fullmatch(r"\S+ \S+ UTC by \S+ pid \d+ me for x\\x1b", said["run"])
+    assert re.fullmatch(r"exit status 3 at \S+ \S+ UTC", said["ended"])
+    last = shown(told, "a")["last_run"]
+    assert isinstance(last, dict)
+    assert (last["slot"], last["exit_status"]) == ("x\x1b", 3)
+    holder = sqlite.holder("a")
+    assert "no end on record" in told("show", "a")[1]
+    holder.finish()
+
+
+@pytest.mark.parametrize(("slot", "code"), [([], 0), (["--once-per", "x"], 78)])
+def test_a_run_that_cannot_be_recorded(
+    sqlite: Program, told: Here, slot: list[str], code: int
+) -> None:
+    """It is told; and it is no success where that would mean once for the slot."""
+    holder = sqlite.holder("a", *slot)
+    rename(sqlite, "dblock_run", "away")
+    ended, _, err = holder.finish()
+    assert ended == code
+    assert err.startswith("dblock: this run of 'a' is not on record (it ended with 0): ")
+    assert err.count("\n") == 1
+    rename(sqlite, "away", "dblock_run")
+    assert shown(told, "a")["state"] == "free"
+
+
+def test_a_run_whose_lock_is_lost_is_on_record(sqlite: Program) -> None:
+    holder = sqlite.start("run", "a", "--ttl", "0.5", "--once-per", "x", "--", *PYTHON, ON_TERM)
+    assert holder.line() == "started"
+    assert sqlite("release", "a", "--force")[0] == 0
+    assert holder.finish()[0] == 79
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+        last = locks.last_run("a")
+        assert last is not None
+        assert last.exit_status == 79
+    assert sqlite("run", "a", "--once-per", "x", "--", "echo", "ran") == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--at-least", "2m", "--at-most", "1m"], "longer than at_most"),
+        (["--at-least", "-1"], "cannot be negative"),
+        (["--at-most", "0"], "at least 0.1 seconds"),
+        (["--at-most", "5x"], "'5x' is no duration"),
+        (["--wait", "m"], "'m' is no duration"),
+        (["--once-per", ""], "a slot's key cannot be empty"),
+        (["--on-lost", "ignore"], "'ignore'"),
+        (["--grace", "-1"], "cannot be negative"),
+    ],
+)
+def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
+    code, out, err = here("run", "a", *arguments, "--", "ls")
+    assert (code, out) == (64, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_prune(sqlite: Program, told: Here) -> None:
+    for slot in ("x", "y"):
+        assert sqlite("run", "a", "--once-per", slot, "--", "true")[0] == 0
+    assert told("prune", "--older-than", "90d")[1] == (
+        "deleted 0 idempotency keys and 0 records of runs\n"
+    )
+    eventually(
+        lambda: (
+            told("prune", "--older-than", "0")[1]
+            == "deleted 0 idempotency keys and 0 records of runs\n"
+        )
+    )
+    assert sqlite("run", "a", "--once-per", "y", "--", "echo", "ran") == (0, "", "")
+    assert sqlite("run", "a", "--once-per", "x", "--", "echo", "ran") == (0, "ran\n", "")

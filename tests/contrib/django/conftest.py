@@ -1,0 +1,130 @@
+"""A Django project in this process, whose database each test has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import django
+import pymysql
+import pytest
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.db import connections
+from sqlalchemy.engine import make_url
+
+from tests.conftest import Database, NewDatabase
+
+ENGINES = {"postgresql": "postgresql", "mariadb": "mysql", "sqlite": "sqlite3"}
+
+
+def of(database: Database, **more: Any) -> dict[str, Any]:
+    """The entry of DATABASES for a database of the tests."""
+    url = make_url(database.url)
+    options: dict[str, Any] = dict(url.query)
+    if database.kind == "mariadb":
+        options["charset"] = "utf8mb4"
+    return {
+        "ENGINE": f"django.db.backends.{ENGINES[database.kind]}",
+        "NAME": url.database,
+        "USER": url.username or "",
+        "PASSWORD": url.password or "",
+        "HOST": url.host or "",
+        "PORT": url.port or "",
+        "OPTIONS": options,
+        **more,
+    }
+
+
+if not settings.configured:
+    pymysql.install_as_MySQLdb()
+    settings.configure(
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "/no/where"}},
+        INSTALLED_APPS=[
+            "django.contrib.admin",
+            "django.contrib.auth",
+            "django.contrib.contenttypes",
+            "django.contrib.messages",
+            "django.contrib.sessions",
+            "dblock.contrib.django",
+        ],
+        MIDDLEWARE=[
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+            "django.contrib.messages.middleware.MessageMiddleware",
+        ],
+        TEMPLATES=[
+            {
+                "BACKEND": "django.template.backends.django.DjangoTemplates",
+                "APP_DIRS": True,
+                "OPTIONS": {
+                    "context_processors": [
+                        "django.template.context_processors.request",
+                        "django.contrib.auth.context_processors.auth",
+                        "django.contrib.messages.context_processors.messages",
+                    ]
+                },
+            }
+        ],
+        ROOT_URLCONF="tests.contrib.django.urls",
+        SECRET_KEY="of the tests",
+        USE_TZ=True,
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+    )
+    django.setup()
+
+
+class Site:
+    """The project with a database in place."""
+
+    def __init__(self) -> None:
+        self.before = dict(connections.settings)
+
+    def use(self, alias: str = "default", **entry: Any) -> None:
+        self.forget()
+        settings.DATABASES[alias] = entry
+        connections.settings = connections.configure_settings(settings.DATABASES)
+        if any(wrapper.alias == alias for wrapper in connections.all(initialized_only=True)):
+            del connections[alias]
+
+    def forget(self) -> None:
+        setting_changed.send(sender=None, setting="DBLOCK", value={}, enter=False)
+        wrapper: Any
+        for wrapper in connections.all(initialized_only=True):
+            wrapper.close()
+            if getattr(wrapper, "pool", None):
+                wrapper.close_pool()
+
+    def close(self) -> None:
+        self.forget()
+        for alias in set(settings.DATABASES) - {"default"}:
+            del settings.DATABASES[alias]
+        self.use("default", ENGINE="django.db.backends.sqlite3", NAME="/no/where")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def dj(db: Database, site: Site) -> Database:
+    """Django's default database: a new one with dblock's tables, of each kind."""
+    site.use(**of(db))
+    return db
+
+
+@pytest.fixture
+def empty(database: Database, site: Site) -> Database:
+    site.use(**of(database))
+    return database
+
+
+@pytest.fixture
+def pg(new_database: NewDatabase, site: Site) -> Database:
+    database = new_database("postgresql", migrated=True)
+    site.use(**of(database))
+    return database

@@ -1,0 +1,51 @@
+"""The snippets of docs/django.md."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+
+from dblock.contrib.django.management.commands.dblock import Command
+from tests.conftest import Database
+from tests.contrib.test_docs import commands, page
+from tests.test_docs import blocks
+
+
+def test_django(dj: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks(page("django.md"), "python settings")
+    given: dict[str, Any] = {"INSTALLED_APPS": []}
+    exec(block, given)
+    assert given["INSTALLED_APPS"][0] in settings.INSTALLED_APPS
+    names: dict[str, Any] = {
+        "charge": lambda order: None,
+        "fetch_for_a_long_time": list,
+        "store": lambda rows: None,
+    }
+    for block in blocks(page("django.md"), "python"):
+        exec(compile(block, "django.md", "exec"), names)
+    names["nightly"]()
+    names["cleanup"]()
+    names["daily_figures"]()
+    names["charge_order"](42)
+    assert asyncio.run(names["report"](None)).content == b"made"
+    assert asyncio.run(names["another"](None)).content == b"made as number 2"
+    assert inspect.iscoroutinefunction(names["report"])
+    (tmp_path / "backup.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "backup.sh").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    found = commands("django.md")
+    assert len(found) == 8
+    for name, *arguments in found:
+        if name != "dblock":
+            call_command(name, *arguments, verbosity=0)
+            continue
+        with pytest.raises(SystemExit) as end:
+            Command().run_from_argv(["manage.py", "dblock", *arguments])
+        allowed = {0, 1} if arguments[0] in ("show", "release", "doctor") else {0}
+        assert end.value.code in allowed, arguments

@@ -1,0 +1,289 @@
+"""Locks in Django's own transactions and beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, Unsupported
+from dblock.contrib.django import locks, using
+from tests.conftest import Database
+from tests.contrib.django.conftest import Site, of
+from tests.support import LONG, Threads
+
+
+def table() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE facts (id INTEGER PRIMARY KEY)")
+
+
+def add(number: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO facts VALUES (%s)", [number])
+
+
+def facts() -> set[int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM facts")
+        return {row[0] for row in cursor.fetchall()}
+
+
+@pytest.fixture
+def others(dj: Database) -> Iterator[Locks]:
+    """Those of a program without Django."""
+    with Locks(dj.url) as made:
+        yield made
+
+
+def is_free(others: Locks, name: str, threads: Threads) -> bool:
+    def attempt() -> bool:
+        try:
+            with others.lease(name, wait=0):
+                return True
+        except NotAcquired:
+            return False
+
+    return threads.run(attempt)
+
+
+def test_a_row_lock_is_in_the_atomic_block(dj: Database, others: Locks, threads: Threads) -> None:
+    table()
+    row = locks.row("order:42")
+    with transaction.atomic():
+        add(1)
+        with row:
+            assert row.held
+            add(2)
+        assert row.held  # until the block ends
+        assert not is_free(others, "order:42", threads)
+        with locks.row("order:42"):  # again
+            pass
+    assert not row.held
+    assert is_free(others, "order:42", threads)
+    assert facts() == {1, 2}
+
+
+def test_it_goes_with_a_rollback(dj: Database, others: Locks, threads: Threads) -> None:
+    table()
+    row = locks.row("order:42")
+
+    def view() -> None:
+        with transaction.atomic(), row:
+            add(1)
+            raise KeyError("of the view")
+
+    with pytest.raises(KeyError):
+        view()
+    assert not row.held
+    assert is_free(others, "order:42", threads)
+    assert facts() == set()
+
+
+def test_without_a_block_it_has_a_transaction_of_its_own(
+    dj: Database, others: Locks, threads: Threads
+) -> None:
+    row = locks.row("order:42")
+    with row:
+        assert row.held
+        assert not connection.in_atomic_block
+        assert not is_free(others, "order:42", threads)
+    assert is_free(others, "order:42", threads)
+    with pytest.raises(ValueError, match="in no transaction"):
+        locks.row("order:42", on=connection).acquire()
+
+
+def test_a_refusal_leaves_the_block_usable(dj: Database, others: Locks) -> None:
+    table()
+    held = others.lease("order:42", ttl=LONG)
+    assert held.acquire()
+    with transaction.atomic():
+        add(1)
+        with pytest.raises(NotAcquired, match="held by"), locks.row("order:42", wait=0):
+            raise AssertionError("not reached")
+        add(2)
+        with transaction.atomic():
+            assert not locks.row("order:42").acquire(blocking=False)
+            add(3)
+    assert facts() == {1, 2, 3}
+    held.release()
+
+
+def test_it_shows_in_djangos_log_and_in_its_savepoints(pg: Database) -> None:
+    with transaction.atomic(), CaptureQueriesContext(connection) as log:
+        with locks.row("order:42"):
+            pass
+        assert connection.savepoint_ids == []
+    assert any("FOR UPDATE" in query["sql"] for query in log.captured_queries)
+    assert any("SAVEPOINT" in query["sql"] for query in log.captured_queries)
+
+
+def test_a_thread_that_would_wait_for_itself_is_told(dj: Database) -> None:
+    with (
+        transaction.atomic(),
+        locks.row("order:42"),
+        pytest.raises(DeadlockDetected),
+        locks.lease("order:42"),
+    ):
+        raise AssertionError("not reached")
+    with locks.lease("order:42"):  # it is free again
+        pass
+
+
+def test_a_failed_block(dj: Database) -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(ValueError, match="already failed"):
+            locks.row("order:42").acquire()
+
+
+def test_a_guard(dj: Database, others: Locks) -> None:
+    table()
+    lease = locks.lease("report", ttl=LONG)
+
+    def work() -> None:
+        with lease:
+            with transaction.atomic(), lease.guard() as fence:
+                assert fence == lease.fence
+                add(1)
+            assert others.release("report", force=True)
+            with transaction.atomic(), lease.guard():
+                raise AssertionError("not reached")
+
+    with pytest.raises(LockLost):
+        work()
+    assert facts() == {1}
+
+
+def test_a_lease_is_given_back_after_the_commit(
+    dj: Database, others: Locks, threads: Threads
+) -> None:
+    with transaction.atomic():
+        with locks.lease("report", ttl=LONG):
+            pass
+        assert not is_free(others, "report", threads)
+    assert is_free(others, "report", threads)
+
+
+def test_a_lease_is_given_back_after_a_rollback(
+    dj: Database, others: Locks, threads: Threads
+) -> None:
+    def view() -> None:
+        with transaction.atomic():
+            with locks.lease("report", ttl=LONG):
+                pass
+            assert not is_free(others, "report", threads)
+            raise KeyError("of the view")
+
+    with pytest.raises(KeyError):
+        view()
+    assert is_free(others, "report", threads)
+
+
+def test_a_task_is_skipped(dj: Database, others: Locks) -> None:
+    ran = []
+
+    @locks.skip("nightly", ttl=LONG)
+    def nightly(night: int) -> int:
+        ran.append(night)
+        return night
+
+    assert nightly(1) == 1
+    with others.lease("nightly", ttl=LONG):
+        assert nightly(2) is None
+    assert nightly(3) == 3
+    assert ran == [1, 3]
+
+
+def test_async(dj: Database, others: Locks, threads: Threads) -> None:
+    lease = locks.lease("report", ttl=LONG)
+
+    @locks.lease("view", ttl=LONG)
+    async def view() -> bool:
+        return is_free(others, "view", threads)
+
+    async def main() -> None:
+        async with lease:
+            assert not is_free(others, "report", threads)
+        assert is_free(others, "report", threads)
+        assert await view() is False
+        with pytest.raises(SynchronousOnlyOperation):
+            lease.acquire()
+        with pytest.raises(SynchronousOnlyOperation):
+            locks.row("order").acquire()
+
+    asyncio.run(main())
+    assert is_free(others, "view", threads)
+
+
+@pytest.mark.parametrize("options", [{"CONN_MAX_AGE": 60}, {"pool": True}], ids=str)
+def test_nothing_stays_on_a_connection_that_django_keeps(
+    pg: Database, site: Site, threads: Threads, options: dict[str, object]
+) -> None:
+    entry = of(pg)
+    if "pool" in options:
+        entry["OPTIONS"]["pool"] = True
+    else:
+        entry |= options
+    site.use(**entry)
+    with Locks(pg.url) as others:
+        for _ in range(2):
+            with transaction.atomic(), locks.row("order:42"):
+                pass
+            connection.close()
+            assert is_free(others, "order:42", threads)
+
+
+def test_another_alias(dj: Database, site: Site, others: Locks, threads: Threads) -> None:
+    site.use("locking", **of(dj))
+    with using("locking").lease("report", ttl=LONG):
+        assert not is_free(others, "report", threads)
+    with transaction.atomic(using="locking"), using("locking").row("order:42"):
+        assert not is_free(others, "order:42", threads)
+
+
+def test_many_threads(dj: Database, threads: Threads) -> None:
+    rounds = 5
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE counter (n INTEGER)")
+        cursor.execute("INSERT INTO counter VALUES (0)")
+    row = locks.row("counter", wait=LONG)
+
+    def work() -> None:
+        try:
+            for _ in range(rounds):
+                with transaction.atomic(), row, connection.cursor() as cursor:
+                    cursor.execute("SELECT n FROM counter")
+                    (n,) = cursor.fetchone()
+                    cursor.execute("UPDATE counter SET n = %s", [n + 1])
+        finally:
+            connection.close()
+
+    for _ in range(4):
+        threads.start(work)
+    threads.join()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT n FROM counter")
+        assert cursor.fetchone() == (4 * rounds,)
+
+
+def test_sqlite_in_memory_is_refused(site: Site) -> None:
+    site.use(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
+    with pytest.raises(Unsupported, match="in memory"):
+        locks.lease("a").acquire()
+
+
+def test_a_job(dj: Database) -> None:
+    @locks.cron("nightly", ttl=LONG, once_per="2026-11-21")
+    def nightly() -> str:
+        return "done"
+
+    assert nightly() == "done"
+    assert nightly() is None
+    last = locks.last_run("nightly")
+    assert last is not None
+    assert last.exit_status == 0

@@ -1,0 +1,238 @@
+"""Migrations, checks, the command, the admin and tests of a Django project's own."""
+
+from __future__ import annotations
+
+import io
+import re
+import unittest
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core import checks
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test import Client, TestCase, override_settings
+from sqlalchemy import MetaData, Table, create_engine, inspect
+
+from dblock import Locks, schema
+from dblock.contrib.django import locks
+from dblock.contrib.django.management.commands.dblock import Command
+from dblock.contrib.django.models import Lock
+from dblock.schema import upgrade
+from tests.conftest import Database, NewDatabase
+from tests.contrib.django.conftest import Site, of
+from tests.support import LONG
+
+NAMES = tuple(schema.tables(MetaData()))
+
+
+def reflected(url: str) -> MetaData:
+    engine = create_engine(url)
+    metadata = MetaData()
+    metadata.reflect(engine, only=[f"dblock_{name}" for name in NAMES])
+    engine.dispose()
+    return metadata
+
+
+def as_text(table: Table) -> list[str]:
+    dialect = table.dialect_options
+    return [
+        *(f"{column!r} {column.type!r} {column.server_default!r}" for column in table.columns),
+        str(sorted((str(c.name), [k.name for k in c.columns]) for c in [table.primary_key])),
+        str({name: dict(options) for name, options in dialect.items()}),
+    ]
+
+
+def test_the_same_tables_as_alembics(empty: Database, new_database: NewDatabase) -> None:
+    call_command("migrate", "dblock", "0001", verbosity=0)
+    assert "dblock_run" not in tables(empty.url)
+    call_command("migrate", "dblock", verbosity=0)
+    another = new_database(empty.kind)
+    upgrade(another.url)
+    one, two = reflected(empty.url), reflected(another.url)
+    for name in NAMES:
+        assert as_text(one.tables[f"dblock_{name}"]) == as_text(two.tables[f"dblock_{name}"])
+    with locks.lease("a", wait=0) as lease:
+        assert lease.fence == 1
+    upgrade(empty.url)  # sees that they are there, and another's
+    call_command("migrate", "dblock", "zero", verbosity=0)
+    assert "dblock_lock" not in tables(empty.url)
+
+
+def tables(url: str) -> set[str]:
+    engine = create_engine(url)
+    names = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return names
+
+
+def test_tables_that_alembic_made_are_left_alone(dj: Database) -> None:
+    with locks.lease("a", ttl=LONG):
+        call_command("migrate", "dblock", verbosity=0)
+        call_command("migrate", "dblock", "zero", verbosity=0)
+    assert "dblock_lock" in tables(dj.url)
+
+
+@override_settings(DBLOCK={"PREFIX": "app_", "LABEL": "web"})
+def test_settings(empty: Database) -> None:
+    call_command("migrate", "dblock", verbosity=0)
+    with locks.lease("a", wait=0):
+        state = locks.show("a")
+        assert state.owner is not None
+        assert state.owner.endswith("web")
+    assert "app_lock" in tables(empty.url)
+
+
+def test_makemigrations_has_nothing_to_add(dj: Database) -> None:
+    call_command("makemigrations", "dblock", check=True, verbosity=0)
+
+
+def test_migrations_are_for_the_one_database(empty: Database, site: Site) -> None:
+    site.use("another", **of(empty))
+    call_command("migrate", "dblock", database="another", verbosity=0)
+    assert "dblock_lock" not in tables(empty.url)
+
+
+# --- checks
+
+
+def ids(**options: Any) -> set[str | None]:
+    found = checks.run_checks(**options)
+    return {message.id for message in found if str(message.id).startswith("dblock")}
+
+
+def test_checks(dj: Database) -> None:
+    assert ids(databases=["default"]) == set()
+    deployed = ids(include_deployment_checks=True)
+    assert deployed == ({"dblock.W001"} if dj.kind == "sqlite" else set())
+
+
+def test_check_of_missing_tables(empty: Database) -> None:
+    assert ids(databases=["default"]) == {"dblock.W003"}
+    assert ids() == set()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"DATABASE": "nobody"}, {"PREFIX": "a-b"}, {"COLOUR": "red"}, {"TIMEOUTS": {"x": 1}}]
+)
+def test_check_of_settings(dj: Database, wrong: dict[str, Any]) -> None:
+    with override_settings(DBLOCK=wrong):
+        assert ids(tags=["compatibility"]) == {"dblock.E001"}
+
+
+def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:
+    pooled = new_database("pgbouncer", migrated=True)
+    site.use(**of(pooled))
+    assert ids(databases=["default"]) == {"dblock.W002"}
+    site.use(**of(pooled, DISABLE_SERVER_SIDE_CURSORS=True))
+    assert ids(databases=["default"]) == set()
+    with transaction.atomic(), locks.row("a", wait=0):
+        pass
+
+
+# --- the command
+
+
+def manage(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "dblock", *arguments])
+    return int(end.value.code or 0)
+
+
+def test_the_command(dj: Database, capfd: pytest.CaptureFixture[str]) -> None:
+    assert manage("show", "nightly") == 1
+    with locks.lease("nightly", ttl=LONG):
+        assert manage("list", "--settings", "a.b", "--json") == 0
+        assert '"nightly"' in capfd.readouterr().out
+        assert manage("run", "nightly", "-n", "--", "true") == 75
+        assert manage("show", "nightly") == 0
+    assert manage("run", "nightly", "--", "sh", "-c", "exit 3") == 3
+    assert manage("doctor", "--quiet") in (0, 1)
+    assert manage("prune", "--older-than", "90d") == 0
+    assert manage("nonsense") == 64
+    assert manage("--help") == 0
+    with pytest.raises(CommandError):
+        call_command("dblock", "show", "nightly")
+
+
+def test_migrate_under_a_lock(empty: Database) -> None:
+    assert manage("migrate", "--verbosity", "0") == 0
+    assert {"dblock_lock", "auth_user"} <= tables(empty.url)
+    assert manage("migrate", "--verbosity", "0") == 0
+
+
+# --- the admin
+
+
+@pytest.fixture
+def admin(pg: Database) -> Client:
+    call_command("migrate", verbosity=0)
+    user = User.objects.create_user("operator", password="x", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_lock"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+LIST = "/admin/dblock/lock/"
+TAKE = {"action": "force_release", "_selected_action": "nightly"}
+
+
+def test_the_admin(admin: Client, pg: Database) -> None:
+    with Locks(pg.url, label="the night's") as others:
+        lease = others.lease("nightly", ttl=LONG)
+        assert lease.acquire()
+        page = admin.get(LIST).content.decode()
+        assert "nightly" in page
+        assert "the night" in page
+        assert "force_release" not in page
+        assert admin.post(LIST, TAKE).status_code in (200, 302)
+        assert lease.locked()
+        for address in ("add/", "nightly/delete/"):
+            assert admin.get(LIST + address).status_code == 403
+        assert "Save" not in admin.get(f"{LIST}nightly/change/").content.decode()
+
+        user = User.objects.get()
+        user.user_permissions.add(Permission.objects.get(codename="force_release_lock"))
+        asked = admin.post(LIST, TAKE).content.decode()
+        assert re.search("Until then two may be at work", asked)
+        assert lease.locked()
+        admin.post(LIST, {**TAKE, "confirmed": "yes"})
+        assert not lease.locked()
+
+
+def test_names_in_the_admins_model_are_exact(dj: Database) -> None:
+    with locks.lease("é ", ttl=LONG):
+        held = Lock.objects.get(lock_name="é ")
+        assert held.lock_name == "é "
+        assert held.expires_at is not None
+        assert not Lock.objects.filter(lock_name="É ").exists()
+
+
+# --- a TestCase
+
+
+def test_in_a_test_case(pg: Database) -> None:
+    """Django wraps each in a transaction that is rolled back; locks behave as in a view."""
+
+    class Case(TestCase):
+        def test_row(self) -> None:
+            with transaction.atomic(), locks.row("order:42", wait=0):
+                assert connection.in_atomic_block
+
+        def test_lease(self) -> None:
+            with locks.lease("report", wait=0):
+                pass
+            assert not locks.show("report").held
+            with self.captureOnCommitCallbacks(execute=True), transaction.atomic():
+                with locks.lease("report", wait=0):
+                    pass
+                assert locks.show("report").held
+            assert not locks.show("report").held
+
+    result = unittest.TextTestRunner(stream=io.StringIO()).run(
+        unittest.defaultTestLoader.loadTestsFromTestCase(Case)
+    )
+    assert result.testsRun == 2
+    assert not result.errors + result.failures, result

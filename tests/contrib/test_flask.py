@@ -1,0 +1,165 @@
+"""The extension in applications made by factories, several in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import flask_migrate
+import pytest
+from flask import Flask
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import inspect
+
+from dblock import Locks, NotAcquired
+from dblock.contrib.flask import DBLock
+from tests.conftest import NewDatabase
+from tests.contrib.project import HEAD
+from tests.support import LONG, Threads
+
+locks = DBLock()
+db = SQLAlchemy()
+Factory = Callable[..., Flask]
+
+
+@locks.locked("nightly", wait=0)
+def nightly() -> str:
+    return locks.locks.show("nightly").owner or ""
+
+
+@pytest.fixture
+def create_app() -> Iterator[Factory]:
+    with ExitStack() as stack:
+
+        def create_app(url: str, name: str = "shop", alchemy: bool = True, **config: Any) -> Flask:
+            app = Flask(name)
+            app.config.update(config)
+            if alchemy:
+                app.config["SQLALCHEMY_DATABASE_URI"] = url
+                db.init_app(app)
+            else:
+                app.config["DBLOCK_URL"] = url
+            locks.init_app(app)
+
+            @app.post("/report")
+            def report() -> dict[str, Any]:
+                lease = locks.acquire("report", ttl=LONG, wait=0)
+                return {"fence": lease.fence}
+
+            @app.errorhandler(NotAcquired)
+            def busy(error: NotAcquired) -> tuple[str, int]:
+                return str(error), 409
+
+            def close() -> None:
+                with app.app_context():
+                    locks.locks.close()
+                    for engine in db.engines.values() if alchemy else ():
+                        engine.dispose()
+
+            stack.callback(close)
+            return app
+
+        yield create_app
+
+
+@pytest.mark.parametrize("alchemy", [True, False], ids=["flask-sqlalchemy", "url"])
+def test_a_request(new_database: NewDatabase, create_app: Factory, alchemy: bool) -> None:
+    database = new_database("mariadb" if alchemy else "postgresql", migrated=True)
+    app = create_app(database.url, alchemy=alchemy)
+    client = app.test_client()
+    assert client.post("/report").json == {"fence": 1}
+    assert client.post("/report").json == {"fence": 2}  # given back with the first request's end
+    with Locks(database.url, label="others") as others, others.lease("report", ttl=LONG):
+        refused = client.post("/report")
+        assert refused.status_code == 409
+        assert "others" in refused.text
+
+
+def test_several_applications(new_database: NewDatabase, create_app: Factory) -> None:
+    one = create_app(new_database("sqlite", migrated=True).url, "one")
+    two = create_app(new_database("sqlite", migrated=True).url, "two", alchemy=False)
+    for app in (one, two):
+        with app.app_context():
+            assert nightly().endswith(app.name)
+    with one.app_context(), locks.lease("nightly", ttl=LONG), two.app_context():
+        assert nightly().endswith("two")  # another database's name
+    with pytest.raises(RuntimeError, match="outside of application context"):
+        nightly()
+    with pytest.raises(RuntimeError, match="already"):
+        locks.init_app(one)
+    with Flask("bare").app_context(), pytest.raises(RuntimeError, match="not set up"):
+        nightly()
+
+
+def test_without_a_database() -> None:
+    app = Flask("bare")
+    locks.init_app(app)
+    with app.app_context(), pytest.raises(RuntimeError, match="set DBLOCK_URL"):
+        locks.lease("a")
+
+
+def test_a_row_lock_in_the_session(
+    new_database: NewDatabase, create_app: Factory, threads: Threads
+) -> None:
+    database = new_database("postgresql", migrated=True)
+    app = create_app(database.url)
+    with app.app_context(), Locks(database.url) as others:
+        with locks.row("order:42", on=db.session):
+            pass
+        assert not threads.run(others.row("order:42").acquire, False)
+        db.session.commit()
+        with others.row("order:42", wait=0):
+            pass
+
+
+def test_the_commands(new_database: NewDatabase, create_app: Factory) -> None:
+    database = new_database("sqlite", migrated=True)
+    app = create_app(database.url)
+    runner = app.test_cli_runner()
+    assert runner.invoke(args=["dblock", "show", "nightly"]).exit_code == 1
+    with Locks(database.url) as others:
+        assert others.lease("nightly", ttl=LONG).acquire()
+        listed = runner.invoke(args=["dblock", "list"])
+        assert listed.exit_code == 0
+        assert "nightly" in listed.output
+        assert runner.invoke(args=["dblock", "release", "nightly", "--force"]).exit_code == 0
+        assert not others.show("nightly").held
+    assert "--url" not in runner.invoke(args=["dblock", "list", "--help"]).output
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own, of what its env.py uses
+def test_flask_migrate(
+    new_database: NewDatabase,
+    create_app: Factory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its env.py with the one line in it."""
+    # It would turn off the loggers of other tests.
+    monkeypatch.setattr("logging.config.fileConfig", lambda *arguments, **options: None)
+    database = new_database("postgresql")
+    app = create_app(database.url)
+    directory = str(tmp_path / "migrations")
+    flask_migrate.Migrate(app, db, directory=directory)
+    with app.app_context():
+        flask_migrate.init(directory)
+        env = tmp_path / "migrations" / "env.py"
+        run = "with context.begin_transaction():\n            context.run_migrations()"
+        locked = f"with migration_lock(connection), {run.removeprefix('with ')}"
+        text = env.read_text()
+        assert run in text
+        env.write_text(f"from dblock.schema import migration_lock\n{text.replace(run, locked)}")
+        flask_migrate.revision(directory, message="locks")
+        (revision,) = (tmp_path / "migrations" / "versions").glob("*.py")
+        text = revision.read_text().replace(
+            "def upgrade():\n    pass",
+            f'def upgrade():\n    import dblock.schema\n    dblock.schema.create(op, "{HEAD}")',
+        )
+        assert "dblock" in text
+        revision.write_text(text)
+        flask_migrate.upgrade(directory)
+        assert inspect(db.engine).has_table("dblock_lock")
+        with locks.lease("a", wait=0):
+            pass

@@ -1,0 +1,94 @@
+"""Mutants of the migration lock, of units of work that are run again, and of the frameworks'."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PG, LOCK = "dblock/dialects/postgresql.py", "dblock/schema/migration_lock.py"
+DJANGO = "dblock/contrib/django"
+LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
+PROJECT = "tests/contrib/django/test_project.py"
+IDLE = f"{LOCKING}::test_it_outlives_the_servers_patience_with_the_idle"
+
+CONTRIB = (
+    Mutant(
+        "migration-lock-with-a-snapshot",
+        "nothing waits for the migration lock's own transaction",
+        PG,
+        '"BEGIN ISOLATION LEVEL READ COMMITTED"',
+        '"BEGIN"',
+        IDLE,
+    ),
+    Mutant(
+        "migration-lock-idle-too-long",
+        "the migration lock lasts as long as the migration",
+        PG,
+        "            _ENDLESS,\n",
+        "",
+        f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
+    ),
+    Mutant(
+        "migration-lock-before-the-commit",
+        "the migration lock lasts until others can see the migration",
+        LOCK,
+        "        if connection.in_transaction():\n",
+        "        if False:\n",
+        f"{LOCKING}::test_left_in_a_transaction_it_lasts_until_that_is_over[postgresql]",
+    ),
+    Mutant(
+        "migration-lock-at-the-head",
+        "a database at its head is not locked",
+        LOCK,
+        "while needed is None or own is None or needed(own):",
+        "while True:",
+        f"{LOCKING}::test_nothing_is_locked_at_the_head[postgresql]",
+    ),
+    Mutant(
+        "retry-without-deadlocks",
+        "a unit of work that a deadlock undid is run again",
+        "dblock/retrying.py",
+        "frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})",
+        "frozenset({Fault.SERIALIZATION})",
+        "tests/contrib/test_retrying.py::test_a_deadlock[postgresql]",
+    ),
+    Mutant(
+        "django-lease-before-the-commit",
+        "a lease lasts until others can see what was done under it",
+        f"{DJANGO}/handles.py",
+        "if wrapper is None or self._holds.get().count > 1:",
+        "if True:",
+        f"{IN_DJANGO}::test_a_lease_is_given_back_after_the_commit[postgresql]",
+    ),
+    Mutant(
+        "django-lease-after-a-rollback",
+        "a rollback gives back what the commit would have",
+        f"{DJANGO}/handles.py",
+        "def __del__(self)",
+        "def never(self)",
+        f"{IN_DJANGO}::test_a_lease_is_given_back_after_a_rollback[postgresql]",
+    ),
+    Mutant(
+        "django-owns-all-tables",
+        "tables that Alembic made are Alembic's",
+        f"{DJANGO}/operations.py",
+        ' and not self._has(connection, "version")',
+        "",
+        f"{PROJECT}::test_tables_that_alembic_made_are_left_alone[sqlite]",
+    ),
+    Mutant(
+        "django-admin-for-everybody",
+        "only who may takes a lock from its holder",
+        f"{DJANGO}/admin.py",
+        'bool(user.has_perm("dblock.force_release_lock"))',
+        "True",
+        f"{PROJECT}::test_the_admin",
+    ),
+    Mutant(
+        "flask-without-teardown",
+        "what a request acquired ends with it",
+        "dblock/contrib/flask/extension.py",
+        "        app.teardown_appcontext(_release)\n",
+        "",
+        "tests/contrib/test_flask.py::test_a_request",
+    ),
+)

@@ -1,0 +1,255 @@
+"""The doctor: what is planted in a database's set-up is found, with what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+
+import dblock.doctor.sqlite
+from dblock import Locks, Unavailable
+from dblock.doctor import Finding, examine
+from dblock.schema import upgrade
+from dblock.version import SCHEMA_VERSION
+from tests.conftest import Database, NewDatabase, OwnServers, new_name
+from tests.servers import PostgreSQL, execute
+
+
+def findings(url: str) -> dict[str, Finding]:
+    with Locks(url) as locks:
+        found = examine(locks)
+    assert len({finding.what for finding in found}) == len(found)
+    return {finding.what: finding for finding in found}
+
+
+def level(url: str, what: str) -> str:
+    finding = findings(url)[what]
+    if finding.level.value != "ok":
+        assert finding.found
+        assert finding.consequence
+        assert finding.mend
+    return finding.level.value
+
+
+# What the tests' own servers do without, to be fast.
+FAST = {"fsync", "full_page_writes", "durability"}
+
+
+def test_a_set_up_that_is_well(db: Database) -> None:
+    found = findings(db.url)
+    ill = {what for what, finding in found.items() if finding.level.value == "wrong"}
+    assert ill <= FAST
+    notes = {what for what, finding in found.items() if finding.level.value == "note"}
+    assert notes <= {"isolation"}
+    assert {"tables", "clocks", "keepalives", "server"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what", "expected"),
+    [
+        (f"UPDATE dblock_schema SET version = {SCHEMA_VERSION - 1}", "tables", "wrong"),
+        (f"UPDATE dblock_schema SET version = {SCHEMA_VERSION + 1}", "tables", "wrong"),
+        ("DROP TABLE dblock_run", "tables", "wrong"),
+        ("DROP TABLE dblock_schema", "tables", "wrong"),
+    ],
+)
+def test_tables(new_database: NewDatabase, statement: str, what: str, expected: str) -> None:
+    url = new_database("sqlite", migrated=True).url
+    execute(url, statement)
+    assert level(url, what) == expected
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_no_tables(new_database: NewDatabase, kind: str) -> None:
+    assert level(new_database(kind).url, "tables") == "wrong"
+
+
+def test_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Locks(db.url) as locks:
+        past = {"postgresql": "timestamptz '2020-01-01 00:00:00+00'"}
+        monkeypatch.setattr(
+            type(locks.dialect), "clock", past.get(db.kind, "'2020-01-01 00:00:00'")
+        )
+    assert level(db.url, "clocks") == "note"
+
+
+def test_no_server() -> None:
+    with pytest.raises(Unavailable):
+        findings("postgresql://nobody@127.0.0.1:1/nowhere")
+
+
+# --- PostgreSQL ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def postgres(new_database: NewDatabase) -> str:
+    return new_database("postgresql", migrated=True).url
+
+
+@pytest.mark.parametrize(
+    ("statement", "what", "expected"),
+    [
+        (
+            "ALTER DATABASE {db} SET default_transaction_isolation = serializable",
+            "isolation",
+            "note",
+        ),
+        ("ALTER DATABASE {db} SET idle_session_timeout = '1min'", "idle timeouts", "note"),
+        ("ALTER TABLE dblock_lock SET UNLOGGED", "unlogged", "wrong"),
+        ("ALTER TABLE dblock_lock DROP CONSTRAINT dblock_lock_pkey", "index of lock", "wrong"),
+        ("ALTER TABLE dblock_run DROP CONSTRAINT dblock_run_pkey", "index of run", "wrong"),
+        (
+            'ALTER TABLE dblock_lock ALTER lock_name TYPE text COLLATE "default"',
+            "collation",
+            "wrong",
+        ),
+        ("ALTER TABLE dblock_lock SET (autovacuum_enabled = off)", "autovacuum", "note"),
+    ],
+)
+def test_postgresql(postgres: str, statement: str, what: str, expected: str) -> None:
+    before = findings(postgres)
+    assert what not in before or before[what].level.value == "ok"
+    name = create_engine(postgres).url.database
+    execute(postgres, statement.format(db=name))
+    assert level(postgres, what) == expected
+
+
+def test_postgresqls_durability(postgres: str) -> None:
+    """As the tests' server has it, to be fast."""
+    ((fsync,),) = execute(postgres, "SHOW fsync")
+    assert ("fsync" in findings(postgres)) == (fsync == "off")
+
+
+def test_a_lent_engine_without_keepalives(postgres: str) -> None:
+    engine = create_engine(postgres)
+    with Locks(engine) as locks:
+        found = {finding.what: finding for finding in examine(locks)}
+    engine.dispose()
+    assert found["keepalives"].level.value == "note"
+    assert "tcp_user_timeout" in found["keepalives"].found
+
+
+def test_a_pooler(new_database: NewDatabase) -> None:
+    assert level(new_database("pgbouncer", migrated=True).url, "pooler") == "note"
+
+
+@pytest.fixture
+def role(postgres: str) -> Iterator[str]:
+    name = new_name()
+    execute(postgres, f"CREATE ROLE {name} LOGIN", f"GRANT SELECT ON dblock_schema TO {name}")
+    yield name
+    execute(postgres, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+
+
+def test_a_role_without_rights(postgres: str, role: str) -> None:
+    url = create_engine(postgres).url.set(username=role).render_as_string(False)
+    found = findings(url)
+    assert found["rights"].level.value == "wrong"
+    assert "UPDATE on " in found["rights"].found
+    assert found["tables"].level.value == "note"  # which it may not see
+    assert "not seen" in found["tables"].found
+
+
+def test_a_standby(own_server: OwnServers) -> None:
+    server = own_server(PostgreSQL)
+    upgrade(server.url)
+    assert level(server.url, "replication") == "ok"
+    standby = server.standby()
+    assert level(server.url, "replication") == "wrong"
+    assert level(standby.url, "server") == "wrong"
+    execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+    execute(server.url, "SELECT pg_reload_conf()")
+    assert level(server.url, "replication") == "ok"
+
+
+# --- MariaDB -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("ALTER TABLE dblock_lock ENGINE = Aria", "engine of lock"),
+        ("ALTER TABLE dblock_guard DROP PRIMARY KEY", "index of guard"),
+        ("ALTER TABLE dblock_lock MODIFY lock_name VARCHAR(255)", "collation of lock"),
+    ],
+)
+def test_mariadbs_tables(new_database: NewDatabase, statement: str, what: str) -> None:
+    url = new_database("mariadb", migrated=True).url
+    assert what not in findings(url)
+    execute(url, statement)
+    assert level(url, what) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("variable", "well", "ill", "what", "expected"),
+    [
+        ("innodb_flush_log_at_trx_commit", "1", "2", "durability", "wrong"),
+        ("read_only", "OFF", "ON", "server", "wrong"),
+        ("tx_isolation", "'READ-COMMITTED'", "'SERIALIZABLE'", "isolation", "note"),
+        ("wait_timeout", "28800", "30", "idle timeouts", "note"),
+        ("max_statement_time", "0", "30", "idle timeouts", "note"),
+    ],
+)
+def test_mariadbs_settings(
+    new_database: NewDatabase, variable: str, well: str, ill: str, what: str, expected: str
+) -> None:
+    url = new_database("mariadb", migrated=True).url
+    ((before,),) = execute(url, f"SELECT @@GLOBAL.{variable}")
+    try:
+        execute(url, f"SET GLOBAL {variable} = {well}")
+        assert level(url, what) == "ok"
+        execute(url, f"SET GLOBAL {variable} = {ill}")
+        assert level(url, what) == expected
+    finally:
+        execute(url, f"SET GLOBAL {variable} = {before!r}")
+
+
+# --- SQLite --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sqlite(new_database: NewDatabase) -> str:
+    return new_database("sqlite", migrated=True).url
+
+
+def path_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def test_sqlites_journal(sqlite: str) -> None:
+    assert level(sqlite, "journal") == "ok"
+    execute(sqlite, "PRAGMA journal_mode = DELETE")
+    assert level(sqlite, "journal") == "note"
+
+
+def test_a_network_file_system(
+    sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {path_of(sqlite).parent} nfs4 rw 0 0\n")
+    assert level(sqlite, "file") == "ok"
+    monkeypatch.setattr(dblock.doctor.sqlite, "MOUNTS", mounts)
+    assert level(sqlite, "file") == "wrong"
+
+
+def test_a_damaged_file(sqlite: str) -> None:
+    assert level(sqlite, "integrity") == "ok"
+    page = "SELECT rootpage FROM sqlite_master WHERE name = 'dblock_applied'"
+    ((root,),) = execute(sqlite, page)
+    ((size,),) = execute(sqlite, "PRAGMA page_size")
+    execute(sqlite, "PRAGMA wal_checkpoint(TRUNCATE)")
+    with path_of(sqlite).open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    assert level(sqlite, "integrity") == "wrong"
+
+
+def test_sqlites_index(sqlite: str) -> None:
+    execute(
+        sqlite,
+        "ALTER TABLE dblock_lock RENAME TO away",
+        "CREATE TABLE dblock_lock AS SELECT * FROM away",
+    )
+    assert level(sqlite, "index of lock") == "wrong"
