@@ -59,6 +59,7 @@ class Waiter:
     seen: dict[object, Waiter]
     id: str | None = None
     _next: float | None = None
+    _seen_as: object = None
 
     @property
     def next(self) -> float:
@@ -94,7 +95,7 @@ class Waiter:
         if now < self.next:
             return now
         holds = self.holds()
-        if not holds and self.seen.setdefault(self._key, self) is not self:
+        if not holds and not self._is_seen():
             self._next = now + LOOK_MAX
             return now
         look = min(max(LOOK, LOOK_SHARE * (now - self.start)), LOOK_MAX) if holds else SIGN
@@ -152,7 +153,7 @@ class Waiter:
     @property
     def trace(self) -> bool:
         """Whether there is anything to be removed."""
-        return self.id is not None or self.seen.get(self._key) is self
+        return self.id is not None or self._seen_as is not None
 
     def leave(self) -> Protocol[None]:
         """Leave no trace. What cannot be removed is ignored when its time is over."""
@@ -176,10 +177,15 @@ class Waiter:
         yield from self.leave()
         return outcome
 
-    def _let_another_be_seen(self) -> None:
-        if self.seen.get(self._key) is self:
-            del self.seen[self._key]
+    def _is_seen(self) -> bool:
+        """Whether this is the one, of those like it in this process, that others see."""
+        key = self.name, self.strategy, self.owner()
+        if self.seen.setdefault(key, self) is not self:
+            return False
+        self._seen_as = key
+        return True
 
-    @property
-    def _key(self) -> object:
-        return self.name, self.strategy, self.owner()
+    def _let_another_be_seen(self) -> None:
+        if self._seen_as is not None:
+            self.seen.pop(self._seen_as, None)
+            self._seen_as = None
