@@ -29,7 +29,7 @@ from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
-from .protocol.state import LockState
+from .protocol.state import LockState, WaiterState
 from .row import RowLock
 from .timeouts import Timeouts
 from .together import Together
@@ -61,4 +61,5 @@ __all__ = [
     "Together",
     "Unavailable",
     "Unsupported",
+    "WaiterState",
 ]

@@ -140,7 +140,7 @@ class Lease(Handle):
                 )
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
-                return None
+            self._database.withdraw(waiter)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
@@ -148,6 +148,8 @@ class Lease(Handle):
                     self._database.keeper.drop(hold)
                 self._abandon(claim, left, waiter)
             raise
+        if isinstance(outcome, Held):
+            return None
         return self._database.not_acquired(self.name, outcome, wait)
 
     def release(self) -> None:
@@ -349,7 +351,7 @@ class Lease(Handle):
 
         def abandon() -> None:
             with contextlib.suppress(Exception):
-                database.run(waiter.leave())
                 database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
+                database.withdraw(waiter)
 
         database.world.finish(abandon, cancelled=True)
