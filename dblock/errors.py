@@ -70,6 +70,8 @@ class LockLost(DBLockError):
     ``"failover"``
         another server has taken the database's place, and what it knows of the lock may be older
         than what others were told;
+    ``"crash"``
+        the database crashed, and its lock table is volatile: it knows of no lease from before;
     ``"forced"``
         somebody freed it with ``release(name, force=True)``;
     ``"connection lost"``

@@ -29,6 +29,8 @@ def run(**where: Any) -> None:
     )
     with context.begin_transaction():
         context.run_migrations()
+        for statement in config.attributes.get("statements", ()):
+            context.execute(statement)
 
 
 if context.is_offline_mode():

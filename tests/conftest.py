@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from tests.lending import Database as Database
 from tests.lending import Lender
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
 from tests.support import Threads
+
+EVER = 3600.0  # the longest TTL that tests take for granted
+
+# How long an example takes is the machine's matter.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 
@@ -116,9 +123,15 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrated]:
 
 
 def upgrade(url: str) -> None:
-    from dblock.schema import upgrade  # late: the tests of the servers do without it
+    """Make dblock's tables, as they are when leases of any length were granted before."""
+    from dblock import Locks  # late: the tests of the servers do without it
+    from dblock.protocol.epoch import consult
+    from dblock.schema import upgrade
 
     upgrade(url)
+    with Locks(url) as locks:
+        if locks.dialect.has_witness:
+            locks.database.run(consult(locks.dialect, EVER, 0.0, 0.0))
 
 
 def new_name() -> str:

@@ -28,7 +28,7 @@ TABLES = {
     "mariadb": "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
 }
 IMPATIENCE = {"postgresql": "SET lock_timeout = '2s'", "mariadb": "SET lock_wait_timeout = 2"}
-SCHEMA = "dblock_schema"
+KEPT = {"dblock_schema", "dblock_epoch", "dblock_witness"}
 FILLED = {"dblock_lock", "dblock_guard", "dblock_applied", "dblock_waiter"}
 
 
@@ -72,7 +72,7 @@ def empty(kind: str, engine: Engine) -> bool:
                 if kind == "mariadb":
                     run(user)
         tables = {name for (name,) in run(TABLES[kind])}
-        for table in tables - FILLED - {SCHEMA}:
+        for table in tables - FILLED - KEPT:
             run(f"DROP TABLE {table}")
         for table in FILLED:
             if run(f"SELECT 1 FROM {table} LIMIT 1").first():

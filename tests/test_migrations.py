@@ -14,12 +14,17 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, create_engine, inspect, text
 
-from dblock import Locks, SchemaMissing
+from dblock import Locks, SchemaMissing, Unsupported
 from dblock.schema import downgrade, sql, tables, upgrade
 from dblock.version import SCHEMA_VERSION
-from tests.conftest import Database
+from tests.conftest import Database, NewDatabase
+from tests.servers import execute
+from tests.support import LONG
 
 ROOT = Path(__file__).parent.parent
+TABLES = ("lock", "guard", "applied", "waiter", "epoch", "witness", "schema", "version")
+OLD_LEASE = f"""INSERT INTO dblock_lock VALUES ('old', 7, 'a token', 'somebody',
+    now(), now() + interval '{LONG} seconds')"""
 UPGRADE = "import sys, dblock.schema; dblock.schema.upgrade(sys.argv[1])"
 
 
@@ -33,9 +38,7 @@ def names(url: str, schema: str | None = None) -> set[str]:
 
 def test_up_and_down(database: Database) -> None:
     upgrade(database.url)
-    made = {
-        f"dblock_{name}" for name in ("lock", "guard", "applied", "waiter", "schema", "version")
-    }
+    made = {f"dblock_{name}" for name in TABLES}
     assert names(database.url) == made
     upgrade(database.url)
     with Locks(database.url) as locks:
@@ -163,7 +166,7 @@ def test_sql_without_a_database(url: str) -> None:
         assert "app_lock_pkey" in statements
         assert "locking" in statements
     assert "CREATE TABLE" in statements
-    assert "(version) VALUES (1)" in statements
+    assert "SET version = 2" in statements
 
 
 def test_a_lent_engine_is_left_as_it_was(database: Database) -> None:
@@ -213,3 +216,49 @@ def test_the_wheel_has_the_migrations(tmp_path: Path) -> None:
         text=True,
     )
     assert done.stdout.strip() == "1"
+
+
+# --- the witness, and durability ---------------------------------------------------------------
+
+
+def test_leases_of_before_the_witness(new_database: NewDatabase) -> None:
+    url = new_database("postgresql").url
+    upgrade(url, revision="dblock_0001")
+    with Locks(url) as locks, pytest.raises(SchemaMissing, match="version 1, this code needs 2"):
+        locks.show("old")
+    execute(url, OLD_LEASE)
+    upgrade(url)
+    ((longest,),) = execute(url, "SELECT longest_ttl FROM dblock_epoch")
+    assert 0 < longest <= LONG
+    with Locks(url) as locks:
+        assert not locks.lease("old", ttl=LONG).acquire(blocking=False)
+        with locks.lease("new", wait=0) as lease:
+            assert lease.fence == 1
+    downgrade(url, revision="dblock_0001")
+    assert execute(url, "SELECT version FROM dblock_schema") == [(1,)]
+    assert not {"dblock_epoch", "dblock_witness"} & names(url)
+
+
+@pytest.mark.parametrize("durability", ["volatile", "durable"])
+def test_durability(database: Database, durability: str) -> None:
+    upgrade(database.url)
+    if database.kind == "postgresql":
+        upgrade(database.url, durability=durability)
+        kinds = dict(execute(database.url, "SELECT relname, relpersistence FROM pg_class"))
+        assert kinds["dblock_lock"] == {"durable": "p", "volatile": "u"}[durability]
+        assert (kinds["dblock_epoch"], kinds["dblock_witness"]) == ("p", "u")
+    elif durability == "volatile":
+        with pytest.raises(Unsupported, match="works on postgresql"):
+            upgrade(database.url, durability=durability)
+    else:
+        upgrade(database.url, durability=durability)
+
+
+def test_the_durability_in_plain_sql() -> None:
+    url = "postgresql://nobody@192.0.2.1/x"
+    assert 'ALTER TABLE "app_lock" SET UNLOGGED' in sql(url, prefix="app_", durability="volatile")
+    assert 'ALTER TABLE "dblock_lock" SET LOGGED' in sql(url, durability="durable")
+    assert "SET LOGGED" not in sql(url)
+    assert "SET UNLOGGED" not in sql(url)
+    with pytest.raises(ValueError, match="durable, volatile, not 'forever'"):
+        sql(url, durability="forever")

@@ -14,24 +14,32 @@ from .options import Place, database_options
 @click.command("upgrade", short_help="Create or upgrade dblock's tables.")
 @click.option("--sql", "print_sql", is_flag=True, help="Print the statements, change nothing.")
 @click.option("--revision", help="Stop at this revision. Default: the newest.")
+@click.option(
+    "--durability",
+    type=click.Choice(["durable", "volatile"]),
+    help="Whether leases outlive a crash. Default: leave it; durable at first.",
+)
 @database_options
-def upgrade(place: Place, print_sql: bool, revision: str | None) -> int:
+def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str | None) -> int:
     """Create dblock's tables, or bring them up to this version. Harmless to repeat.
 
     \b
       dblock upgrade --url postgresql://app@db/app
+
+    With --durability volatile (PostgreSQL) acquiring waits for no disk, and in return nothing is
+    granted after a crash until the longest TTL is over. No lock is ever given to two.
     """
-    if print_sql and revision is not None:
-        raise click.UsageError("--sql prints all statements up to the newest revision")
+    if revision is not None and (print_sql or durability):
+        raise click.UsageError("--sql and --durability are for the newest revision")
     url = place.check()
     from ..schema import sql
     from ..schema import upgrade as run
 
     if print_sql:
-        click.echo(sql(url, **place.tables), nl=False)
+        click.echo(sql(url, durability=durability, **place.tables), nl=False)
     else:
         with _known_revision():
-            run(place.target(), revision=revision or "head", **place.tables)
+            run(place.target(), revision=revision or "head", durability=durability, **place.tables)
     return exits.OK
 
 

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Place, Renewal
+from ..protocol.state import Grant, LockState, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .waiters import WaiterStatements, text, utc
@@ -68,6 +69,9 @@ class Dialect(WaiterStatements, ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
+    #: Granting, renewing and proving statements look for the witness (:mod:`..protocol.epoch`).
+    #: Without one the lock table itself has to outlive a crash.
+    has_witness: ClassVar[bool] = False
     #: It calls the first in a name's queue; elsewhere whoever stands in it has to look.
     calls: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
@@ -96,8 +100,14 @@ class Dialect(WaiterStatements, ABC):
 
     # --- connections -------------------------------------------------------------------------
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
-        """Run one statement on a driver's connection.
+    def cursor(self, connection: Any) -> Any:
+        """Return a cursor to keep for a connection; None where each statement has its own."""
+        return None
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        """Run one statement on a driver's connection; on the cursor that is kept for it, if any.
 
         ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
         nobody wants its answer any more.
@@ -314,6 +324,40 @@ class Dialect(WaiterStatements, ABC):
             acquired_at=utc(acquired_at),
             expires_at=utc(expires_at),
             remaining=None if remaining is None else float(remaining),
+        )
+
+    # --- the witness -------------------------------------------------------------------------
+
+    def closed(self, reply: Reply) -> bool:
+        """Whether it was the witness that let a row lock be refused."""
+        return False
+
+    def witness(self) -> Query:
+        """Read the witness."""
+        raise NotImplementedError
+
+    def witnessed(self, reply: Reply) -> Witness | None:
+        raise NotImplementedError
+
+    def write_witness(self) -> Query:
+        """Write the witness anew if it is missing; one row when this statement did it.
+
+        Unless the lock table has lost nothing this begins a new epoch, with a pause of the
+        longest TTL.
+        """
+        raise NotImplementedError
+
+    def record_ttl(self, ttl: float) -> Query:
+        """Let it be known, for after a crash, that TTLs as long as this are granted from now on."""
+        raise NotImplementedError
+
+    def set_durability(self, durability: str) -> tuple[str, ...]:
+        """Return the statements that make the lock table ``"durable"`` or ``"volatile"``."""
+        if durability == "durable":
+            return ()
+        raise Unsupported(
+            f"{self.name} has no tables that a crash empties and nothing else does, so its lock "
+            "table is durable; a volatile one works on postgresql"
         )
 
     # --- the keys of applied changes ---------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import math
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -14,7 +15,8 @@ from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import UNCALLED, Dialect, Session
+from .base import UNCALLED, Answer, Session
+from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER, Witnessing
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -27,6 +29,7 @@ _FAULTS = {
     "3F000": Fault.SCHEMA,  # invalid_schema_name
     "42501": Fault.PRIVILEGE,
     "25006": Fault.READ_ONLY,
+    "0A000": Fault.READ_ONLY,  # an UNLOGGED table, on a standby
     "57P01": Fault.DISCONNECTED,  # admin_shutdown
     "57P02": Fault.DISCONNECTED,  # crash_shutdown
     "57P03": Fault.DISCONNECTED,  # cannot_connect_now
@@ -43,7 +46,7 @@ _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
 
-class PostgreSQL(Dialect):
+class PostgreSQL(Witnessing):
     """Expiry is written and compared with ``clock_timestamp()``, and only after the row is locked:
     ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a wait when
     the statement that waits also reads it.
@@ -102,6 +105,17 @@ class PostgreSQL(Dialect):
         finally:
             reading.bound(connection, None)
 
+    def cursor(self, connection: Any) -> Any:
+        return connection.cursor()
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        cursor = connection.cursor() if kept is None else kept
+        cursor.execute(query.sql, query.params)
+        # A description would be made for this alone.
+        return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
+
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         with connection.cursor() as cursor:
             # Not prepared: behind a pooler another client may have prepared another.
@@ -124,14 +138,14 @@ class PostgreSQL(Dialect):
             connection.prepare_threshold = None
             return Session()
         self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
-        (server,) = self.ask(connection, Query(_SERVER, {}))
+        (server,) = self.ask(connection, Query(SERVER, {}))
         return Session(server, Query(_END, {"pid": backend, "started": started}))
 
     def timed_out(self, error: BaseException) -> bool:
         return type(error).__name__ == "ConnectionTimeout" or reading.given_up(error)
 
     def is_usable(self, connection: Any) -> bool:
-        return not (connection.closed or connection.broken)
+        return not connection.closed  # as a broken one is
 
     def can_resend(self, connection: Any, error: Exception) -> bool:
         if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
@@ -140,11 +154,11 @@ class PostgreSQL(Dialect):
         return True
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
-        if connection.closed or connection.broken:
+        if connection.closed:
             return "its connection is closed"
         if locking and connection.autocommit:
             return "its connection is in autocommit mode, so nothing stays locked"
-        if connection.info.transaction_status.name == "INERROR":
+        if connection.pgconn.transaction_status == _IN_ERROR:
             return "its transaction has already failed; roll it back first"
         return None
 
@@ -167,31 +181,36 @@ class PostgreSQL(Dialect):
     def grant(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
     ) -> Query:
-        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
-        # The grant is on disk before it is told, even where synchronous_commit is off.
         if ticket is not None:
             return self._grant_or_join(name, token, owner, ttl, ticket)
-        return Query(
-            f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND {self.turn(_LAST)} FOR UPDATE SKIP LOCKED
-            ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = l.fence + 1, waiters = NULL,
+        return Query(self._grant, {"name": name, "token": token, "owner": owner, "ttl": ttl})
+
+    # The two of every pair are put together once: each time anew that costs 3 % of the pair.
+
+    @cached_property
+    def _grant(self) -> str:
+        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
+        # Every node of the plan is made ready each time, whether it runs or not, so there are few.
+        # The grant is on disk before it is told, even where synchronous_commit is off.
+        return f"""WITH taken AS (
+                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = NULL,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
+                FROM (
+                    SELECT k.lock_name, open.epoch FROM {self.open}, {self.lock_table} AS k
+                    WHERE lock_name = %(name)s AND {self.turn(_LAST)} FOR UPDATE OF k SKIP LOCKED
+                ) AS mine WHERE l.lock_name = mine.lock_name
+                RETURNING fence, {_REMAINING}, {DURABLE}
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, 1, %(token)s, %(owner)s, clock_timestamp(),
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM {self.open}
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
+                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, {_REMAINING}, {DURABLE}
             )
-            SELECT fence, {_REMAINING}, {_DURABLE}
-            FROM (TABLE taken UNION ALL TABLE created) AS granted""",
-            {"name": name, "token": token, "owner": owner, "ttl": ttl},
-        )
+            TABLE taken UNION ALL TABLE created"""
 
     def granted(self, reply: Reply, token: str) -> Grant | None:
         if not reply.rows or reply.rows[0][0] is None:
@@ -203,11 +222,11 @@ class PostgreSQL(Dialect):
         # guard, and who stands in the queue already and is refused writes nothing.
         return Query(
             f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name, array_position(waiters, %(ticket)s) AS position
-                FROM {self.lock_table} WHERE lock_name = %(name)s AND {_PATIENT}
-                    AND {self.turn(self.before)} FOR UPDATE
+                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
+                FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}
+                    AND {self.turn(self.before)} FOR UPDATE OF k
             ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = l.fence + 1,
+                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
                     waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
@@ -215,14 +234,16 @@ class PostgreSQL(Dialect):
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, 1, %(token)s, %(owner)s, clock_timestamp(),
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM {self.open}
                 WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
             ), refused AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
                     AND array_position(waiters, %(ticket)s) IS NULL
                     AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
+                    AND EXISTS (SELECT FROM {self.open})
                 FOR NO KEY UPDATE
             ), joined AS (
                 UPDATE {self.lock_table} AS l
@@ -231,7 +252,7 @@ class PostgreSQL(Dialect):
                 RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
                     cardinality(l.waiters) - 1 AS before
             )
-            SELECT fence, {_REMAINING}, {_DURABLE},
+            SELECT fence, {_REMAINING}, {DURABLE},
                 NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL
             FROM (TABLE taken UNION ALL TABLE created) AS granted
             UNION ALL
@@ -293,27 +314,37 @@ class PostgreSQL(Dialect):
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
         return Query(
-            f"""WITH mine AS MATERIALIZED (
+            f"""WITH present AS MATERIALIZED ({self.epoch(KNOWN)}
+            ), mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
                     (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
                     (SELECT %(ttls)s::float8[])
                 ) AS asked (lock_name, token, ttl)
                 JOIN {self.lock_table} AS k
                     ON k.lock_name = asked.lock_name AND k.token = asked.token
+                JOIN present ON k.fence > present.epoch
                 FOR NO KEY UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
             SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {_DURABLE}""",
-            {"names": list(names), "tokens": list(tokens), "ttls": list(ttls)},
+            RETURNING l.token, {DURABLE}""",
+            {
+                "names": list(names),
+                "tokens": list(tokens),
+                "ttls": list(ttls),
+                "ttl": max(ttls),
+            },
         )
 
     def release(self, name: str, token: str) -> Query:
+        return Query(self._release, {"name": name, "token": token})
+
+    @cached_property
+    def _release(self) -> str:
         # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
-        return Query(
-            f"""WITH mine AS MATERIALIZED (
+        return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND token = %(token)s AND {_PATIENT}
                 FOR NO KEY UPDATE
@@ -321,9 +352,7 @@ class PostgreSQL(Dialect):
             UPDATE {self.lock_table} AS l
             SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
-            RETURNING {_CALL}, {_LAZY}""",
-            {"name": name, "token": token},
-        )
+            RETURNING {_CALL}, {_LAZY}"""
 
     def sweep(self) -> Query:
         over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
@@ -337,19 +366,24 @@ class PostgreSQL(Dialect):
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
-        free = f"SELECT fence FROM {self.lock_table} WHERE lock_name = %(name)s AND {_FREE}"
+        free = (
+            f"SELECT fence FROM {self.lock_table} "
+            f"WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"
+        )
         if not borrowed:
             # In a transaction of dblock's own settings may stay to its end. It changes nothing, so
             # nothing is lost when a crash forgets its commit, and that need not wait for a sync.
             return Query(
-                f"""SELECT current_setting('transaction_isolation'), locked.fence FROM ({free}
+                f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
                     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""}) AS locked""",
+                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
+                SELECT current_setting('transaction_isolation'), locked.fence, EXISTS (TABLE open)
+                FROM (SELECT) AS always LEFT JOIN locked ON true""",
                 {"name": name, "patience": str(_milliseconds(patience))},
             )
         return Query(
-            f"""WITH before AS MATERIALIZED (
+            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), before AS MATERIALIZED (
                 SELECT current_setting('lock_timeout') AS patience
             ), during AS MATERIALIZED (
                 SELECT set_config('lock_timeout', %(patience)s, true) AS patience
@@ -358,7 +392,7 @@ class PostgreSQL(Dialect):
                 {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
             )
             SELECT current_setting('transaction_isolation'), locked.fence,
-                set_config('lock_timeout', before.patience, true)
+                set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(_milliseconds(patience))},
         )
@@ -373,6 +407,7 @@ class PostgreSQL(Dialect):
         return Query(
             f"""SELECT fence FROM {self.lock_table}
             WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
+                AND fence > ({self.epoch()})
             FOR KEY SHARE SKIP LOCKED""",
             {"name": name, "fence": fence, "token": token},
         )
@@ -415,12 +450,7 @@ _PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
 # How many stand in the queue.
 _LAST = "coalesce(cardinality(waiters), 0)"
 
-# Where the server's default is off, an acquire could be told and then lost in a crash.
-_DURABLE = (
-    "CASE WHEN current_setting('synchronous_commit') = 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END"
-)
-
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 
@@ -430,10 +460,6 @@ _WHO = """SELECT pg_backend_pid(),
 # The pid alone could be another's by now.
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
-
-# A promotion begins a new timeline. Which that will be a standby cannot tell.
-_SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
-    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
 
 # What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
 # not a forgotten transaction, so of those limits none holds for it.

@@ -28,19 +28,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown
+from .epoch import consult
 from .faults import Fault, Trouble
-from .leasing import (
-    AWAY,
-    PASSING,
-    Claim,
-    Held,
-    Refused,
-    end_session,
-    give_back,
-    leave,
-    look_from,
-    persist,
-)
+from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
+from .persisting import AWAY, PASSING, persist
 from .state import LockState, Place
 from .steps import Await, Protocol, Query, Reply, Sleep, Stand
 from .term import Term
@@ -89,7 +80,7 @@ def acquire(
     if held is not None:
         return held
     yield from tries.give_up()
-    return Refused(tries.state)
+    return Refused(tries.state, tries.closed)
 
 
 @dataclass(slots=True)
@@ -113,6 +104,11 @@ class _Tries:
     ticket: str | None = None
     called: bool = False
     server: str | None = None
+    #: When anything at all may be granted.
+    opens: float = 0.0
+    consulted: bool = False
+    #: The last try was told that it did not get the name.
+    refused: bool = False
     #: The connection broke in the last try; in any.
     cut_off: bool = False
     cut_off_once: bool = False
@@ -134,6 +130,11 @@ class _Tries:
         if self.left is None or self.cut_off_once:  # the truth comes before the deadline
             return self.patience
         return max(0.0, min(self.patience, self.left))
+
+    @property
+    def closed(self) -> float:
+        """For how long nothing at all is granted."""
+        return max(0.0, self.opens - self.now)
 
     @property
     def seems_free(self) -> bool:
@@ -161,9 +162,15 @@ class _Tries:
 
     def once(self) -> Protocol[Held | None]:
         """Try once, and settle what became of it."""
-        claim, self.cut_off = self.claim, False
         self.number += not self.joins
         self.joins = False
+        held = yield from self._try()
+        if held is None and self.unexplained and (yield from self._mend()):
+            held = yield from self._try()
+        return held
+
+    def _try(self) -> Protocol[Held | None]:
+        claim, self.cut_off, self.refused = self.claim, False, False
         query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
         try:
             reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
@@ -174,6 +181,7 @@ class _Tries:
             grant = self.dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
                 return Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+            self.refused = True
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
@@ -218,6 +226,27 @@ class _Tries:
             raise self._unknown(error) from error
         self._note(reply)
         self.place = self.dialect.place(reply)
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether a try was refused that might have got the name, or at least have joined."""
+        out = self.ticket is not None and self.place.before is None
+        return self.refused and self.dialect.has_witness and (self.place.free or out)
+
+    def _mend(self) -> Protocol[bool]:
+        """Let the witness be mended if that refused a try; return whether to try again at once.
+
+        Others may have mended it since then, so the first time it is taken for the reason.
+        """
+        try:
+            consulted = yield from consult(self.dialect, self.claim.ttl, self.reach, self.now)
+        except Trouble as trouble:
+            error = explain(self.dialect, trouble, self.claim.name, harmless=True)
+            raise (error if self.in_doubt is None else self._unknown(error)) from trouble.__cause__
+        self.now = consulted.now
+        self.opens = self.now + consulted.witness.pause
+        again, self.consulted = consulted.mended or not self.consulted, True
+        return again and not self.closed
 
     def _note(self, reply: Reply) -> None:
         self.now, self.server = reply.now, reply.server
@@ -285,6 +314,8 @@ class _Tries:
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)
+        if self.closed:
+            sleep = self.closed if self.left is None else min(self.left, self.closed)
         self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return False
 

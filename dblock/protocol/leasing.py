@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict, DBLockError, LockLost, Unavailable
+from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
+from .persisting import AWAY, PASSING, PAUSE, persist
 from .state import LockState, WaiterState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
@@ -18,13 +20,6 @@ from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
-
-# Nothing was done, and the same statement may well succeed in a moment.
-PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
-# Another connection may well do: after a failover the old primary is a standby.
-AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
-# Between two tries to reach a database that is away, or a row that is busy.
-PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +38,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It was not, within the wait. ``state`` is what was last seen of the name."""
+    """It was not, within the wait. ``state`` is what was last seen of the name.
+
+    ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
+    """
 
     state: LockState | None
+    pause: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +83,6 @@ def leave(dialect: Dialect, name: str, ticket: str, now: float) -> Protocol[None
     not wait for it, but for a moment longer."""
     with contextlib.suppress(Trouble):
         yield from persist(dialect.leave(name, ticket), 0.0, now, AWAY)
-
-
-def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
-    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
-
-    Raises Trouble where the database is not reached: that try is spent then, for it would have
-    fared no better. So ending them takes no time that a dead server would not have taken anyway.
-    """
-    while lost:
-        try:
-            yield Run(lost[-1], within)
-        except Trouble as trouble:
-            if trouble.fault in AWAY:
-                raise
-        lost.pop()
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -212,29 +196,52 @@ def guard(
     """
     if held.term.over(start):
         raise expired(name)
-    cause: BaseException | None = None
-    try:
-        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
-        proved, now, said = bool(reply.rows), reply.now, "it is in use, or newer than the snapshot"
-    except Trouble as trouble:
-        if trouble.fault is Fault.DISCONNECTED:
-            raise transaction_broken(trouble, name) from trouble.__cause__
-        if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
-            raise explain(dialect, trouble, name) from trouble.__cause__
-        proved, now, said, cause = False, start, str(trouble), trouble.__cause__
-    state, reply = yield from look_from(dialect, name, patience, now)
+    proof = yield from _prove(dialect, name, token, held, patience, start)
+    if not proof.given and dialect.has_witness:
+        try:
+            witness, mended, _ = yield from consult(dialect, 0.0, patience, proof.now)
+        except Trouble as trouble:
+            raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
+        loss = ended(name, held.fence, witness)
+        if loss is not None:
+            raise loss from proof.cause
+        if mended and proof.cause is None:
+            proof = yield from _prove(dialect, name, token, held, patience, proof.now)
+    state, reply = yield from look_from(dialect, name, patience, proof.now)
     loss = failed_over(name) if held.elsewhere(reply.server) else None
     loss = loss or loss_of(state, name, token, held.fence)
     if loss is None and held.term.over(reply.now):
         loss = expired(name)
     if loss is not None:
-        raise loss from cause
-    if not proved:
+        raise loss from proof.cause
+    if not proof.given:
         raise Conflict(
-            f"the lease on {name!r} is held, but this transaction cannot lock its row: {said}. "
+            f"the lease on {name!r} is held, but this transaction cannot lock its row: "
+            f"{proof.cause or 'it is in use, or newer than the snapshot'}. "
             "Retry the whole transaction",
             name=name,
-        ) from cause
+        ) from proof.cause
+
+
+class _Proof(NamedTuple):
+    given: bool
+    now: float
+    cause: BaseException | None = None
+
+
+def _prove(
+    dialect: Dialect, name: str, token: str, held: Held, patience: float, now: float
+) -> Protocol[_Proof]:
+    """Keep all who would take the name off it, in the user's transaction."""
+    try:
+        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
+    except Trouble as trouble:
+        if trouble.fault is Fault.DISCONNECTED:
+            raise transaction_broken(trouble, name) from trouble.__cause__
+        if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
+            raise explain(dialect, trouble, name) from trouble.__cause__
+        return _Proof(False, now, trouble.__cause__ or trouble)
+    return _Proof(bool(reply.rows), reply.now)
 
 
 def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
@@ -284,45 +291,24 @@ def _read(
         raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
 
 
-def persist(
-    query: Query, patience: float, now: float, faults: frozenset[Fault] | set[Fault]
-) -> Protocol[Reply]:
-    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
-
-    However short that is, a connection that had died while idle is replaced once.
-    """
-    until, replaced = now + patience, False
-    lost: list[Query] = []
-    while True:
-        try:
-            yield from end_lost(lost)
-            return (yield Run(query))
-        except Trouble as trouble:
-            if trouble.fault not in faults:
-                raise
-            lost += [] if trouble.end is None else [trouble.end]
-            if trouble.fault is Fault.DISCONNECTED and not replaced:
-                replaced = True
-                continue
-            now = (yield Sleep(0)).now  # the try itself took its time
-            if now >= until:
-                raise
-        now = (yield Sleep(min(PAUSE, until - now))).now
-
-
 def _why_lost(
     dialect: Dialect, name: str, token: str, fence: int, now: float
 ) -> Protocol[LockLost | None]:
     """Look why a statement did not find its hold; None if that is there, its row merely in use."""
     try:
-        state, _ = yield from look(dialect, name, 0.0, now)
+        state, now = yield from look(dialect, name, 0.0, now)
     except DBLockError as error:
         return LockLost(
             f"{name!r} is lost, and why could not be found out: {error}",
             name=name,
             reason="unknown",
         )
-    return loss_of(state, name, token, fence)
+    loss = loss_of(state, name, token, fence)
+    if loss is not None and dialect.has_witness:
+        with contextlib.suppress(Trouble):
+            witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
+            loss = ended(name, fence, witness) or loss
+    return loss
 
 
 def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
@@ -344,15 +330,3 @@ def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockL
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:
     """Return the loss of a lease that ran out."""
     return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")
-
-
-def failed_over(name: str) -> LockLost:
-    """Return the loss of a lease that another server granted.
-
-    What is replicated may be older than what that server told, to others too.
-    """
-    return LockLost(
-        f"the lease on {name!r} was granted by a server whose place another has taken",
-        name=name,
-        reason="failover",
-    )

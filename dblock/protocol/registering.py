@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, Unavailable
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, persist
+from .persisting import AWAY, PASSING, persist
 from .steps import Protocol, Reply, Run, Sleep, Step
 from .troubles import explain
 

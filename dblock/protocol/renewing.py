@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import LockLost
+from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, PAUSE, Held, end_lost, expired, failed_over, loss_of
+from .leasing import Held, expired, loss_of
+from .persisting import AWAY, PASSING, PAUSE, end_lost
 from .state import LockState, Renewal
 from .steps import Protocol, Query, Run, Sleep
 from .term import Term
@@ -60,7 +62,7 @@ def renew_all(
     row itself.
     """
     outcomes: dict[str, Renewed] = {}
-    batches, replaced = [list(asked)], False
+    batches, replaced, mended = [list(asked)], False, False
     lost: list[Query] = []
     while batches:
         batch = batches.pop()
@@ -89,10 +91,39 @@ def renew_all(
                 outcomes[hold.renewal.token] = Term(reply.sent, hold.renewal.ttl)
             else:
                 refused.append(hold)
+        if refused and dialect.has_witness and not mended:
+            refused, mended = yield from _consult(dialect, refused, outcomes, reply.now, within)
+            if mended:
+                batches.append(refused)
+                continue
         if refused:
             outcomes.update((yield from _why_not(dialect, refused, within)))
     rest = Missed(Trouble(Fault.UNREACHABLE, "the renewals before it failed"))
     return [outcomes.get(hold.renewal.token, rest) for hold in asked]
+
+
+def _consult(
+    dialect: Dialect,
+    refused: Sequence[Asked],
+    outcomes: dict[str, Renewed],
+    now: float,
+    within: float | None,
+) -> Protocol[tuple[list[Asked], bool]]:
+    """Return those whose epoch is not over, and whether it was the witness that refused them."""
+    longest = max(hold.renewal.ttl for hold in refused)
+    try:
+        witness, mended, _ = yield from consult(dialect, longest, 0.0, now, within)
+    except Trouble as trouble:
+        outcomes.update((hold.renewal.token, Missed(trouble)) for hold in refused)
+        return [], False
+    rest = []
+    for hold in refused:
+        loss = ended(hold.renewal.name, hold.held.fence, witness)
+        if loss is None:
+            rest.append(hold)
+        else:
+            outcomes[hold.renewal.token] = loss
+    return rest, mended and bool(rest)
 
 
 def _why_not(

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
+from .epoch import consult
 from .faults import Fault, Trouble
-from .leasing import AWAY, PASSING, Refused, end_session, look, persist
+from .leasing import Refused, end_session, look
+from .persisting import AWAY, PASSING, persist
 from .state import LockState
 from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken
@@ -40,6 +42,7 @@ class _Attempts:
     start: float
     now: float
     number: int = 0
+    opens: float = 0.0  # when anything at all may be granted
 
     @property
     def left(self) -> float | None:
@@ -49,6 +52,21 @@ class _Attempts:
     def reach(self) -> float:
         """How long to try to get an answer at all."""
         return self.patience if self.left is None else min(self.patience, self.left)
+
+    @property
+    def closed(self) -> float:
+        """For how long nothing at all is granted."""
+        return max(0.0, self.opens - self.now)
+
+    def mend(self, dialect: Dialect) -> Protocol[bool]:
+        """Let the witness be mended that refused a try; False if it has to be waited for."""
+        try:
+            consulted = yield from consult(dialect, 0.0, self.reach, self.now)
+        except Trouble as trouble:
+            raise explain(dialect, trouble, self.name, harmless=True) from trouble.__cause__
+        self.now = consulted.now
+        self.opens = self.now + consulted.witness.pause
+        return not self.closed
 
     def chunk(self, dialect: Dialect) -> Protocol[float | None]:
         """Return how long the server may wait in one go, having seen to the waiter before."""
@@ -69,6 +87,8 @@ class _Attempts:
             return False
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
+        if self.closed:
+            sleep = self.closed if self.left is None else min(self.left, self.closed)
         self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return True
 
@@ -102,6 +122,10 @@ def lock_own_row(
                 if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
                     return Locked()
                 away_since = None
+                if dialect.closed(reply):
+                    tries.now = (yield Forget()).now
+                    if (yield from tries.mend(dialect)):
+                        continue
             except Trouble as trouble:
                 if trouble.fault in AWAY:
                     # A row lock dies with its connection, so nothing is in doubt.
@@ -125,7 +149,7 @@ def lock_own_row(
             if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
-            return Refused(state)
+            return Refused(state, tries.closed)
 
 
 def lock_borrowed_row(
@@ -153,7 +177,8 @@ def lock_borrowed_row(
             if locked:
                 return Locked()
             state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
-            if state is not None and (stale or (state.held and dialect.refusal_holds)):
+            in_the_way = state is not None and state.held and dialect.refusal_holds
+            if state is not None and not tries.closed and (stale or in_the_way):
                 if state.held and tries.left == 0:
                     return Refused(state)
                 why = (
@@ -169,7 +194,7 @@ def lock_borrowed_row(
             if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
-            return Refused(state)
+            return Refused(state, tries.closed)
 
 
 def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool] | None]:
@@ -200,6 +225,8 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         tries.now = (yield Sleep(0)).now
         return None if chunk != left else (False, False)
     tries.now = reply.now
+    if dialect.closed(reply) and (yield from tries.mend(dialect)) and not stale:
+        return (yield from _try_borrowed(dialect, tries))
     return locked, stale
 
 

@@ -77,6 +77,21 @@ class Renewal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """What vouches that the lock table knows every lease there is, and for which of them.
+
+    All fences of the present ``epoch`` are above it; ``cause`` is what ended the one before,
+    ``"crash"`` or ``"failover"``. ``pause`` is for how many seconds nothing may be granted yet,
+    by the database's clock; not above 0 when it may. No TTL above ``longest_ttl`` was granted.
+    """
+
+    epoch: int
+    cause: str | None
+    pause: float
+    longest_ttl: float
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """A lease as the granting statement reported it; ``remaining`` by the database's clock."""
 

@@ -24,6 +24,8 @@ from ..protocol.troubles import explain
 from ..target import Target, resolve
 from ..timeouts import Timeouts
 
+DURABILITIES = ("durable", "volatile")
+
 # Alembic keeps its environment in module globals.
 _one_at_a_time = threading.Lock()
 
@@ -36,13 +38,23 @@ def migrations() -> Path:
 
 
 def upgrade(
-    target: Target, *, schema: str | None = None, prefix: str = "dblock_", revision: str = "head"
+    target: Target,
+    *,
+    schema: str | None = None,
+    prefix: str = "dblock_",
+    revision: str = "head",
+    durability: str | None = None,
 ) -> None:
     """Create dblock's tables, or bring them to ``revision``. Harmless when they are there.
 
+    ``durability`` is what becomes of the lock table in a crash, None to leave it as it is.
+    ``"durable"``, as it is at first: leases survive. ``"volatile"``, on PostgreSQL: none does, and
+    for the longest TTL ever granted none is granted; in return acquiring waits for no disk.
+    Raises Unsupported where there is no such table.
+
     Safe to run in several processes at once: one migrates, the others wait and find it done.
     """
-    _run(command.upgrade, target, schema, prefix, revision)
+    _run(command.upgrade, target, schema, prefix, revision, durability)
 
 
 def downgrade(
@@ -52,11 +64,17 @@ def downgrade(
     _run(command.downgrade, target, schema, prefix, revision)
 
 
-def sql(target: Target, *, schema: str | None = None, prefix: str = "dblock_") -> str:
+def sql(
+    target: Target,
+    *,
+    schema: str | None = None,
+    prefix: str = "dblock_",
+    durability: str | None = None,
+) -> str:
     """Return the statements of ``upgrade`` for review or for another tool, without any I/O."""
-    engine, _ = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
+    engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     out = io.StringIO()
-    config = _config(schema, prefix)
+    config = _config(dialect, durability)
     config.output_buffer = out
     config.attributes["dialect"] = engine.dialect.name
     with _one_at_a_time:
@@ -64,9 +82,17 @@ def sql(target: Target, *, schema: str | None = None, prefix: str = "dblock_") -
     return out.getvalue()
 
 
-def _run(run: Any, target: Target, schema: str | None, prefix: str, revision: str) -> None:
+def _run(
+    run: Any,
+    target: Target,
+    schema: str | None,
+    prefix: str,
+    revision: str,
+    durability: str | None = None,
+) -> None:
+    _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
+    config = _config(dialect, durability)
     with migrating(target, schema=schema, prefix=prefix) as connection:
-        config = _config(schema, prefix)
         config.attributes["connection"] = connection
         run(config, revision)
 
@@ -112,11 +138,15 @@ def _explain(dialect: Dialect, error: BaseException) -> BaseException:
     return explain(dialect, Trouble(fault, said))
 
 
-def _config(schema: str | None, prefix: str) -> Config:
+def _config(dialect: Dialect, durability: str | None) -> Config:
+    if durability not in (None, *DURABILITIES):
+        raise ValueError(f"durability is one of {', '.join(DURABILITIES)}, not {durability!r}")
     config = Config()
     config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
-    config.attributes["schema"] = schema
-    config.attributes["prefix"] = prefix
+    config.attributes["schema"] = dialect.schema
+    config.attributes["prefix"] = dialect.prefix
+    if durability is not None:
+        config.attributes["statements"] = dialect.set_durability(durability)
     return config
 
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    DateTime,
+    Double,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    event,
+)
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import PrimaryKeyConstraint
+
+from ..dialects.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
 
@@ -59,6 +73,38 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
+    # Whether PostgreSQL may have forgotten leases; other databases leave both empty.
+    epoch = Table(
+        f"{prefix}epoch",
+        metadata,
+        Column("id", Integer, nullable=False, autoincrement=False),
+        Column("epoch", BigInteger, nullable=False),
+        Column("cause", Text),
+        Column("longest_ttl", Double),
+        Column("server", Text),
+        Column("writer", Text, nullable=False),
+        PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    witness = Table(
+        f"{prefix}witness",
+        metadata,
+        Column("id", Integer, nullable=False, autoincrement=False),
+        Column("epoch", BigInteger, nullable=False),
+        Column("longest_ttl", Double, nullable=False),
+        Column("grants_from", MOMENT, nullable=False),
+        Column("writer", Text, nullable=False),
+        PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    for table, statement in (
+        (epoch, f"INSERT INTO %(fullname)s (id, epoch, server, writer) {FIRST_EPOCH}"),
+        (witness, "ALTER TABLE %(fullname)s SET UNLOGGED"),
+    ):
+        ddl = DDL(statement)  # type: ignore[no-untyped-call]
+        event.listen(table, "after_create", ddl.execute_if(dialect="postgresql"))
     # Who waits for what, and what it holds meanwhile; written only under contention.
     waiter = Table(
         f"{prefix}waiter",
@@ -81,4 +127,12 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    return {"lock": lock, "guard": guard, "applied": applied, "waiter": waiter, "schema": version}
+    return {
+        "lock": lock,
+        "guard": guard,
+        "applied": applied,
+        "waiter": waiter,
+        "epoch": epoch,
+        "witness": witness,
+        "schema": version,
+    }

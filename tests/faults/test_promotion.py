@@ -12,9 +12,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from dblock import Lease, LockLost, Locks, Timeouts
+from dblock.schema import upgrade
 from tests.conftest import NewDatabase, OwnServers
+from tests.faults.database import clock, grants_from, shorten_pause
 from tests.servers import PostgreSQL, execute
-from tests.support import LONG, SECONDS, eventually
+from tests.support import LONG, SECONDS, SHORT, eventually
 
 
 @dataclass
@@ -34,10 +36,18 @@ class Pair:
         )
 
     def replicated(self, token: str) -> bool:
-        query = f"SELECT count(*) FROM dblock_lock WHERE token = '{token}'"
+        return self.standby_has(f"SELECT count(*) FROM dblock_lock WHERE token = '{token}'")
+
+    def standby_has(self, query: str) -> bool:
+        """Whether a query has the answer 1 there."""
         with contextlib.suppress(DBAPIError):
             return execute(self.standby.url_for(self.database), query) == [(1,)]
         return False
+
+    def caught_up(self) -> bool:
+        """Whether all that the primary has written is on the standby."""
+        ((written,),) = execute(self.primary.url, "SELECT pg_current_wal_flush_lsn()")
+        return self.standby_has(f"SELECT (pg_last_wal_replay_lsn() >= '{written}')::int")
 
     def fail_over(self) -> None:
         self.primary.kill()
@@ -48,7 +58,8 @@ class Pair:
 def pair(own_server: OwnServers, new_database: NewDatabase) -> Pair:
     primary = own_server(PostgreSQL)
     standby = primary.standby()
-    db = new_database("postgresql", migrated=True, server=primary)
+    db = new_database("postgresql", server=primary)
+    upgrade(db.url)
     return Pair(primary, standby, str(make_url(db.url).database))
 
 
@@ -72,7 +83,8 @@ def test_a_hold_is_not_trusted_on_another_server(
 ) -> None:
     engine = create_engine(pair.url)
     with Locks(engine, timeouts=Timeouts(connect=5, query=5, socket=10)) as locks:
-        lease = locks.lease("report", ttl=LONG, renew=use is be_told)
+        # Its keeper, too, has the time to fail over, and more, before it is over.
+        lease = locks.lease("report", ttl=LONG / 3, renew=use is be_told)
         assert lease.acquire()
         eventually(lambda: pair.replicated(lease.token))
         pair.fail_over()
@@ -82,11 +94,48 @@ def test_a_hold_is_not_trusted_on_another_server(
         assert caught.value.reason == "failover"
         with pytest.raises(LockLost):
             lease.release()
-        # It was freed all the same, by its token: nobody has to wait for its expiry.
-        assert lease.acquire(blocking=False)
-        lease.renew()
-        lease.release()
+        # It was freed by its token, and still is granted to nobody: others may have been told so.
+        assert not locks.show("report").held
+        assert "nothing is granted for another" in str(lease.try_within(0))
     engine.dispose()
+
+
+@pytest.mark.parametrize("durability", ["durable", "volatile"])
+def test_what_the_standby_never_heard_of_is_not_granted_twice(pair: Pair, durability: str) -> None:
+    upgrade(pair.url, durability=durability)
+    with Locks(pair.url) as locks, Locks(pair.url) as others:
+        assert locks.lease("before", ttl=LONG, renew=False).acquire()
+        eventually(pair.caught_up)
+        pair.standby.stop()  # not paused: nothing of what follows may be on its way
+        if durability == "volatile":
+            pair.primary.crash_backend()  # nor of this, and of the epoch that it began
+        lease = locks.lease("report", ttl=LONG, renew=False)
+        if durability == "volatile":
+            assert not lease.acquire(blocking=False)
+            shorten_pause(pair.url, 0)
+        for _ in range(3):
+            assert lease.acquire()
+            fence = lease.fence
+            lease.release()
+        assert lease.acquire()
+        pair.primary.kill()
+        pair.standby.start()
+        pair.standby.promote()
+        first = clock(pair.url)
+        for lock in (others.lease("report"), others.lease("other"), others.row("report")):
+            assert "nothing is granted for another" in str(lock.try_within(0))
+        found_out, open_from = clock(pair.url), grants_from(pair.url)
+        assert (open_from - first).total_seconds() >= LONG
+        assert (open_from - found_out).total_seconds() <= LONG
+        shorten_pause(pair.url, SHORT)
+        with others.lease("report", ttl=LONG) as later:
+            assert later.fence > fence + 1
+            acquired_at = others.show("report").acquired_at
+            assert acquired_at is not None
+            assert acquired_at >= grants_from(pair.url)
+            with pytest.raises(LockLost) as caught:
+                lease.renew()
+            assert caught.value.reason == "failover"
 
 
 def test_a_server_that_was_restarted_is_the_same(pair: Pair) -> None:

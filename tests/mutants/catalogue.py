@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.asynchronous import ASYNCHRONOUS
+from tests.mutants.crashes import CRASHES
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
 from tests.mutants.waiters import WAITERS
@@ -38,16 +39,16 @@ CATALOGUE = (
         "row-lock-over-a-lease",
         "a row lock is refused while a lease is on the name",
         PG,
-        'WHERE lock_name = %(name)s AND {_FREE}"\n',
-        'WHERE lock_name = %(name)s"\n',
+        'WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"\n',
+        'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"\n',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
     ),
     Mutant(
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {self.turn(_LAST)} FOR UPDATE SKIP LOCKED\n            ), taken",
-        "AND {self.turn(_LAST)}\n            ), taken",
+        "AND {self.turn(_LAST)} FOR UPDATE OF k SKIP LOCKED",
+        "AND {self.turn(_LAST)}",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
@@ -95,10 +96,9 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         PG,
-        "fence = l.fence + 1",
-        f"fence = {DRAWN}",
+        "fence = {NEXT_FENCE},\n",
+        f"fence = {DRAWN},\n",
         f"{TRAP_4}[postgresql]",
-        count=2,
     ),
     Mutant(
         "fence-drawn-early-mariadb",
@@ -254,9 +254,9 @@ CATALOGUE = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         LEASING,
-        "    state, reply = yield from look_from(dialect, name, patience, now)\n    loss =",
-        "    if proved:\n        return\n"
-        "    state, reply = yield from look_from(dialect, name, patience, now)\n    loss =",
+        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
+        "    if proof.given:\n        return\n"
+        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
@@ -264,7 +264,7 @@ CATALOGUE = (
         "a stale holder cannot commit, whatever it believes",
         LEASING,
         "    loss = loss or loss_of(state, name, token, held.fence)\n    if loss is None and",
-        "    loss = None\n    if not proved or",
+        "    loss = None\n    if not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
     # --- 7: the outcome is told truthfully
@@ -296,8 +296,8 @@ CATALOGUE = (
     Mutant(
         "ghost-reader",
         "the session that a read lost does not stay on the server",
-        LEASING,
-        "            yield from end_lost(lost)\n",
+        "dblock/protocol/persisting.py",
+        "            yield from end_lost(lost, within)\n",
         "",
         f"{MATRIX}[postgresql-acquire (held) look deaf]",
     ),
@@ -381,8 +381,8 @@ CATALOGUE = (
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
         PG,
-        'RETURNING {_CALL}, {_LAZY}""",\n            {"name": name, "token": token},',
-        'RETURNING {_CALL}""",\n            {"name": name, "token": token},',
+        'RETURNING {_CALL}, {_LAZY}"""\n',
+        'RETURNING {_CALL}"""\n',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     # --- counters
@@ -402,8 +402,18 @@ CATALOGUE = (
         "dialect.apply(idempotency_key)).matched < 0:",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
+    Mutant(
+        "counter-never-locks",
+        "an optimistic update that lost a race locks the row",
+        COUNTER,
+        "lock = number > 1 or clock.now() < self._hot_until",
+        "lock = False",
+        "tests/contract/test_counter.py::"
+        "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
+    ),
     *KEEPING,
     *ASYNCHRONOUS,
     *CALLS,
+    *CRASHES,
     *WAITERS,
 )

@@ -16,7 +16,6 @@ EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
 ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[threads-mariadb]"
 BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
-PROMOTION = "tests/faults/test_promotion.py::test_a_hold_is_not_trusted_on_another_server"
 ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
@@ -28,7 +27,7 @@ KEEPING = (
         RENEWING,
         "if hold.held.elsewhere(reply.server):",
         "if False:",
-        f"{PROMOTION}[renew]",
+        f"{BATCH}::test_another_server_is_not_believed",
     ),
     Mutant(
         "another-server-is-believed-by-a-guard",
@@ -36,7 +35,7 @@ KEEPING = (
         "dblock/protocol/leasing.py",
         "failed_over(name) if held.elsewhere(reply.server) else None",
         "None",
-        f"{PROMOTION}[guard]",
+        "tests/protocol/test_guarding.py::test_another_server_is_not_believed",
     ),
     # --- 4: only the holder renews
     Mutant(
@@ -44,11 +43,13 @@ KEEPING = (
         "only the holder renews",
         PG,
         "                    ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
+        "                JOIN present ON k.fence > present.epoch\n"
         "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
         "            UPDATE {self.lock_table} AS l\n"
         "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token\n",
         "                    ON k.lock_name = asked.lock_name\n"
+        "                JOIN present ON k.fence > present.epoch\n"
         "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
         "            UPDATE {self.lock_table} AS l\n"
         "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
@@ -140,7 +141,7 @@ KEEPING = (
     Mutant(
         "renewal-repeated-to-the-dead",
         "a renewal that cannot reach the server is told without another try",
-        LEASING,
+        "dblock/protocol/persisting.py",
         "            if trouble.fault in AWAY:\n                raise\n        lost.pop()",
         "            pass\n        lost.pop()",
         f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
@@ -242,6 +243,14 @@ KEEPING = (
         "os.register_at_fork(after_in_child=keeper.forget_all)",
         "",
         f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
+    ),
+    Mutant(
+        "keeper-woken-by-each",
+        "the timer is not woken for what is not due",
+        KEEPER,
+        "if self._kept or self._came else math.inf",
+        "if self._kept else math.inf",
+        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-postgresql]",
     ),
     Mutant(
         "keeper-takes-signals",

@@ -16,8 +16,8 @@ CALLS = (
         "nobody-is-called",
         WOKEN,
         PG,
-        'RETURNING {_CALL}, {_LAZY}""",\n            {"name": name, "token": token},',
-        'RETURNING {_LAZY}""",\n            {"name": name, "token": token},',
+        'RETURNING {_CALL}, {_LAZY}"""\n',
+        'RETURNING {_LAZY}"""\n',
         f"{QUEUE}::test_no_call_is_lost",
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,8 +11,12 @@ import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from tests.servers import reaper
 from tests.servers.base import GivenServer, Server, ServerMissing, execute
-from tests.servers.own import OwnServer, reachable
+from tests.servers.own import STOP_SECONDS, OwnServer, reachable
 
 VARIABLE = "DBLOCK_TEST_POSTGRESQL"
 MISSING = (
@@ -96,6 +101,25 @@ class PostgreSQL(_Databases, OwnServer):
         """Make a primary of this standby, and wait until it is one."""
         if execute(self.url, "SELECT pg_promote()") != [(True,)]:
             raise self._failure("was not promoted")
+
+    def stop_immediately(self) -> None:
+        """Shut down without a word to the clients and without a checkpoint."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(STOP_SECONDS)
+        self.kill()
+
+    def crash_backend(self) -> None:
+        """Kill one session: the server ends all the others and recovers; wait for that."""
+        engine = create_engine(self.url, poolclass=NullPool)
+        with engine.connect() as victim, engine.connect() as other:
+            reaper.send(victim.scalar(text("SELECT pg_backend_pid()")), signal.SIGKILL)
+            with contextlib.suppress(DBAPIError):
+                while True:
+                    other.execute(text("SELECT pg_sleep(0.01)"))
+            victim.invalidate()
+            other.invalidate()
+        self._wait_until_ready()
 
     def close(self) -> None:
         for standby in self._standbys:

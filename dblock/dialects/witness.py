@@ -1,0 +1,148 @@
+"""PostgreSQL's witness: how dblock finds out that the database may have forgotten leases.
+
+An UNLOGGED table is empty after a crash (of one backend is enough), after an immediate stop, in
+base backups and on a promoted standby, and keeps its rows when the server is restarted cleanly. So
+one row in such a table, ``{prefix}witness``, vouches that nothing was lost since it was written.
+What has to outlive that is in one row of an ordinary table, ``{prefix}epoch``.
+
+A dump copies both rows, but not who wrote them: each names the transaction that did, and is
+believed only if that is its own ``xmin``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..protocol.state import Witness
+from ..protocol.steps import Query, Reply
+from ..timeouts import Timeouts
+from .base import Dialect
+
+# Where the server's default is off, an acquire could be told and then lost in a crash.
+DURABLE = (
+    "CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END"
+)
+
+# A promotion begins a new timeline. Which that will be a standby cannot tell.
+SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
+    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
+
+WRITER = "pg_current_xact_id()::xid::text"
+FIRST_EPOCH = f"SELECT 1, 0, ({SERVER}), {WRITER}"
+_BELIEVED = "writer = xmin::text"
+#: Nothing has to be waited for.
+OPEN = "grants_from <= clock_timestamp()"
+#: After a crash it will be known that a TTL as long as this was granted.
+KNOWN = "longest_ttl >= %(ttl)s"
+#: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
+FIRST_FENCE = "open.epoch + 1"
+NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
+
+# An epoch is a reading of the clock rather than a count: a standby may have missed the last ones
+# and would count to the same again. One name is not granted once in a microsecond, so no fence
+# grows into a later epoch, and none passes 2 ** 53 before the year 2255. The step is for a clock
+# that was put back.
+_NEXT_EPOCH = f"greatest(e.epoch + {2**32}, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)"
+
+# What a promoted standby that has not heard of any grant takes for the longest TTL: the default.
+_UNHEARD_TTL = 30
+
+
+class Witnessing(Dialect):
+    """The statements about the witness, and how others look for it."""
+
+    has_witness: ClassVar[bool] = True
+
+    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
+        super().__init__(schema, prefix, timeouts)
+        self.epoch_table = self.table("epoch")
+        self.witness_table = self.table("witness")
+        #: The epoch, for the FROM of a grant; no row where nothing is granted.
+        self.open = f"({self.epoch(OPEN, KNOWN)}) AS open"
+
+    def epoch(self, *conditions: str) -> str:
+        """Select the epoch; no row where the witness is missing or does not meet ``conditions``."""
+        where = " AND ".join((_BELIEVED, *conditions))
+        return f"SELECT epoch FROM {self.witness_table} WHERE {where}"
+
+    def closed(self, reply: Reply) -> bool:
+        return bool(reply.rows) and reply.rows[-1][-1] is False
+
+    def witness(self) -> Query:
+        return Query(
+            f"""SELECT epoch, (SELECT cause FROM {self.epoch_table}),
+                extract(epoch FROM grants_from - clock_timestamp())::float8, longest_ttl
+            FROM {self.witness_table} WHERE {_BELIEVED}""",
+            {},
+        )
+
+    def witnessed(self, reply: Reply) -> Witness | None:
+        return Witness(*reply.rows[0]) if reply.rows else None
+
+    def write_witness(self) -> Query:
+        # Several may be at it. The epoch's row changes each time the witness is written, so who
+        # waited for another's change finds that it has read another version, and does nothing.
+        #
+        # No lease is lost if this is the server, and the timeline, of the last witness, and the
+        # lock table is logged: a crash forgets nothing that a grant waited for. Or if there never
+        # was a lease.
+        return Query(
+            f"""WITH here AS MATERIALIZED (
+                SELECT ({SERVER}) AS server,
+                    (SELECT relpersistence FROM pg_class WHERE oid = %(lock)s::regclass) AS lock,
+                    (SELECT relpersistence FROM pg_class WHERE oid = %(witness)s::regclass)
+                        AS witness
+            ), seen AS MATERIALIZED (
+                SELECT e.xmin::text AS version, here.server,
+                    e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same,
+                    here.lock = 'p' OR e.longest_ttl IS NULL AS intact
+                FROM {self.epoch_table} AS e, here
+                WHERE here.witness = 'u' AND NOT EXISTS ({self.epoch()})
+            ), written AS (
+                UPDATE {self.epoch_table} AS e SET server = seen.server, writer = {WRITER},
+                    epoch = CASE WHEN same AND intact THEN e.epoch ELSE {_NEXT_EPOCH} END,
+                    cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
+                        ELSE 'crash' END
+                FROM seen WHERE e.xmin::text = seen.version
+                RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, {DURABLE},
+                    CASE WHEN NOT same THEN coalesce(e.longest_ttl, {_UNHEARD_TTL})
+                        WHEN intact THEN 0 ELSE e.longest_ttl END AS pause
+            )
+            INSERT INTO {self.witness_table} (id, epoch, longest_ttl, grants_from, writer)
+            SELECT 1, epoch, longest_ttl, clock_timestamp() + make_interval(secs => pause), {WRITER}
+            FROM written
+            ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer,
+                longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from
+            RETURNING epoch""",
+            {"lock": self.lock_table, "witness": self.witness_table},
+        )
+
+    def record_ttl(self, ttl: float) -> Query:
+        # Both at once, so the witness does not say it before the epoch is on disk.
+        return Query(
+            f"""WITH recorded AS (
+                UPDATE {self.epoch_table} AS e
+                SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
+                WHERE EXISTS ({self.epoch()}) RETURNING longest_ttl, {DURABLE}
+            )
+            UPDATE {self.witness_table} AS w
+            SET longest_ttl = recorded.longest_ttl, writer = {WRITER} FROM recorded""",
+            {"ttl": ttl},
+        )
+
+    def set_durability(self, durability: str) -> tuple[str, ...]:
+        if durability == "volatile":
+            return (f"ALTER TABLE {self.lock_table} SET UNLOGGED",)
+        # A crash that nobody has found out yet may have emptied the table: then it must not pass
+        # for one that lost nothing.
+        return (
+            f"UPDATE {self.epoch_table} SET server = NULL WHERE NOT EXISTS ({self.epoch()}) AND "
+            f"EXISTS (SELECT FROM pg_class WHERE oid = '{self.lock_table}'::regclass "
+            "AND relpersistence = 'u')",
+            f"ALTER TABLE {self.lock_table} SET LOGGED",
+        )
+
+    def privileges(self) -> str:
+        grant = f"GRANT SELECT, INSERT, UPDATE ON {self.witness_table}"
+        return f"{grant}, GRANT SELECT, UPDATE ON {self.epoch_table}, {super().privileges()}"

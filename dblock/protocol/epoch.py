@@ -1,0 +1,81 @@
+"""Whether the lock table may be believed: the witness, and the epoch that it stands for.
+
+::
+
+    consult:  look ── there ── knows of the TTL ──────────────> Witness
+               │        └───── does not: record it ── look
+               └── missing: write it anew ── look
+
+A database that crashes or fails over may forget leases. Then the witness is missing, and whoever
+finds out writes it anew: with a new epoch, and nothing granted until the longest TTL is over,
+unless no lease was lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import LockLost
+from .faults import Fault, Trouble
+from .persisting import AWAY, PASSING, persist
+from .state import Witness
+from .steps import Protocol
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+
+# How often to look again: after each time somebody, if not we, has mended it.
+ROUNDS = 10
+
+
+class Consulted(NamedTuple):
+    """The witness as it is ``now``; ``mended`` tells that it was missing, or knew too little."""
+
+    witness: Witness
+    mended: bool
+    now: float
+
+
+def consult(
+    dialect: Dialect, ttl: float, patience: float, now: float, within: float | None = None
+) -> Protocol[Consulted]:
+    """Return the witness, once it is there and knows of TTLs as long as ``ttl``.
+
+    Every statement of this can be repeated. Raises Trouble.
+    """
+    for number in range(ROUNDS):
+        reply = yield from persist(dialect.witness(), patience, now, AWAY | PASSING, within)
+        witness, now = dialect.witnessed(reply), reply.now
+        if witness is not None and witness.longest_ttl >= ttl:
+            return Consulted(witness, number > 0, now)
+        query = dialect.write_witness() if witness is None else dialect.record_ttl(ttl)
+        now = (yield from persist(query, patience, now, AWAY | PASSING, within)).now
+    raise Trouble(Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED")
+
+
+def ended(name: str, fence: int, witness: Witness) -> LockLost | None:
+    """Return the loss of a hold whose epoch is over; None if it is not."""
+    if fence > witness.epoch:
+        return None
+    return failed_over(name) if witness.cause == "failover" else crashed(name)
+
+
+def failed_over(name: str) -> LockLost:
+    """Return the loss of a lease that another server granted.
+
+    What is replicated may be older than what that server told, to others too.
+    """
+    return LockLost(
+        f"the lease on {name!r} was granted by a server whose place another has taken",
+        name=name,
+        reason="failover",
+    )
+
+
+def crashed(name: str) -> LockLost:
+    """Return the loss of a lease that was in an UNLOGGED table."""
+    return LockLost(
+        f"the lease on {name!r} was lost in a crash of the database: its table is volatile",
+        name=name,
+        reason="crash",
+    )

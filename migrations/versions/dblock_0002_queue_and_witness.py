@@ -1,0 +1,124 @@
+"""A queue of waiters for each name, and who they are; the witness of what was forgotten.
+
+For a table in use: it is locked for adding a column, which rewrites nothing, and for reading it
+once. Where a transaction is in the way of that, all who come later wait behind this one,
+so run it with a short ``lock_timeout``, and again when that was not enough.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql, postgresql
+
+revision = "dblock_0002"
+down_revision = "dblock_0001"
+branch_labels = None
+depends_on = None
+
+MYSQL = ("mysql", "mariadb")
+QUEUE = sa.Text().with_variant(postgresql.ARRAY(sa.Text()), "postgresql")
+NAME = (
+    sa.Text(collation="C")
+    .with_variant(mysql.VARBINARY(1020), *MYSQL)
+    .with_variant(sa.Text(), "sqlite")
+)
+TOKEN = sa.String(32).with_variant(
+    mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *MYSQL
+)
+STRATEGY = sa.String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *MYSQL)
+LABEL = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *MYSQL)
+HOLDS = sa.Text().with_variant(mysql.TEXT(charset="ascii"), *MYSQL)
+MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
+
+# No lease of before is forgotten: this is the server that granted them. How long they may last is
+# known from what is left of them; NULL says that there never was one.
+FIRST_EPOCH = """INSERT INTO {epoch} (id, epoch, longest_ttl, server, writer)
+SELECT 1, 0,
+    max(CASE WHEN token IS NULL THEN 0
+        ELSE greatest(0, extract(epoch FROM expires_at - clock_timestamp())) END),
+    (SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+        FROM pg_control_system()),
+    pg_current_xact_id()::xid::text
+FROM {lock}"""
+
+
+def place() -> tuple[str | None, str]:
+    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
+    options = op.get_context().opts
+    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
+
+
+def quoted(name: str) -> str:
+    """Return a table's name for a statement of text."""
+    schema, prefix = place()
+    table = sa.table(prefix + name, schema=schema)
+    return op.get_context().dialect.identifier_preparer.format_table(table)
+
+
+def set_version(version: int) -> None:
+    op.execute(f"UPDATE {quoted('schema')} SET version = {version}")
+
+
+def upgrade() -> None:
+    schema, prefix = place()
+    on_postgresql = op.get_context().dialect.name == "postgresql"
+    create_witness(on_postgresql)
+    create_waiter()
+    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
+    if on_postgresql:
+        op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
+    set_version(2)
+
+
+def create_witness(on_postgresql: bool) -> None:
+    schema, prefix = place()
+    op.create_table(
+        f"{prefix}epoch",
+        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("cause", sa.Text()),
+        sa.Column("longest_ttl", sa.Double()),
+        sa.Column("server", sa.Text()),
+        sa.Column("writer", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    op.create_table(
+        f"{prefix}witness",
+        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("longest_ttl", sa.Double(), nullable=False),
+        sa.Column("grants_from", MOMENT, nullable=False),
+        sa.Column("writer", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+        prefixes=["UNLOGGED"] if on_postgresql else [],
+    )
+
+
+def create_waiter() -> None:
+    schema, prefix = place()
+    op.create_table(
+        f"{prefix}waiter",
+        sa.Column("id", TOKEN, nullable=False),
+        sa.Column("lock_name", NAME, nullable=False),
+        sa.Column("strategy", STRATEGY, nullable=False),
+        sa.Column("owner", LABEL, nullable=False),
+        sa.Column("since", MOMENT, nullable=False),
+        sa.Column("expires_at", MOMENT, nullable=False),
+        sa.Column("holds", HOLDS),
+        sa.PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+
+
+def downgrade() -> None:
+    schema, prefix = place()
+    op.drop_column(f"{prefix}lock", "waiters", schema=schema)
+    for name in ("waiter", "witness", "epoch"):
+        op.drop_table(f"{prefix}{name}", schema=schema)
+    set_version(1)

@@ -1,0 +1,31 @@
+"""The guard, fed with replies instead of a database."""
+
+from __future__ import annotations
+
+import pytest
+
+from dblock import LockLost, Timeouts
+from dblock.dialects import SQLite
+from dblock.protocol.leasing import Held, guard
+from dblock.protocol.steps import Reply
+from dblock.protocol.term import Term
+
+TTL = 30.0
+ROW = ("report", 7, "token", None, None, None, TTL)
+
+
+@pytest.mark.parametrize("server", ["one", "other", None])
+def test_another_server_is_not_believed(server: str | None) -> None:
+    dialect = SQLite(None, "dblock_", Timeouts())
+    held = Held(7, Term(100.0, TTL), "one")
+    protocol = guard(dialect, "report", "token", held, 5.0, 101.0)
+    next(protocol)
+    protocol.send(Reply([(7,)], 1, 101.0, 102.0))  # in the user's transaction
+    looked = Reply([ROW], 1, 102.0, 103.0, server)
+    if server == "other":
+        with pytest.raises(LockLost) as caught:
+            protocol.send(looked)
+        assert caught.value.reason == "failover"
+    else:
+        with pytest.raises(StopIteration):
+            protocol.send(looked)
