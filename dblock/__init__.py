@@ -30,7 +30,7 @@ from .lease import Lease
 from .locks import Locks
 from .policy import Attempt, RetryPolicy
 from .protocol.keeping import Danger
-from .protocol.state import LockState, RunState
+from .protocol.state import LockState, RunState, WaiterState
 from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
@@ -65,5 +65,6 @@ __all__ = [
     "Together",
     "Unavailable",
     "Unsupported",
+    "WaiterState",
     "retry_on_conflict",
 ]

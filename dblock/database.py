@@ -98,6 +98,11 @@ class Database:
             seen=self._seen,
         )
 
+    def withdraw(self, waiter: Waiter) -> None:
+        """Leave no trace of a wait that has ended."""
+        if waiter.trace:
+            self.run(waiter.leave())
+
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
         """Return the error for a refusal: who has it, and until when."""
         state = refused.state

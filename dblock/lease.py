@@ -144,8 +144,7 @@ class Lease(SingleHandle):
                 )
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
-                self._tell(Kind.ACQUIRED, start)
-                return None
+            self._database.withdraw(waiter)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
@@ -153,6 +152,9 @@ class Lease(SingleHandle):
                     self._database.keeper.drop(hold)
                 self._abandon(claim, left, waiter)
             raise
+        if isinstance(outcome, Held):
+            self._tell(Kind.ACQUIRED, start)
+            return None
         return self._database.not_acquired(self.name, outcome, wait)
 
     def release(self, after: Seconds = 0.0) -> None:
@@ -371,7 +373,7 @@ class Lease(SingleHandle):
 
         def abandon() -> None:
             with contextlib.suppress(Exception):
-                database.run(waiter.leave())
                 database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
+                database.withdraw(waiter)
 
         database.world.finish(abandon, cancelled=True)

@@ -98,6 +98,7 @@ class RowLock(SingleHandle):
                 waiter=waiter,
             )
             outcome = self._database.run(waiter.during(protocol), transaction or own)
+            self._database.withdraw(waiter)
         except BaseException as error:
             own.drop()
             if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
@@ -165,7 +166,7 @@ class RowLock(SingleHandle):
         """End what an interrupted wait may have left."""
         self._end(end)
         with contextlib.suppress(Exception):
-            self._database.run(waiter.leave())
+            self._database.withdraw(waiter)
 
     def _end(self, end: Query | None) -> None:
         """End the session that was lost, which may not have noticed and keep the row locked."""

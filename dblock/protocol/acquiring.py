@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, OutcomeUnknown
+from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown
 from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
@@ -71,14 +71,15 @@ def acquire(
     tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
     try:
         held = yield from tries.take()
+    except DeadlockDetected:
+        yield from tries.give_up()
+        raise
     except DBLockError:
         yield from tries.leave()
         raise
     if held is not None:
         return held
-    yield from tries.leave()
-    if tries.in_doubt is not None:  # one that is still under way must not outlive this
-        yield from give_back(dialect, claim)
+    yield from tries.give_up()
     return Refused(tries.state, tries.closed)
 
 
@@ -334,6 +335,11 @@ class _Tries:
             self.claim.tickets.append(self.ticket)
             self.joins = True
         return self.first
+
+    def give_up(self) -> Protocol[None]:
+        yield from self.leave()
+        if self.in_doubt is not None:  # one that is still under way must not outlive this
+            yield from give_back(self.dialect, self.claim)
 
     def leave(self) -> Protocol[None]:
         """Leave the queue, so that nobody is called who is not there."""

@@ -33,8 +33,6 @@ AFTER = 0.3
 LOOK, LOOK_SHARE, LOOK_MAX = 0.4, 0.5, 5.0
 # Between two signs of life of one who holds nothing; and how late any sign of life may be.
 SIGN, LATE = 20.0, 5.0
-# For an answer; nobody waits longer for a lock because it cannot be seen waiting.
-WITHIN = 2.0
 # How long to try to leave no trace where others are in the way.
 LEAVING = 0.5
 
@@ -59,6 +57,7 @@ class Waiter:
     seen: dict[object, Waiter]
     id: str | None = None
     _next: float | None = None
+    _seen_as: object = None
 
     @property
     def next(self) -> float:
@@ -94,7 +93,7 @@ class Waiter:
         if now < self.next:
             return now
         holds = self.holds()
-        if not holds and self.seen.setdefault(self._key, self) is not self:
+        if not holds and not self._is_seen():
             self._next = now + LOOK_MAX
             return now
         look = min(max(LOOK, LOOK_SHARE * (now - self.start)), LOOK_MAX) if holds else SIGN
@@ -102,15 +101,15 @@ class Waiter:
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
-                reply = yield Run(self.dialect.blocked(), WITHIN)
+                reply = yield Run(self.dialect.blocked())
                 now = reply.now
                 self._judge(self.dialect.read_blocked(reply))
         except Trouble as trouble:
             if trouble.fault not in _HARMLESS:
                 raise explain(self.dialect, trouble, self.name) from trouble.__cause__
             now = (yield Sleep(0)).now  # the try itself took its time
-            if trouble.fault in AWAY:
-                self._next = now + SIGN
+            away = trouble.fault in AWAY
+            self._next = now + (LOOK_MAX if away else min(look, LOOK_MAX))
         return now
 
     def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Protocol[Reply]:
@@ -126,11 +125,10 @@ class Waiter:
                 waited=now - self.start,
                 lasts=lasts,
                 holds=holds,
-            ),
-            WITHIN,
+            )
         )
         if first:
-            reply = yield Run(self.dialect.sweep(), WITHIN)
+            reply = yield Run(self.dialect.sweep())
         return reply
 
     def _judge(self, blocked: list[Blocked]) -> None:
@@ -152,7 +150,7 @@ class Waiter:
     @property
     def trace(self) -> bool:
         """Whether there is anything to be removed."""
-        return self.id is not None or self.seen.get(self._key) is self
+        return self.id is not None or self._seen_as is not None
 
     def leave(self) -> Protocol[None]:
         """Leave no trace. What cannot be removed is ignored when its time is over."""
@@ -164,22 +162,28 @@ class Waiter:
                 yield from persist(query, LEAVING, now, PASSING)
 
     def during(self, waiting: Protocol[T]) -> Protocol[T]:
-        """Run a protocol that waits, and leave no trace of that when it has ended."""
+        """Run a protocol that waits, and leave no trace of that if it fails.
+
+        If not, that is for its caller to do, who may hold the lock by then.
+        """
         try:
-            outcome = yield from waiting
+            return (yield from waiting)
         except (Unavailable, OutcomeUnknown):  # the database is away
             self._let_another_be_seen()
             raise
         except DBLockError:
             yield from self.leave()
             raise
-        yield from self.leave()
-        return outcome
+
+    def _is_seen(self) -> bool:
+        """Whether this is the one, of those like it in this process, that others see."""
+        key = self.name, self.strategy, self.owner()
+        if self.seen.setdefault(key, self) is not self:
+            return False
+        self._seen_as = key
+        return True
 
     def _let_another_be_seen(self) -> None:
-        if self.seen.get(self._key) is self:
-            del self.seen[self._key]
-
-    @property
-    def _key(self) -> object:
-        return self.name, self.strategy, self.owner()
+        if self._seen_as is not None:
+            self.seen.pop(self._seen_as, None)
+            self._seen_as = None

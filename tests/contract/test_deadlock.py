@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, Locks
+from dblock import DeadlockDetected, Locks, Timeouts
 from dblock.protocol import deadlock, registering
 from dblock.protocol.steps import Run
 from tests.contract.conftest import NewLocks
@@ -67,8 +67,12 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_one_of_a_cycle_is_told(
     new_locks: NewLocks, engine: Engine, threads: Threads, takes: tuple[Take, ...]
 ) -> None:
-    """Each flow is one of another program, holds one name, and waits for the next one's."""
-    programs = [new_locks() for _ in takes]
+    """Each flow is one of another program, holds one name, and waits for the next one's.
+
+    It does not take the server to give its wait up first.
+    """
+    patient = Timeouts(query=SECONDS, socket=2 * SECONDS)
+    programs = [new_locks(timeouts=patient) for _ in takes]
     if programs[0].dialect.one_writer:  # whoever has a row lock there waits for nobody
         takes = tuple(lease for _ in takes)
     names = [f"name {number}" for number in range(len(takes))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import NoReturn
 
@@ -99,11 +100,13 @@ def test_one_of_a_program_is_shown_after_the_other(
     locks: Locks, others: Locks, engine: Engine, threads: Threads, strategy: str
 ) -> None:
     """Until none of them waits."""
-    first = lock_of(locks, strategy)
+    enough = threading.Event()
+    until_then = RetryPolicy(BRISK.wait, stop=lambda _: enough.is_set())
     with others.lease("report", ttl=LONG):
-        given_up = threads.start(first.acquire, True, 0.5)
+        given_up = threads.start(lock_of(locks, strategy, retry=until_then).acquire)
         eventually(lambda: waiters(engine) == 1)
         rest = [threads.start(take, lock_of(locks, strategy)) for _ in range(4)]
+        enough.set()
         assert given_up.result(SECONDS) is False
         eventually(lambda: waiters(engine) == 1)
         assert not any(one.done() for one in rest)
