@@ -198,10 +198,10 @@ def test_who_stands_in_the_queue_waits_too(db: Database, world: World, threads: 
         before = epoch(db.url).epoch
         holder.release()
         assert waiting.result(SECONDS)
+        assert epoch(db.url).epoch > before
         acquired_at = locks.show("report").acquired_at
         assert acquired_at is not None
         assert acquired_at >= grants_from(db.url)
-        assert epoch(db.url).epoch > before
         threads.run(waiter.release)
 
 
