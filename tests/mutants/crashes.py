@@ -149,7 +149,7 @@ CRASHES = (
         WITNESS,
         "FROM seen WHERE e.xmin::text = seen.version",
         "FROM seen WHERE true",
-        f"{TESTS}::test_several_find_out_at_once",
+        f"{TESTS}::test_two_find_out_at_once",
     ),
     Mutant(
         "a-change-hides-a-crash",
