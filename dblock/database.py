@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from . import clock
 from .arguments import check_label
 from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
 from .protocol.faults import Trouble
 from .protocol.leasing import Refused
+from .protocol.registering import Waiter
 from .protocol.steps import Protocol, Query
 from .protocol.troubles import explain, schema_missing
 from .version import SCHEMA_VERSION
@@ -57,6 +61,7 @@ class Database:
         self.flow_holds = world.holds()
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
+        self._seen: dict[object, Waiter] = {}
         self.room = Room(self.holders, dialect, world)
         self._driver = Driver(self.connections, dialect, world, self.room)
 
@@ -77,6 +82,19 @@ class Database:
         """Return the owner label of this process now: for people, no proof of anything."""
         parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label]
         return " ".join(part for part in parts if part)[:255]
+
+    def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
+        """Return the calling flow as one who begins to wait, perhaps."""
+        return Waiter(
+            self.dialect,
+            name,
+            strategy,
+            clock.now(),
+            owner=partial(self.owner, label),
+            holds=self.flow_holds.held,
+            new_id=partial(secrets.token_hex, 16),
+            seen=self._seen,
+        )
 
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
         """Return the error for a refusal: who has it, and until when."""

@@ -86,7 +86,21 @@ class LockLost(DBLockError):
 
 
 class DeadlockDetected(DBLockError):
-    """Waiting would never have ended: the waiter waits for itself, or for a cycle with it in."""
+    """Waiting would never have ended: the waiter waits for itself, or for a cycle with it in.
+
+    ``cycle`` has the names that are waited for and the owner labels of their waiters, beginning
+    with this one, where the cycle was found among dblock's own waiters; else it is empty.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        cycle: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message, name=name)
+        self.cycle = cycle
 
 
 class OutcomeUnknown(DBLockError):

@@ -69,6 +69,11 @@ class Hold:
         return not self.ended and not self.inherited and self.loss is None
 
     @property
+    def fence(self) -> int | None:
+        """The fence it was granted with; a row lock has none."""
+        return None
+
+    @property
     def lost(self) -> Event:
         """The event that is set with the loss. Made when somebody asks for it."""
         with lock:
@@ -105,6 +110,10 @@ class LeaseHold(Hold):
     @property
     def alive(self) -> bool:
         return not self.inherited and self.keepable(clock.now())
+
+    @property
+    def fence(self) -> int | None:
+        return self.lease.fence
 
     def keepable(self, now: float) -> bool:
         """Whether there is a lease to renew: not given back, not lost, not over."""
@@ -232,6 +241,16 @@ class FlowHolds(ABC):
         """Return the live hold that the flow has on a name, through any handle."""
         hold = self.mine().own.get(name)
         return hold if hold is not None and hold.alive else None
+
+    def held(self) -> dict[str, int | None]:
+        """Return the names that the flow holds, with the fences of those that are leases."""
+        mine = self.mine()
+        found: dict[str, int | None] = {}
+        for root, names in list(mine.borrowed.items()):
+            if root.is_active:
+                found |= dict.fromkeys(names)
+        found |= {hold.name: hold.fence for hold in list(mine.own.values()) if hold.alive}
+        return found
 
     def add_borrowed(self, root: RootTransaction, name: str) -> None:
         self.mine().borrowed.setdefault(root, set()).add(name)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .borrowed import Borrowable
     from .database import Database
     from .policy import RetryPolicy
+    from .protocol.registering import Waiter
 
 
 class Lease(Handle):
@@ -112,22 +113,20 @@ class Lease(Handle):
             return refusal
         owner = self._database.owner(self._label)
         claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
-        start = clock.now()
+        waiter = self._database.waiter(self.name, "lease", self._label)
         hold: LeaseHold | None = None
         left: list[Query] = []
         try:
-            outcome = self._database.run(
-                acquire(
-                    self._database.dialect,
-                    claim,
-                    self._retry,
-                    fair=self._fair,
-                    wait=wait,
-                    patience=self._database.timeouts.socket,
-                    start=start,
-                ),
-                left=left,
+            protocol = acquire(
+                self._database.dialect,
+                claim,
+                self._retry,
+                fair=self._fair,
+                wait=wait,
+                patience=self._database.timeouts.socket,
+                waiter=waiter,
             )
+            outcome = self._database.run(waiter.during(protocol), left=left)
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -147,7 +146,7 @@ class Lease(Handle):
                 if hold is not None:
                     self._holds.remove(hold)
                     self._database.keeper.drop(hold)
-                self._abandon(claim, left)
+                self._abandon(claim, left, waiter)
             raise
         return self._database.not_acquired(self.name, outcome, wait)
 
@@ -339,7 +338,7 @@ class Lease(Handle):
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, claim: Claim, left: list[Query]) -> None:
+    def _abandon(self, claim: Claim, left: list[Query], waiter: Waiter) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
         ``left`` ends the session that its last statement may still come to.
@@ -350,6 +349,7 @@ class Lease(Handle):
 
         def abandon() -> None:
             with contextlib.suppress(Exception):
+                database.run(waiter.leave())
                 database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
 
         database.world.finish(abandon, cancelled=True)

@@ -165,14 +165,17 @@ class Locks:
     # --- looking and letting go --------------------------------------------------------------
 
     def list(self) -> list[LockState]:
-        """Return the names with a lease, expired and not yet taken over included, by name."""
+        """Return the names with a lease, expired and not yet taken over included, by name; and
+        those that somebody has waited for for a moment, whose holder may be a row lock."""
         return self.database.run(leasing.look_at_all(self.dialect, clock.now()))
 
     def show(self, name: str) -> LockState:
-        """Return what the lock table says of a name. A row lock is not seen there."""
+        """Return what the lock table says of a name, and who has waited for it for a moment.
+
+        A row lock is not seen there.
+        """
         check_name(name)
-        state, _ = self.database.run(leasing.look(self.dialect, name, 0.0, 0.0))
-        return state if state is not None else LockState(name, 0)
+        return self.database.run(leasing.show(self.dialect, name, 0.0))
 
     def release(self, name: str, *, force: bool) -> bool:
         """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it.

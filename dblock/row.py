@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .borrowed import Borrowable
     from .database import Database
     from .policy import RetryPolicy
+    from .protocol.registering import Waiter
 
 
 class RowLock(Handle):
@@ -84,24 +85,23 @@ class RowLock(Handle):
         if refusal is not None:
             return refusal
         own = OwnTransaction(self._database.holders, self._database.dialect)
-        protocol = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
+        waiter = self._database.waiter(self.name, "row")
+        lock = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
         try:
-            outcome = self._database.run(
-                protocol(
-                    self._database.dialect,
-                    self.name,
-                    self._retry,
-                    wait=wait,
-                    patience=self._database.timeouts.socket,
-                    start=clock.now(),
-                ),
-                transaction or own,
+            protocol = lock(
+                self._database.dialect,
+                self.name,
+                self._retry,
+                wait=wait,
+                patience=self._database.timeouts.socket,
+                waiter=waiter,
             )
+            outcome = self._database.run(waiter.during(protocol), transaction or own)
         except BaseException as error:
             own.drop()
-            if own.left is not None and not isinstance(error, DBLockError):
+            if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
-                world.finish(partial(self._end, own.left), cancelled=True)
+                world.finish(partial(self._abandon, own.left, waiter), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             own.forget()
@@ -157,6 +157,12 @@ class RowLock(Handle):
         except Trouble as trouble:
             self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
+
+    def _abandon(self, end: Query | None, waiter: Waiter) -> None:
+        """End what an interrupted wait may have left."""
+        self._end(end)
+        with contextlib.suppress(Exception):
+            self._database.run(waiter.leave())
 
     def _end(self, end: Query | None) -> None:
         """End the session that was lost, which may not have noticed and keep the row locked."""

@@ -28,7 +28,7 @@ ROUNDING = 0.001  # of SQLite's clock
 MOMENT = 0.4  # for what must not happen, where no event can tell that it did not
 
 EAGER = RetryPolicy(wait=wait_random(0, 0.01))
-TABLE = tables(MetaData())["lock"]
+TABLE, WAITERS = (tables(MetaData())[table] for table in ("lock", "waiter"))
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -83,6 +83,12 @@ def expire(engine: Engine, locks: Locks, name: str) -> None:
     statement = update(TABLE).where(TABLE.c.lock_name == locks.dialect.key(name))
     with engine.begin() as connection:
         connection.execute(statement.values(expires_at=datetime(2000, 1, 1)))
+
+
+def waiters(engine: Engine) -> int:
+    """How many rows the table of waiters has."""
+    with engine.connect() as connection:
+        return len(connection.execute(select(WAITERS.c.id)).all())
 
 
 @contextlib.contextmanager

@@ -76,6 +76,8 @@ def test_the_protocol_does_no_io() -> None:
         "dataclasses",
         "datetime",
         "enum",
+        "functools",
+        "itertools",
         "math",
         "typing",
     }

@@ -202,11 +202,11 @@ class AsyncLocks:
     # --- looking and letting go --------------------------------------------------------------
 
     async def list(self) -> list[LockState]:
-        """Return the names with a lease, expired and not yet taken over included, by name."""
+        """Return the names with a lease or waiters; see :meth:`dblock.Locks.list`."""
         return await self.run(self.sync.list)
 
     async def show(self, name: str) -> LockState:
-        """Return what the lock table says of a name. A row lock is not seen there."""
+        """Return what the lock table says of a name; see :meth:`dblock.Locks.show`."""
         return await self.run(self.sync.show, name)
 
     async def release(self, name: str, *, force: bool) -> bool:

@@ -22,13 +22,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @json_option
 @database_options
 def list_(place: Place, as_json: bool) -> int:
-    """List the leases: name, holder, since, expires in, fence.
+    """List the leases: name, holder, since, expires in, fence, number of waiters.
 
     \b
       dblock list --json | jq '.[].name'
 
     An expired lease is listed until another takes its name. To a file or a pipe goes a line for
-    each, its fields separated by tabs. A row lock lives in a transaction and is not listed.
+    each, its fields separated by tabs. A row lock lives in a transaction and is not seen: a name
+    that has waiters and no holder is locked by one.
+
+    Who has waited for a moment is a waiter, one for all the threads of a process.
     """
     with place.locks() as locks:
         states = locks.list()
@@ -49,7 +52,7 @@ def list_(place: Place, as_json: bool) -> int:
 @json_option
 @database_options
 def show(place: Place, name: str, as_json: bool) -> int:
-    """Show who holds the lock NAME, since when and until when.
+    """Show who holds the lock NAME, since when and until when, and who waits for it.
 
     \b
       dblock show nightly || echo free
@@ -62,7 +65,7 @@ def show(place: Place, name: str, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_object(state), indent=2))
     else:
-        for key, value in _block(state):
+        for key, value in [*_block(state), *_waiters(state)]:
             click.echo(f"{key:8}{value}")
     return exits.OK if state.held else exits.FREE
 
@@ -112,6 +115,15 @@ def _object(state: LockState) -> dict[str, Any]:
         "expires_at": None if over or state.expires_at is None else state.expires_at.isoformat(),
         "expires_in": None if over or state.remaining is None else round(state.remaining, 3),
         "fence": state.fence,
+        "waiters": [
+            {
+                "waiter": waiter.owner,
+                "for": waiter.strategy,
+                "since": waiter.since.isoformat(),
+                "waited": round(waiter.waited, 3),
+            }
+            for waiter in state.waiters
+        ],
     }
 
 
@@ -127,11 +139,12 @@ def _expires(state: LockState) -> str:
 
 def _fields(state: LockState) -> list[str]:
     holder = printable(state.owner or "")
-    return [printable(state.name), holder, _since(state), _expires(state), str(state.fence)]
+    counts = str(state.fence), str(len(state.waiters))
+    return [printable(state.name), holder, _since(state), _expires(state), *counts]
 
 
 def _block(state: LockState) -> list[tuple[str, str]]:
-    name, holder, since, expires, fence = _fields(state)
+    name, holder, since, expires, fence, _ = _fields(state)
     status = _status(state)
     lines = [("name", name), ("state", status)]
     if status != "free":
@@ -141,14 +154,18 @@ def _block(state: LockState) -> list[tuple[str, str]]:
     return [*lines, ("fence", fence)]
 
 
+def _waiters(state: LockState) -> list[tuple[str, str]]:
+    return [("waiter", printable(waiter.describe())) for waiter in state.waiters]
+
+
 def _print_table(states: list[LockState]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("NAME", "HOLDER", "SINCE", "EXPIRES IN", "FENCE"):
-        last = heading in ("EXPIRES IN", "FENCE")
+    for heading in ("NAME", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS"):
+        last = heading in ("EXPIRES IN", "FENCE", "WAITERS")
         table.add_column(heading, justify="right" if last else "left", overflow="fold")
     for state in states:
         # As Text: a name may look like markup.

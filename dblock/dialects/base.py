@@ -14,7 +14,6 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -22,6 +21,7 @@ from ..protocol.faults import Fault
 from ..protocol.state import Grant, LockState, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
+from .waiters import WaiterStatements, text, utc
 
 #: Characters of the ticket of one who looks for itself; it begins with :data:`UNCALLED`.
 TICKET = 24
@@ -47,16 +47,13 @@ class Session:
     end: Query | None = None
 
 
-class Dialect(ABC):
+class Dialect(WaiterStatements, ABC):
     """One database's statements over the lock table ``{schema}.{prefix}lock``."""
 
     name: ClassVar[str]
     #: SQLAlchemy's names for this database, and its drivers known to work, the usual one first.
     backends: ClassVar[tuple[str, ...]]
     drivers: ClassVar[tuple[str, ...]]
-    #: The parameter ``name`` in the driver's style, and the seconds to a row's expiry.
-    name_parameter: ClassVar[str] = "%(name)s"
-    remaining: ClassVar[str]
     #: dblock's extra that installs the driver.
     extra: ClassVar[str | None] = None
 
@@ -91,6 +88,7 @@ class Dialect(ABC):
         self.timeouts = timeouts
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
+        self.waiter_table = self.table("waiter")
 
     def table(self, name: str) -> str:
         """Return a table's name, qualified and quoted for this database."""
@@ -99,10 +97,6 @@ class Dialect(ABC):
 
     def quote(self, identifier: str) -> str:
         return f'"{identifier}"'
-
-    def key(self, name: str) -> object:
-        """Return a lock name as the database stores it."""
-        return name
 
     # --- connections -------------------------------------------------------------------------
 
@@ -186,7 +180,8 @@ class Dialect(ABC):
         """Say which grants a role needs."""
         return (
             f"GRANT SELECT, INSERT, UPDATE ON {self.lock_table}, "
-            f"GRANT SELECT, INSERT, DELETE ON {self.applied_table} and "
+            f"GRANT SELECT, INSERT, DELETE ON {self.applied_table}, "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.waiter_table} and "
             f"GRANT SELECT ON {self.table('schema')} TO <role>"
         )
 
@@ -296,8 +291,13 @@ class Dialect(ABC):
         return Query(f"{self._select()} WHERE lock_name IN ({several})", keys)
 
     def held(self) -> Query:
-        """Read the rows of all names that have a token, expired ones too."""
-        return Query(f"{self._select()} WHERE token IS NOT NULL ORDER BY lock_name", {})
+        """Read the rows of all names that have a token, expired ones too, or are waited for."""
+        waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.remaining} > 0"
+        return Query(
+            f"""{self._select()}
+            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",
+            {},
+        )
 
     def _select(self) -> str:
         return f"SELECT {self._columns()} FROM {self.lock_table}"
@@ -311,12 +311,12 @@ class Dialect(ABC):
     def _state(self, row: Sequence[Any]) -> LockState:
         name, fence, token, owner, acquired_at, expires_at, remaining = row
         return LockState(
-            name=name.decode() if isinstance(name, bytes) else name,
+            name=text(name),
             fence=int(fence),
             token=token,
             owner=owner,
-            acquired_at=_utc(acquired_at),
-            expires_at=_utc(expires_at),
+            acquired_at=utc(acquired_at),
+            expires_at=utc(expires_at),
             remaining=None if remaining is None else float(remaining),
         )
 
@@ -396,12 +396,3 @@ class Dialect(ABC):
         One row when no later hold has been granted. Waits for nobody: whoever is in the way is
         taking the name.
         """
-
-
-def _utc(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    if value is None:
-        return None
-    assert isinstance(value, datetime)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

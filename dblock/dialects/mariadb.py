@@ -79,6 +79,8 @@ class MariaDB(Dialect):
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
     remaining = _REMAINING
+    later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
+    upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -90,6 +92,9 @@ class MariaDB(Dialect):
 
     def key(self, name: str) -> object:
         return name.encode()  # VARBINARY: no collation equates 'a' with 'A', 'á' or 'a '
+
+    def shift(self, seconds: float) -> object:
+        return _microseconds(seconds)
 
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         return {
@@ -301,6 +306,15 @@ class MariaDB(Dialect):
             {"name": self.key(name), "token": token},
         )
 
+    def sweep(self) -> Query:
+        # What is over is found without a lock, for a scan with locks would fail other waiters.
+        over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 LIMIT 1000"
+        return Query(
+            f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
+                ON w.id = expired.id""",
+            {},
+        )
+
     def create(self, name: str) -> Query:
         return Query(
             f"""BEGIN NOT ATOMIC
@@ -311,19 +325,22 @@ class MariaDB(Dialect):
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
-        if patience == 0:
+        seconds = self.longest_patience if patience is None else patience
+        if seconds < _WORTH_WAITING:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
             # permitted". The error of NOWAIT undoes this statement alone.
-            wait = "NOWAIT"
+            limit, wait = "", "NOWAIT"
         else:
-            wait = f"WAIT {math.floor(self.longest_patience if patience is None else patience)}"
+            # So does the end of its time, which is exact: WAIT knows whole seconds.
+            limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
+            wait = f"WAIT {math.ceil(seconds) + 1}"
         key = "%(name)s"
         if not borrowed:
             # Its own look: a subquery locks nothing, and under the READ COMMITTED of dblock's own
             # sessions it sees what is newest. So the row of a held lease is left alone.
             key = f"(SELECT lock_name FROM {self.lock_table} WHERE lock_name = {key} AND {_FREE})"
         return Query(
-            f"""SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
+            f"""{limit}SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
             JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
             WHERE g.lock_name = {key}
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
@@ -352,6 +369,9 @@ class MariaDB(Dialect):
             {"key": self.key(key)},
         )
 
+
+# Seconds. The statement itself takes time too.
+_WORTH_WAITING = 0.05
 
 _WHO = """SELECT id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
     FROM information_schema.processlist WHERE id = CONNECTION_ID()"""

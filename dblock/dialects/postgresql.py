@@ -63,6 +63,8 @@ class PostgreSQL(Witnessing):
     failure_aborts = True
     calls = True
     remaining = _REMAINING
+    later = "clock_timestamp() + {} * interval '1 s'"
+    lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         super().__init__(schema, prefix, timeouts)
@@ -340,6 +342,10 @@ class PostgreSQL(Witnessing):
             SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             RETURNING {_CALL}, {_LAZY}"""
+
+    def sweep(self) -> Query:
+        over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
+        return Query(f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}", {})
 
     def create(self, name: str) -> Query:
         return Query(

@@ -39,7 +39,8 @@ _TURN = 50
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
 
 _NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
-_LATER = "strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)"
+_SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
+_LATER = _SHIFTED.format(":ttl")
 _FREE = f"(token IS NULL OR expires_at <= {_NOW})"
 _REMAINING = "(julianday(expires_at) - julianday('now')) * 86400.0"
 
@@ -64,6 +65,10 @@ class SQLite(Dialect):
     one_writer = True
     name_parameter = ":name"
     remaining = _REMAINING
+    later = _SHIFTED
+
+    def shift(self, seconds: float) -> object:
+        return _modifier(seconds)
 
     def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
         return {"timeout": timeouts.query}
@@ -258,5 +263,5 @@ class SQLite(Dialect):
         return Query(f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key", {"key": key})
 
 
-def _modifier(ttl: float) -> str:
-    return f"+{ttl:.3f} seconds"
+def _modifier(seconds: float) -> str:
+    return f"{seconds:+.3f} seconds"

@@ -24,6 +24,7 @@ since a call can be lost.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, OutcomeUnknown
@@ -39,6 +40,7 @@ from .troubles import explain
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..policy import RetryPolicy
+    from .registering import Waiter
 
 # Between two looks of one who waits to be called: those further back look less often.
 LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
@@ -57,15 +59,16 @@ def acquire(
     fair: bool,
     wait: float | None,
     patience: float,
-    start: float,
+    waiter: Waiter,
 ) -> Protocol[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from ``start``.
+    """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
     reply was lost is looked for. ``fair`` waits in the queue also where that calls nobody. All
     tries carry one token: whichever arrived, it is this hold.
     """
-    tries = _Tries(dialect, claim, policy, fair, wait, patience, start, start)
+    start = waiter.start
+    tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
     try:
         held = yield from tries.take()
     except DBLockError:
@@ -89,6 +92,7 @@ class _Tries:
     fair: bool
     wait: float | None
     patience: float
+    waiter: Waiter
     start: float
     now: float
     number: int = 0
@@ -300,7 +304,7 @@ class _Tries:
                 return True
         if self.place.before is not None and not self.place.free:
             if self.called:
-                reply = yield Await(self._nap(sleep))
+                reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
                 self.now = reply.now
                 return bool(reply.matched)
             if self.policy.endless:  # a free name is kept for the first for a moment only
@@ -311,7 +315,7 @@ class _Tries:
             sleep = min(sleep, self.state.remaining)
         if self.closed:
             sleep = self.closed if self.left is None else min(self.left, self.closed)
-        self.now = (yield Sleep(sleep)).now
+        self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return False
 
     def stand(self, seconds: float | None) -> Protocol[bool]:
@@ -322,7 +326,8 @@ class _Tries:
         # Behind a pooler the server is not known, and nobody can be called.
         connect = self.dialect.calls and self.server is not None
         line = self.claim.name, id(self.policy.wait), self.fair
-        reply = yield Stand(line, seconds, connect, look=self.fair and self.number > 0)
+        stand = partial(Stand, line, connect=connect, look=self.fair and self.number > 0)
+        reply = yield from self.waiter.wait(stand, seconds, self.now)
         self.now, self.first = reply.now, bool(reply.rows)
         self.ticket, self.called = reply.rows[0] if reply.rows else (None, False)
         if self.ticket is not None and self.ticket not in self.claim.tickets:

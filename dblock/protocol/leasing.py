@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict, DBLockError, LockLost, Unavailable
 from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, PAUSE, persist
-from .state import LockState
+from .state import LockState, WaiterState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
 from .troubles import explain, transaction_broken
@@ -245,8 +245,23 @@ def _prove(
 
 
 def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
-    """Read the states of all names with a token."""
-    return dialect.states((yield from _read(dialect, dialect.held(), None, 0.0, now)))
+    """Read the states of all names that have a token or are waited for."""
+    states = dialect.states((yield from _read(dialect, dialect.held(), None, 0.0, now)))
+    waiters = yield from _waiters(dialect, None, now)
+    return [replace(state, waiters=waiters.get(state.name, ())) for state in states]
+
+
+def show(dialect: Dialect, name: str, now: float) -> Protocol[LockState]:
+    """Read a name's state and its waiters."""
+    state, now = yield from look(dialect, name, 0.0, now)
+    waiters = yield from _waiters(dialect, name, now)
+    return replace(state or LockState(name, 0), waiters=waiters.get(name, ()))
+
+
+def _waiters(
+    dialect: Dialect, name: str | None, now: float
+) -> Protocol[dict[str, tuple[WaiterState, ...]]]:
+    return dialect.read_waiters((yield from _read(dialect, dialect.waiters(name), name, 0.0, now)))
 
 
 def look(

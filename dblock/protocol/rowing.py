@@ -22,6 +22,7 @@ from .troubles import explain, transaction_broken
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..policy import RetryPolicy
+    from .registering import Waiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class _Attempts:
     policy: RetryPolicy
     wait: float | None
     patience: float
+    waiter: Waiter
     start: float
     now: float
     number: int = 0
@@ -66,6 +68,16 @@ class _Attempts:
         self.opens = self.now + consulted.witness.pause
         return not self.closed
 
+    def chunk(self, dialect: Dialect) -> Protocol[float | None]:
+        """Return how long the server may wait in one go, having seen to the waiter before."""
+        longest = [self.left, dialect.longest_patience]
+        if dialect.one_writer:  # with this lock nothing could be removed any more
+            yield from self.waiter.leave()
+        else:
+            self.now = yield from self.waiter.note(self.now)
+            longest.append(self.waiter.piece(self.left, self.now))
+        return min((seconds for seconds in longest if seconds is not None), default=None)
+
     def pause(self, state: LockState | None) -> Protocol[bool]:
         """Sleep before the next try, no longer than the lease in the way; False to give up."""
         self.number += 1
@@ -77,7 +89,7 @@ class _Attempts:
             sleep = min(sleep, state.remaining)
         if self.closed:
             sleep = self.closed if self.left is None else min(self.left, self.closed)
-        self.now = (yield Sleep(sleep)).now
+        self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return True
 
 
@@ -88,22 +100,23 @@ def lock_own_row(
     *,
     wait: float | None,
     patience: float,
-    start: float,
+    waiter: Waiter,
 ) -> Protocol[Locked | Refused]:
     """Lock the name's row in a transaction of dblock's own, waiting up to ``wait`` seconds.
 
     ``patience`` bounds how long an unreachable database is tried.
     """
-    tries = _Attempts(name, policy, wait, patience, start, start)
+    tries = _Attempts(name, policy, wait, patience, waiter, waiter.start, waiter.start)
     away_since: float | None = None
     while True:
         state: LockState | None = None
         if tries.number or not dialect.looks_itself:  # waiters look: cheaper than a transaction
             state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
-            chunk = _chunk(dialect, tries.left)
+            chunk = yield from tries.chunk(dialect)
+            left = tries.left
             try:
-                reply = yield RunHeld(dialect.lock_row(name, chunk, borrowed=False), tries.left)
+                reply = yield RunHeld(dialect.lock_row(name, chunk, borrowed=False), left)
                 if dialect.row_locked(reply):
                     return Locked()
                 if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
@@ -126,7 +139,7 @@ def lock_own_row(
                         raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
                 elif trouble.fault in PASSING:
                     away_since = None
-                    if trouble.fault is not Fault.DEADLOCK and _waited(dialect, chunk):
+                    if trouble.fault is not Fault.DEADLOCK and chunk != left:
                         tries.now = (yield Forget()).now
                         continue  # the server's share of one long wait
                 else:
@@ -146,18 +159,21 @@ def lock_borrowed_row(
     *,
     wait: float | None,
     patience: float,
-    start: float,
+    waiter: Waiter,
 ) -> Protocol[Locked | Refused]:
     """Lock the name's row in the user's transaction, which stays usable if that fails.
 
     Raises Conflict where the transaction's snapshot is too old to ever see the row, and
     DeadlockDetected where the database undid the transaction: both want it run again.
     """
-    tries = _Attempts(name, policy, wait, patience, start, start)
+    tries = _Attempts(name, policy, wait, patience, waiter, waiter.start, waiter.start)
     while True:
         state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
-            locked, stale = yield from _try_borrowed(dialect, tries)
+            tried = yield from _try_borrowed(dialect, tries)
+            if tried is None:
+                continue
+            locked, stale = tried
             if locked:
                 return Locked()
             state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
@@ -181,12 +197,16 @@ def lock_borrowed_row(
             return Refused(state, tries.closed)
 
 
-def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool]]:
-    """Return whether the row was locked, and whether an old snapshot was what prevented it."""
+def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool] | None]:
+    """Return whether the row was locked, and whether an old snapshot was what prevented it.
+
+    None after the server's share of one long wait.
+    """
     name = tries.name
+    chunk = yield from tries.chunk(dialect)
     left = 0.001 if tries.left == 0 else tries.left
     try:
-        chunk = _chunk(dialect, left)
+        chunk = chunk or left
         query = dialect.lock_row(name, chunk, borrowed=True)
         # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
         # was free when the statement began and is not any more.
@@ -203,7 +223,7 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         if trouble.fault not in (Fault.BUSY, Fault.CANCELED):
             raise explain(dialect, trouble, name) from trouble.__cause__
         tries.now = (yield Sleep(0)).now
-        return False, False
+        return None if chunk != left else (False, False)
     tries.now = reply.now
     if dialect.closed(reply) and (yield from tries.mend(dialect)) and not stale:
         return (yield from _try_borrowed(dialect, tries))
@@ -248,14 +268,3 @@ def _leave_no_ghost(dialect: Dialect, tries: _Attempts, trouble: Trouble) -> Pro
     if trouble.end is not None:
         with contextlib.suppress(DBLockError):
             tries.now = yield from end_session(dialect, trouble.end, tries.reach, tries.now)
-
-
-def _waited(dialect: Dialect, chunk: float | None) -> bool:
-    """Whether the server waited as long as it is ever asked to, and the caller wants to go on."""
-    return chunk is not None and chunk == dialect.longest_patience
-
-
-def _chunk(dialect: Dialect, patience: float | None) -> float | None:
-    if dialect.longest_patience is None:
-        return patience
-    return dialect.longest_patience if patience is None else min(patience, dialect.longest_patience)

@@ -7,13 +7,31 @@ from datetime import datetime
 from typing import NamedTuple
 
 
+class WaiterState(NamedTuple):
+    """One who waits for a name; ``waited`` is in seconds by the database's clock.
+
+    Of a process's threads or tasks that wait for one name and hold nothing one is here.
+    """
+
+    owner: str
+    strategy: str
+    since: datetime
+    waited: float
+
+    def describe(self) -> str:
+        """Say who waits, for what and how long by now, in one line for people."""
+        return f"{self.owner} for {self.waited:.1f} s ({self.strategy})"
+
+
 @dataclass(frozen=True, slots=True)
 class LockState:
     """A name's row in the lock table at one moment.
 
     ``remaining`` is in seconds by the database's clock; not above 0 when the lease has expired,
     None when there is none. A row lock leaves no trace here: the database alone knows of it.
-    The token proves ownership, so it is not shown.
+    The token proves ownership, so it is not shown. ``waiters`` are those who have waited for a
+    moment already, in the order in which they began; only :meth:`Locks.show` and
+    :meth:`Locks.list` tell of them.
     """
 
     name: str
@@ -23,6 +41,7 @@ class LockState:
     expires_at: datetime | None = None
     remaining: float | None = None
     token: str | None = field(default=None, repr=False)
+    waiters: tuple[WaiterState, ...] = ()
 
     @property
     def held(self) -> bool:

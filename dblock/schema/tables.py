@@ -30,6 +30,8 @@ TOKEN = String(32).with_variant(mysql.VARCHAR(32, charset="ascii", collation="as
 LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
 # Tickets, in the order in which they came. Only PostgreSQL has it so far.
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
+STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
+HOLDS = Text().with_variant(mysql.TEXT(charset="ascii"), *_MYSQL)
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 
@@ -103,6 +105,21 @@ def tables(
     ):
         ddl = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(table, "after_create", ddl.execute_if(dialect="postgresql"))
+    # Who waits for what, and what it holds meanwhile; written only under contention.
+    waiter = Table(
+        f"{prefix}waiter",
+        metadata,
+        Column("id", TOKEN, nullable=False),
+        Column("lock_name", NAME, nullable=False),
+        Column("strategy", STRATEGY, nullable=False),
+        Column("owner", LABEL, nullable=False),
+        Column("since", MOMENT, nullable=False),
+        Column("expires_at", MOMENT, nullable=False),
+        Column("holds", HOLDS),
+        PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
     version = Table(
         f"{prefix}schema",
         metadata,
@@ -114,6 +131,7 @@ def tables(
         "lock": lock,
         "guard": guard,
         "applied": applied,
+        "waiter": waiter,
         "epoch": epoch,
         "witness": witness,
         "schema": version,

@@ -1,4 +1,4 @@
-"""A queue of waiters for each name; the witness, which knows whether leases were forgotten.
+"""A queue of waiters for each name, and who they are; the witness of what was forgotten.
 
 For a table in use: it is locked for adding a column, which rewrites nothing. Where a transaction is
 in the way of that, all who come later wait behind this one; so run it with a short
@@ -18,6 +18,17 @@ depends_on = None
 
 MYSQL = ("mysql", "mariadb")
 QUEUE = sa.Text().with_variant(postgresql.ARRAY(sa.Text()), "postgresql")
+NAME = (
+    sa.Text(collation="C")
+    .with_variant(mysql.VARBINARY(1020), *MYSQL)
+    .with_variant(sa.Text(), "sqlite")
+)
+TOKEN = sa.String(32).with_variant(
+    mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *MYSQL
+)
+STRATEGY = sa.String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *MYSQL)
+LABEL = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *MYSQL)
+HOLDS = sa.Text().with_variant(mysql.TEXT(charset="ascii"), *MYSQL)
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 
 # No lease of before is forgotten: this is the server that granted them. How long they may last is
@@ -53,6 +64,7 @@ def upgrade() -> None:
     schema, prefix = place()
     on_postgresql = op.get_context().dialect.name == "postgresql"
     create_witness(on_postgresql)
+    create_waiter()
     if on_postgresql:  # before the table is locked, since it reads the whole
         op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
     op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
@@ -87,9 +99,26 @@ def create_witness(on_postgresql: bool) -> None:
     )
 
 
+def create_waiter() -> None:
+    schema, prefix = place()
+    op.create_table(
+        f"{prefix}waiter",
+        sa.Column("id", TOKEN, nullable=False),
+        sa.Column("lock_name", NAME, nullable=False),
+        sa.Column("strategy", STRATEGY, nullable=False),
+        sa.Column("owner", LABEL, nullable=False),
+        sa.Column("since", MOMENT, nullable=False),
+        sa.Column("expires_at", MOMENT, nullable=False),
+        sa.Column("holds", HOLDS),
+        sa.PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+
+
 def downgrade() -> None:
     schema, prefix = place()
     op.drop_column(f"{prefix}lock", "waiters", schema=schema)
-    for name in ("witness", "epoch"):
+    for name in ("waiter", "witness", "epoch"):
         op.drop_table(f"{prefix}{name}", schema=schema)
     set_version(1)

@@ -111,6 +111,7 @@ def test_show(here: Here, db: Database) -> None:
         "expires_at": None,
         "expires_in": None,
         "fence": 1,
+        "waiters": [],
     }
 
 

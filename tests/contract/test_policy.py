@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,7 @@ from dblock.dialects.base import TICKET
 from dblock.protocol.acquiring import acquire
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import Claim, Held, Refused
+from dblock.protocol.registering import Waiter
 from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
 from dblock.protocol.steps import Await, Reply, Run, RunHeld, Sleep, Stand, Step
 from dblock.protocol.term import Term
@@ -41,6 +43,21 @@ kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
 
 def dialect_of(kind: str) -> Dialect:
     return DIALECTS[kind](None, "dblock_", Timeouts())
+
+
+def unseen(dialect: Dialect) -> Waiter:
+    """One who waits without ever being written down."""
+    return Waiter(
+        dialect,
+        "report",
+        "lease",
+        START,
+        owner=lambda: "somebody",
+        holds=dict,
+        new_id=lambda: TOKEN,
+        seen={},
+        _next=math.inf,
+    )
 
 
 def new_claim() -> Claim:
@@ -104,19 +121,33 @@ class Clock:
 
 
 def lease(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return acquire(dialect, new_claim(), policy, fair=False, wait=wait, patience=10.0, start=START)
+    return leased(dialect, policy, wait, fair=False)
 
 
 def queued(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return acquire(dialect, new_claim(), policy, fair=True, wait=wait, patience=10.0, start=START)
+    return leased(dialect, policy, wait, fair=True)
+
+
+def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: bool) -> Any:
+    return acquire(
+        dialect,
+        new_claim(),
+        policy,
+        fair=fair,
+        wait=wait,
+        patience=10.0,
+        waiter=unseen(dialect),
+    )
 
 
 def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect))
 
 
 def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_borrowed_row(dialect, "report", policy, wait=wait, patience=10.0, start=START)
+    return lock_borrowed_row(
+        dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect)
+    )
 
 
 ways = pytest.mark.parametrize("way", [lease, queued, own_row, users_row])

@@ -6,6 +6,7 @@ from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.crashes import CRASHES
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
+from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
 BASE = "dblock/dialects"
@@ -210,10 +211,10 @@ CATALOGUE = (
         "expiry-by-the-clients-clock-sqlite",
         "expiry is the database's clock alone",
         SQLITE,
-        'return f"+{ttl:.3f} seconds"',
+        'return f"{seconds:+.3f} seconds"',
         "import time\n\n    from datetime import datetime, UTC\n\n"
         "    off = time.time() - datetime.now(UTC).timestamp()\n"
-        '    return f"{off + ttl:+.3f} seconds"',
+        '    return f"{off + seconds:+.3f} seconds"',
         f"{CLOCK}[sqlite]",
     ),
     Mutant(
@@ -361,7 +362,7 @@ CATALOGUE = (
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "dblock/lease.py",
-        "                self._abandon(claim, left)\n",
+        "                self._abandon(claim, left, waiter)\n",
         "                pass\n",
         f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
@@ -405,4 +406,5 @@ CATALOGUE = (
     *ASYNCHRONOUS,
     *CALLS,
     *CRASHES,
+    *WAITERS,
 )

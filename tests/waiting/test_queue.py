@@ -150,6 +150,7 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)
         eventually(lambda: locks.database.room.lengths() == [30])
+        eventually(lambda: sum(b"dblock_waiter" in asked for asked in proxy.requests) == 2)
         before = len(proxy.requests)
         time.sleep(MOMENT)
         assert len(proxy.requests) == before  # nobody asks

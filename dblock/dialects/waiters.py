@@ -1,0 +1,142 @@
+"""The statements over the table of waiters, which are nearly the same for all databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from ..protocol.deadlock import Blocked
+from ..protocol.state import WaiterState
+from ..protocol.steps import Query, Reply
+
+
+class WaiterStatements:
+    """A waiter's row belongs to its waiter alone: it is in the way of nobody, and proves nothing.
+
+    It is believed until it expires, and removed by whoever comes across it then.
+    """
+
+    #: The parameter ``name`` in the driver's style, and the seconds to a row's expiry.
+    name_parameter: ClassVar[str] = "%(name)s"
+    remaining: ClassVar[str]
+    #: The database's clock, so many seconds later.
+    later: ClassVar[str]
+    #: The end of an INSERT that updates the row where it is there already.
+    upsert: ClassVar[str] = (
+        "ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds"
+    )
+    #: The end of a statement that a crash may undo.
+    lazily: ClassVar[str] = ""
+
+    lock_table: str
+    waiter_table: str
+
+    def key(self, name: str) -> object:
+        """Return a lock name as the database stores it."""
+        return name
+
+    def shift(self, seconds: float) -> object:
+        """Return the parameter of :attr:`later`."""
+        return seconds
+
+    def register(
+        self,
+        id: str,
+        name: str,
+        *,
+        strategy: str,
+        owner: str,
+        waited: float,
+        lasts: float,
+        holds: Mapping[str, int | None],
+    ) -> Query:
+        """Write that a waiter is there, for the first time or again."""
+        values = {
+            "id": id,
+            "name": self.key(name),
+            "strategy": strategy,
+            "owner": owner,
+            "since": self.shift(-waited),
+            "expiry": self.shift(lasts),
+            "holds": json.dumps(holds) if holds else None,
+        }
+        marks = {column: self.name_parameter.replace("name", column) for column in values}
+        marks["since"] = self.later.format(marks["since"])
+        marks["expiry"] = self.later.format(marks["expiry"])
+        return Query(
+            f"""INSERT INTO {self.waiter_table}
+                (id, lock_name, strategy, owner, since, expires_at, holds)
+            VALUES ({", ".join(marks.values())}) {self.upsert} {self.lazily}""",
+            values,
+        )
+
+    def unregister(self, id: str) -> Query:
+        """Remove a waiter."""
+        mark = self.name_parameter.replace("name", "id")
+        return Query(f"DELETE FROM {self.waiter_table} WHERE id = {mark} {self.lazily}", {"id": id})
+
+    def sweep(self) -> Query:
+        """Remove waiters whose time is over, without waiting for others who do."""
+        return Query(f"DELETE FROM {self.waiter_table} WHERE {self.remaining} <= 0", {})
+
+    def waiters(self, name: str | None = None) -> Query:
+        """Read who waits for a name, or for any."""
+        only = "" if name is None else f" AND lock_name = {self.name_parameter}"
+        return Query(
+            f"""SELECT lock_name, owner, strategy, since, -{self._until("since")}
+            FROM {self.waiter_table} WHERE {self.remaining} > 0{only} ORDER BY since, id""",
+            {} if name is None else {"name": self.key(name)},
+        )
+
+    def read_waiters(self, reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
+        """Return the waiters for each name."""
+        found: dict[str, tuple[WaiterState, ...]] = {}
+        for key, owner, strategy, since, waited in reply.rows:
+            moment = utc(since)
+            assert moment is not None
+            waiter = WaiterState(owner, strategy, moment, float(waited))
+            found[text(key)] = (*found.get(text(key), ()), waiter)
+        return found
+
+    def blocked(self) -> Query:
+        """Read all waiters that hold something, and which lease is on what they wait for."""
+        held = f"l.token IS NOT NULL AND {self._until('l.expires_at')} > 0"
+        return Query(
+            f"""SELECT w.id, w.lock_name, CASE WHEN {held} THEN l.fence END, w.owner, w.since,
+                w.holds
+            FROM {self.waiter_table} AS w
+            LEFT JOIN {self.lock_table} AS l ON l.lock_name = w.lock_name
+            WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0""",
+            {},
+        )
+
+    def read_blocked(self, reply: Reply) -> list[Blocked]:
+        return [_blocked(row) for row in reply.rows]
+
+    def _until(self, moment: str) -> str:
+        """The seconds to a moment."""
+        return self.remaining.replace("expires_at", moment)
+
+
+def _blocked(row: Sequence[Any]) -> Blocked:
+    id, key, fence, owner, since, holds = row
+    moment = utc(since)
+    assert moment is not None
+    return Blocked(id, text(key), fence, owner, moment, json.loads(holds))
+
+
+def text(key: str | bytes) -> str:
+    """Return a lock name from how a database stores it."""
+    return key.decode() if isinstance(key, bytes) else key
+
+
+def utc(value: Any) -> datetime | None:
+    """Return a moment from how a driver returns it."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if value is None:
+        return None
+    assert isinstance(value, datetime)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

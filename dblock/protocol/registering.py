@@ -1,0 +1,185 @@
+"""A waiter that others can see: who waits for what since when, and what it holds meanwhile.
+
+Written only where somebody has waited for a moment already, so that contention which passes costs
+nothing; and by one of a process's waiters for a name, if they hold nothing. One that holds
+something is seen in any case, and looks whether it waits for itself over others.
+
+Who waits longest need not look often: a cycle is closed by the one who begins to wait last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, Unavailable
+from .deadlock import Blocked, find_cycle
+from .faults import Fault, Trouble
+from .persisting import AWAY, PASSING, persist
+from .steps import Protocol, Reply, Run, Sleep, Step
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+
+T = TypeVar("T")
+
+# Seconds of waiting before anybody is told of it.
+AFTER = 0.3
+# Between two looks of one who holds something, at first; then that share of its waiting so far.
+LOOK, LOOK_SHARE, LOOK_MAX = 0.4, 0.5, 5.0
+# Between two signs of life of one who holds nothing; and how late any sign of life may be.
+SIGN, LATE = 20.0, 5.0
+# For an answer; nobody waits longer for a lock because it cannot be seen waiting.
+WITHIN = 2.0
+# How long to try to leave no trace where others are in the way.
+LEAVING = 0.5
+
+#: What is no reason to stop waiting.
+_HARMLESS = AWAY | PASSING | {Fault.REFUSED}
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One wait of one flow for one name. Its methods are protocols' parts."""
+
+    dialect: Dialect
+    name: str
+    strategy: str
+    start: float
+    #: Who it is that waits, for people.
+    owner: Callable[[], str]
+    #: What it holds meanwhile: names, and fences where they are leases.
+    holds: Callable[[], Mapping[str, int | None]]
+    new_id: Callable[[], str]
+    #: Those of this process that are seen although they hold nothing.
+    seen: dict[object, Waiter]
+    id: str | None = None
+    _next: float | None = None
+
+    @property
+    def next(self) -> float:
+        """When there is something to be done for it."""
+        return self.start + AFTER if self._next is None else self._next
+
+    def wait(
+        self, step: Callable[[float], Step], seconds: float | None, now: float
+    ) -> Protocol[Reply]:
+        """Let ``seconds`` pass with a step, or less if it has a reply before: in pieces, between
+        which this waiter is seen to.
+
+        Raises DeadlockDetected.
+        """
+        until = None if seconds is None else now + seconds
+        while True:
+            now = yield from self.note(now)
+            reply = yield step(self.piece(None if until is None else until - now, now))
+            now = reply.now
+            if reply.matched or reply.rows or (until is not None and now >= until):
+                return reply
+
+    def piece(self, seconds: float | None, now: float) -> float:
+        """Return how much of ``seconds`` may pass before there is something to be done."""
+        left = max(0.001, self.next - now)
+        return left if seconds is None else max(0.0, min(seconds, left))
+
+    def note(self, now: float) -> Protocol[float]:
+        """See to it that others see this waiter; return the time.
+
+        Raises DeadlockDetected when the wait would never end.
+        """
+        if now < self.next:
+            return now
+        holds = self.holds()
+        if not holds and self.seen.setdefault(self._key, self) is not self:
+            self._next = now + LOOK_MAX
+            return now
+        look = min(max(LOOK, LOOK_SHARE * (now - self.start)), LOOK_MAX) if holds else SIGN
+        self._next = now + look
+        try:
+            now = (yield from self._write(look + LATE, holds, now)).now
+            if holds:
+                reply = yield Run(self.dialect.blocked(), WITHIN)
+                now = reply.now
+                self._judge(self.dialect.read_blocked(reply))
+        except Trouble as trouble:
+            if trouble.fault not in _HARMLESS:
+                raise explain(self.dialect, trouble, self.name) from trouble.__cause__
+            now = (yield Sleep(0)).now  # the try itself took its time
+            if trouble.fault in AWAY:
+                self._next = now + SIGN
+        return now
+
+    def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Protocol[Reply]:
+        first = self.id is None
+        if self.id is None:
+            self.id = self.new_id()
+        reply = yield Run(
+            self.dialect.register(
+                self.id,
+                self.name,
+                strategy=self.strategy,
+                owner=self.owner(),
+                waited=now - self.start,
+                lasts=lasts,
+                holds=holds,
+            ),
+            WITHIN,
+        )
+        if first:
+            reply = yield Run(self.dialect.sweep(), WITHIN)
+        return reply
+
+    def _judge(self, blocked: list[Blocked]) -> None:
+        assert self.id is not None
+        cycle = find_cycle(blocked, self.id)
+        if cycle is None:
+            return
+        held = ", ".join(
+            f"{waiter.name!r} is held by {holder.owner}, who waits for {holder.name!r}"
+            for waiter, holder in pairwise(cycle)
+        )
+        raise DeadlockDetected(
+            f"waiting for {self.name!r} would never end: {held}, which is held here. Release what "
+            "you hold, or roll it back, and begin again",
+            name=self.name,
+            cycle=tuple((one.name, one.owner) for one in cycle),
+        )
+
+    @property
+    def trace(self) -> bool:
+        """Whether there is anything to be removed."""
+        return self.id is not None or self.seen.get(self._key) is self
+
+    def leave(self) -> Protocol[None]:
+        """Leave no trace. What cannot be removed is ignored when its time is over."""
+        self._let_another_be_seen()
+        if self.id is not None:
+            query, self.id, self._next = self.dialect.unregister(self.id), None, None
+            now = (yield Sleep(0)).now
+            with contextlib.suppress(Trouble):
+                yield from persist(query, LEAVING, now, PASSING)
+
+    def during(self, waiting: Protocol[T]) -> Protocol[T]:
+        """Run a protocol that waits, and leave no trace of that when it has ended."""
+        try:
+            outcome = yield from waiting
+        except (Unavailable, OutcomeUnknown):  # the database is away
+            self._let_another_be_seen()
+            raise
+        except DBLockError:
+            yield from self.leave()
+            raise
+        yield from self.leave()
+        return outcome
+
+    def _let_another_be_seen(self) -> None:
+        if self.seen.get(self._key) is self:
+            del self.seen[self._key]
+
+    @property
+    def _key(self) -> object:
+        return self.name, self.strategy, self.owner()

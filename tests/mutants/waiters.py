@@ -1,0 +1,105 @@
+"""Mutants of who waits, and of deadlocks (promise 3)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+DEADLOCK, REGISTERING = "dblock/protocol/deadlock.py", "dblock/protocol/registering.py"
+STATEMENTS = "dblock/dialects/waiters.py"
+VICTIMS = "tests/protocol/test_deadlock.py"
+CYCLES = "tests/contract/test_deadlock.py"
+SEEN = "tests/contract/test_waiters.py"
+ONE = "one of a cycle of waiters is told"
+TRUE = "nobody is told who does not wait for itself"
+TRACE = "a waiter leaves no trace"
+
+WAITERS = (
+    Mutant(
+        "nobody-is-the-victim",
+        ONE,
+        DEADLOCK,
+        "if _came(one) < _came(last)",
+        "if _came(one) > _came(last) and False",
+        f"{CYCLES}::test_one_of_a_cycle_is_told[threads-sqlite-leases]",
+    ),
+    Mutant(
+        "all-are-victims",
+        ONE,
+        DEADLOCK,
+        "if _came(one) < _came(last)",
+        "if one.id != victim",
+        f"{VICTIMS}::test_each_cycle_has_one_victim",
+    ),
+    Mutant(
+        "a-hold-of-earlier-is-believed",
+        TRUE,
+        DEADLOCK,
+        "waiter.name in holder.holds and holder.holds[waiter.name] == waiter.fence",
+        "waiter.name in holder.holds",
+        f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
+    ),
+    Mutant(
+        "the-expired-are-believed",
+        TRUE,
+        STATEMENTS,
+        """WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0""",
+        "WHERE w.holds IS NOT NULL",
+        f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
+    ),
+    Mutant(
+        "who-holds-hides-behind-others",
+        ONE,
+        REGISTERING,
+        "if not holds and self.seen",
+        "if self.seen",
+        f"{CYCLES}::test_behind_others_of_the_program[threads-sqlite]",
+    ),
+    Mutant(
+        "no-look-during-a-row-locks-wait",
+        ONE,
+        "dblock/protocol/rowing.py",
+        "            longest.append(self.waiter.piece(self.left, self.now))\n",
+        "",
+        f"{CYCLES}::test_one_of_a_cycle_is_told[threads-postgresql-rows]",
+    ),
+    Mutant(
+        "a-waiters-row-stays",
+        TRACE,
+        REGISTERING,
+        "yield from persist(query, LEAVING, now, PASSING)",
+        "pass",
+        f"{SEEN}::test_who_waits_is_shown[threads-sqlite-lease]",
+    ),
+    Mutant(
+        "an-interrupted-waiters-row-stays",
+        TRACE,
+        "dblock/lease.py",
+        "                database.run(waiter.leave())\n",
+        "",
+        f"{SEEN}::test_an_interrupted_wait_leaves_no_trace[threads-sqlite-lease]",
+    ),
+    Mutant(
+        "the-killed-stay",
+        TRACE,
+        REGISTERING,
+        "            reply = yield Run(self.dialect.sweep(), WITHIN)\n",
+        "            pass\n",
+        f"{SEEN}::test_what_the_killed_left_goes_with_time[threads-sqlite]",
+    ),
+    Mutant(
+        "each-of-a-process-writes",
+        "many waiters of one process cost one",
+        REGISTERING,
+        "self.seen.setdefault(self._key, self) is not self",
+        "False",
+        f"{SEEN}::test_one_of_a_program_is_shown_after_the_other[threads-sqlite-lease]",
+    ),
+    Mutant(
+        "written-at-once",
+        "a wait that is short costs nothing",
+        REGISTERING,
+        "if now < self.next:",
+        "if False:",
+        f"{SEEN}::test_a_short_wait_writes_nothing[threads-sqlite-lease]",
+    ),
+)
