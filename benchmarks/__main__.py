@@ -10,77 +10,81 @@ from rich.console import Console
 
 from tests.servers import ServerMissing
 
-from . import report, scenarios
-from .measure import Effort
+from . import page, report
+from .figures import FULL, QUICK, SMOKE, Figure
+from .groups import GROUPS
+from .site import Site
+from .workers import WorkerFailed
 
 RESULTS = Path(__file__).parent / "results"
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A look in under a minute; too short for --check.")
 @click.option(
-    "--databases",
-    default=",".join(scenarios.KINDS),
-    show_default=True,
-    help="Which to measure, with commas.",
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help=f"Measure this group, and no other; can be repeated. One of: {', '.join(GROUPS)}.",
 )
-@click.option("--rounds", type=click.IntRange(1), help="How often to repeat it all.  [default: 15]")
-@click.option(
-    "--json",
-    "json_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=RESULTS / "results.json",
-    help="Where the figures go.",
-)
-@click.option(
-    "--plot",
-    "plot_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=RESULTS / "results.png",
-    help="Where the plot goes.",
-)
+@click.option("--quick", is_flag=True, help="A look in some minutes; too short for --check.")
+@click.option("--no-peers", is_flag=True, help="Only dblock and the bare drivers.")
+@click.option("--smoke", is_flag=True, hidden=True, help="Shows that it runs.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target was missed.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where figures and plots go. Groups that are not measured keep theirs.",
+)
+@click.option("--publish", is_flag=True, help="Write the README's tables; measure nothing.")
 def main(
+    only: tuple[str, ...],
     quick: bool,
-    databases: str,
-    rounds: int | None,
-    json_path: Path,
-    plot_path: Path,
+    no_peers: bool,
+    smoke: bool,
     check: bool,
+    results: Path,
+    publish: bool,
 ) -> None:
-    """Measure what dblock costs beside the bare drivers, on servers of its own."""
-    kinds = [kind.strip() for kind in databases.split(",")]
-    if unknown := sorted(set(kinds) - set(scenarios.KINDS)):
+    """Measure dblock beside other locks and beside bare drivers, on servers of its own."""
+    if unknown := sorted(set(only) - set(GROUPS)):
         raise click.BadParameter(
-            f"no such database: {', '.join(unknown)}; there are {', '.join(scenarios.KINDS)}",
-            param_hint="--databases",
+            f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}",
+            param_hint="--only",
         )
-    effort = Effort(rounds or (5 if quick else 15), 0.05 if quick else 0.2)
+    path = results / "results.json"
+    if publish:
+        page.publish(report.read_json(path))
+        return
+    effort = SMOKE if smoke else QUICK if quick else FULL
     console, err = Console(), Console(stderr=True)
     if not console.is_terminal:
-        console.width = 120
-    results: list[scenarios.Result] = []
-    missing = False
-    for kind in kinds:
-        try:
-            err.print(f"measuring {kind}")  # no spinner: its thread would be measured too
-            with scenarios.database(kind) as url:
-                results += scenarios.run(kind, url, effort)
-        except ServerMissing as error:
-            missing = True
-            err.print(str(error).replace("tests skipped", "not measured"))
-    report.show(results, console)
-    report.write_json(results, json_path)
-    err.print(f"figures: {json_path}", highlight=False, soft_wrap=True)
+        console.width = 160
+    figures: list[Figure] = []
+    with Site(peers=not no_peers) as site:
+        for name in only or GROUPS:
+            err.print(f"measuring {name}")  # no spinner: its thread would be measured too
+            site.clear()
+            try:
+                figures += GROUPS[name](site, effort)
+            except (ServerMissing, WorkerFailed) as error:
+                site.miss(f"{name} was not measured: {error}")
+            report.write_json(report.merge(report.read_json(path), figures), site.missing, path)
+        missing = site.missing
+    for table in report.tables(figures):
+        console.print(table)
+    console.print(report.target_table(figures))
+    for line in missing:
+        err.print(line, markup=False, highlight=False)
+    err.print(f"figures: {path}", highlight=False, soft_wrap=True)
     try:
-        report.plot(results, plot_path)
-        err.print(f"plot: {plot_path}", highlight=False, soft_wrap=True)
+        for plot in () if smoke else report.plot(figures, results):
+            err.print(f"plot: {plot}", highlight=False, soft_wrap=True)
     except ImportError:
         err.print(
-            "no plot: matplotlib is not installed (pip install 'dblock[bench]')", markup=False
+            "no plots: matplotlib is not installed (pip install 'dblock[bench]')", markup=False
         )
-    missed = [result for result in results if result.met is False]
-    if check and (missed or missing):
+    if check and (missing or not all(v and v.met for _, v in report.verdicts(figures))):
         sys.exit(1)
 
 

@@ -7,7 +7,7 @@ statements through the bare driver of an event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from statistics import median
 from time import perf_counter_ns
@@ -22,12 +22,16 @@ from dblock.aio import AsyncLocks
 from dblock.protocol.steps import Query
 from tests.servers import ServerMissing
 
-from . import report, scenarios
-from .measure import TOTAL, TURN, Effort, ratio
+from . import report
+from .figures import FULL, QUICK, Effort, Figure, Sheet
+from .measure import TURN
+from .pairs import KINDS
 from .raw import OWNER, TOKEN
+from .site import Site
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+asyncmy"}
 DRIVERS["sqlite"] = "sqlite+aiosqlite"
+AWAIT, THREAD, RAW = "dblock, await", "dblock, a thread", "raw, dblock's statements, await"
 
 Pair = Callable[[], Awaitable[None]]
 Send = Callable[[Query], Awaitable[None]]
@@ -35,25 +39,25 @@ Send = Callable[[Query], Awaitable[None]]
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A look, in some seconds.")
-@click.option("--databases", default=",".join(scenarios.KINDS), show_default=True)
+@click.option("--databases", default=",".join(KINDS), show_default=True)
 def main(quick: bool, databases: str) -> None:
     """Measure a lease pair in asyncio against threads and against the bare driver."""
-    effort = Effort(5, 0.05) if quick else Effort(15, 0.2)
     console, err = Console(), Console(stderr=True)
     if not console.is_terminal:
         console.width = 120
-    results: list[scenarios.Result] = []
-    for kind in databases.split(","):
-        err.print(f"measuring {kind}")
-        try:
-            with scenarios.database(kind) as url:
-                results += asyncio.run(measure(kind, url, effort))
-        except ServerMissing as error:
-            err.print(str(error).replace("tests skipped", "not measured"))
-    report.show(results, console)
+    figures: list[Figure] = []
+    with Site() as site:
+        for kind in databases.split(","):
+            err.print(f"measuring {kind}")
+            try:
+                figures += asyncio.run(measure(kind, site.url(kind), QUICK if quick else FULL))
+            except ServerMissing as error:
+                err.print(str(error).replace("tests skipped", "not measured"))
+    for table in report.tables(figures):
+        console.print(table)
 
 
-async def measure(kind: str, url: str, effort: Effort) -> list[scenarios.Result]:
+async def measure(kind: str, url: str, effort: Effort) -> Iterator[Figure]:
     async with AsyncExitStack() as stack:
         by_await = await stack.enter_async_context(
             AsyncLocks(make_url(url).set(drivername=DRIVERS[kind]))
@@ -75,36 +79,28 @@ async def measure(kind: str, url: str, effort: Effort) -> list[scenarios.Result]
             await send(grant)
             await send(release)
 
-        mine, *others = await interleave((ours, threads, raw), effort)
-        return [
-            scenarios.Result(
-                database=kind,
-                scenario="lease under await",
-                step=TOTAL,
-                yardstick=name,
-                raw=median(times[TOTAL] for times in theirs),
-                ours=median(times[TOTAL] for times in mine),
-                ratio=ratio(mine, theirs, TOTAL),
-                target=None,
-            )
-            for name, theirs in zip(("in a thread", "same statements"), others, strict=True)
-        ]
+        pairs = {AWAIT: ours, THREAD: threads, RAW: raw}
+        sheet = Sheet("asyncio", f"lease, {kind}")
+        for found in await interleave(list(pairs.values()), effort):
+            for who, taken in zip(pairs, found, strict=True):
+                sheet.add(who, "pair", "us", taken)
+                sheet.add(who, "await / this", "", found[0] / taken)
+        return sheet.figures()
 
 
-async def interleave(pairs: Sequence[Pair], effort: Effort) -> list[list[dict[str, float]]]:
-    """Time the pairs in turn, all in one loop; return, for each, its rounds' medians in us."""
+async def interleave(pairs: Sequence[Pair], effort: Effort) -> list[list[float]]:
+    """Time the pairs in turn, all in one loop; return each round's median of each, in us."""
     for pair in pairs:
         await timed(pair)
     slowest = max([median(await timed(pair)) for pair in pairs])
-    turns = max(2, round(effort.seconds * 1e9 / slowest / TURN))
-    rounds: list[list[dict[str, float]]] = [[] for _ in pairs]
+    turns = max(2, round(effort.turn * 1e9 / slowest / TURN))
+    rounds = []
     for _ in range(effort.rounds):
         times: list[list[int]] = [[] for _ in pairs]
         for _ in range(turns):
             for pair, taken in zip(pairs, times, strict=True):
                 taken += await timed(pair)
-        for medians, taken in zip(rounds, times, strict=True):
-            medians.append({TOTAL: median(taken) / 1000})
+        rounds.append([median(taken) / 1000 for taken in times])
     return rounds
 
 

@@ -15,7 +15,8 @@ from rich.table import Table
 import dblock.driver
 from dblock import Locks
 
-from . import scenarios
+from .pairs import KINDS
+from .site import Site
 
 
 class Counted:
@@ -66,15 +67,15 @@ def hold(url: str, number: int, ttl: float, seconds: float) -> list[str]:
 @click.option("--number", default=10_000, show_default=True, help="How many leases.")
 @click.option("--ttl", default=30.0, show_default=True, help="Their TTL, in seconds.")
 @click.option("--seconds", default=45.0, show_default=True, help="How long to hold them.")
-@click.option("--databases", default=",".join(scenarios.KINDS), show_default=True)
+@click.option("--databases", default=",".join(KINDS), show_default=True)
 def main(number: int, ttl: float, seconds: float, databases: str) -> None:
     """Hold leases for some time, and say what their renewal costs."""
     table = Table(title=f"{number:,} leases with a TTL of {ttl:g} s, for {seconds:g} s")
     for column in ("database", "lost", "statements/s", "connections", "CPU", "bytes a lease"):
         table.add_column(column, justify="left" if column == "database" else "right")
     for kind in databases.split(","):
-        with scenarios.database(kind) as url:
-            table.add_row(kind, *hold(url, number, ttl, seconds))
+        with Site() as site:
+            table.add_row(kind, *hold(site.url(kind), number, ttl, seconds))
     Console().print(table)
 
 

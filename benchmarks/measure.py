@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from time import perf_counter_ns
 
@@ -15,35 +14,18 @@ TOTAL = "total"
 TURN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to measure: ``rounds`` times about ``seconds`` for each contender."""
+def interleave(
+    contenders: Sequence[Cycle], rounds: int, seconds: float
+) -> list[list[dict[str, float]]]:
+    """Time the contenders in turn; return, for each, its rounds' medians by step, in us.
 
-    rounds: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Ours against a yardstick: the median over the rounds of the ratio of their medians."""
-
-    median: float
-    low: float
-    high: float
-
-
-def interleave(contenders: Sequence[Cycle], effort: Effort) -> list[list[dict[str, float]]]:
-    """Time the contenders in turn; return, for each, its rounds' medians by step, in us."""
-    fastest = min(_warm_up(cycle, effort.seconds) for cycle in contenders)
-    # All do equally many repetitions, so a slow one lasts longer than the effort says.
-    turns = max(2, round(effort.seconds / fastest / TURN))
-    rounds = [_round(contenders, turns) for _ in range(effort.rounds)]
-    return [list(of_one) for of_one in zip(*rounds, strict=True)]
-
-
-def ratio(ours: Sequence[dict[str, float]], raw: Sequence[dict[str, float]], step: str) -> Ratio:
-    ratios = [mine[step] / theirs[step] for mine, theirs in zip(ours, raw, strict=True)]
-    return Ratio(median(ratios), min(ratios), max(ratios))
+    A round takes about ``seconds`` for each, less for the fast and more for the slow ones: all do
+    equally many repetitions.
+    """
+    warm = [_warm_up(cycle, seconds) for cycle in contenders]
+    turns = max(1, round(seconds / (sum(warm) / len(warm)) / TURN))
+    measured = [_round(contenders, turns) for _ in range(rounds)]
+    return [list(of_one) for of_one in zip(*measured, strict=True)]
 
 
 def _warm_up(cycle: Cycle, seconds: float) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import URL, make_url
 
+from dblock import Locks
 from dblock.dialects import Dialect
 from dblock.protocol.steps import Query
 
@@ -24,104 +28,149 @@ TABLES = (
 )
 
 
-class Raw:
-    """One database through its bare driver."""
+def create_tables(url: str) -> None:
+    with closing(connect(url, autocommit=True)) as connection, closing(connection.cursor()) as run:
+        for statement in TABLES:
+            run.execute(statement)
 
-    def __init__(self, kind: str, url: str) -> None:
-        self.kind = kind
-        self._url = make_url(url)
-        self._mark = "?" if kind == "sqlite" else "%s"
-        self._open: list[Any] = []
 
-    def connect(self, *, autocommit: bool) -> Any:
-        connection = _CONNECT[self.kind](self._url, autocommit)
-        self._open.append(connection)
-        return connection
+def connect(url: str, *, autocommit: bool) -> Any:
+    """Open a connection of the driver's own."""
+    parsed = make_url(url)
+    return _CONNECT[parsed.get_backend_name()](parsed, autocommit)
+
+
+@dataclass(frozen=True, slots=True)
+class RawLock:
+    """Two ready-made calls."""
+
+    acquire: Callable[[], object]
+    release: Callable[[], object]
+
+
+class RawClient:
+    """One connection, and the locks that are taken on it, made once for each name."""
+
+    def __init__(self, url: str, *, autocommit: bool = True) -> None:
+        self.kind = make_url(url).get_backend_name()
+        self.connection = connect(url, autocommit=autocommit)
+        self.cursor = self.connection.cursor()
+        self._locks: dict[str, RawLock] = {}
+
+    def lock(self, name: str) -> RawLock:
+        if name not in self._locks:
+            self._locks[name] = self.make(name)
+        return self._locks[name]
+
+    def make(self, name: str) -> RawLock:
+        raise NotImplementedError
+
+    def sql(self, sql: str) -> str:
+        return sql if self.kind == "sqlite" else sql.replace("?", "%s")
 
     def close(self) -> None:
-        for connection in self._open:
-            connection.close()
+        self.connection.close()
 
-    def create_tables(self) -> None:
-        cursor = self.connect(autocommit=True).cursor()
-        for statement in TABLES:
-            cursor.execute(statement)
 
-    def insert_delete(self) -> Cycle:
-        """Lock by inserting under a unique name, unlock by deleting: each a durable commit."""
-        run = self.connect(autocommit=True).cursor().execute
-        insert = self._sql("INSERT INTO raw_lock (name, token, owner) VALUES (?, ?, ?)")
-        delete = self._sql("DELETE FROM raw_lock WHERE name = ? AND token = ?")
-        return {
-            "acquire": lambda: run(insert, ("pair", TOKEN, OWNER)),
-            "release": lambda: run(delete, ("pair", TOKEN)),
-        }
+class InsertDelete(RawClient):
+    """Lock by inserting under a unique name, unlock by deleting: each a durable commit."""
 
-    def same_statements(self, dialect: Dialect) -> Cycle:
-        """Send dblock's own grant and release, ready made."""
-        send = self._sender(dialect)
-        grant, release = dialect.grant("same", TOKEN, OWNER, 30.0), dialect.release("same", TOKEN)
-        return {"acquire": lambda: send(grant), "release": lambda: send(release)}
+    def make(self, name: str) -> RawLock:
+        run = self.cursor.execute
+        insert = self.sql("INSERT INTO raw_lock (name, token, owner) VALUES (?, ?, ?)")
+        delete = self.sql("DELETE FROM raw_lock WHERE name = ? AND token = ?")
+        return RawLock(
+            lambda: run(insert, (name, TOKEN, OWNER)), lambda: run(delete, (name, TOKEN))
+        )
 
-    def refused_statements(self, dialect: Dialect, name: str) -> Cycle:
-        """Send dblock's own grant for a name that another has, and the look that follows."""
-        send = self._sender(dialect)
-        grant, look = dialect.grant(name, TOKEN, OWNER, 30.0), dialect.look(name)
-        return {"try": lambda: (send(grant), send(look))}
 
-    def _sender(self, dialect: Dialect) -> Callable[[Query], None]:
-        connection = self.connect(autocommit=True)
-        dialect.prepare_connection(connection)
-        cursor = connection.cursor()
+class SameStatements(RawClient):
+    """Send dblock's own grant and release, ready made."""
 
-        def send(query: Query) -> None:
-            cursor.execute(query.sql, query.params)
-            if cursor.description:
-                cursor.fetchall()
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.dialect = dialect_of(url)
+        self.dialect.prepare_connection(self.connection)
 
-        return send
+    def make(self, name: str) -> RawLock:
+        grant = self.dialect.grant(name, TOKEN, OWNER, 30.0)
+        release = self.dialect.release(name, TOKEN)
+        return RawLock(lambda: self.send(grant), lambda: self.send(release))
 
-    def select_for_update(self) -> Cycle:
-        """Begin and lock an existing row; commit. SQLite has BEGIN IMMEDIATE instead."""
-        sqlite = self.kind == "sqlite"
-        connection = self.connect(autocommit=sqlite)
-        cursor = connection.cursor()
-        select = self._sql("SELECT token FROM raw_lock WHERE name = ?")
-        select += "" if sqlite else " FOR UPDATE"
-
-        def acquire() -> None:
-            if sqlite:
-                cursor.execute("BEGIN IMMEDIATE")
-            elif self.kind == "mariadb":
-                connection.begin()  # psycopg does this by itself
-            cursor.execute(select, ("row",))
-            cursor.fetchall()
-
-        return {"acquire": acquire, "release": connection.commit}
-
-    def single_update(self) -> Cycle:
-        """Take one off in a single guarded UPDATE; commit."""
-        connection = self.connect(autocommit=False)
-        cursor = connection.cursor()
-        update = self._sql("UPDATE ticket SET stock = stock - ? WHERE id = ? AND stock >= ?")
-        return {
-            "take": lambda: cursor.execute(update, (1, 1, 1)),
-            "commit": connection.commit,
-        }
-
-    def refused_advisory(self) -> Cycle:
-        """Try for a PostgreSQL advisory lock that another session has."""
-        self.connect(autocommit=True).execute("SELECT pg_advisory_lock(1)")
-        cursor = self.connect(autocommit=True).cursor()
+    def refused(self, name: str) -> Cycle:
+        """Send the grant for a name that another has, and the look that follows."""
+        grant, look = self.dialect.grant(name, TOKEN, OWNER, 30.0), self.dialect.look(name)
 
         def attempt() -> None:
-            cursor.execute("SELECT pg_try_advisory_lock(1)")
-            assert cursor.fetchone() == (False,)
+            self.send(grant)
+            self.send(look)
 
         return {"try": attempt}
 
-    def _sql(self, sql: str) -> str:
-        return sql.replace("?", self._mark)
+    def send(self, query: Query) -> None:
+        self.cursor.execute(query.sql, query.params)
+        if self.cursor.description:
+            self.cursor.fetchall()
+
+
+class ForUpdate(RawClient):
+    """Begin and lock an existing row, the same for every name; commit.
+
+    SQLite has BEGIN IMMEDIATE instead.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, autocommit=url.startswith("sqlite"))
+
+    def make(self, name: str) -> RawLock:
+        select = self.sql("SELECT token FROM raw_lock WHERE name = ?")
+        select += "" if self.kind == "sqlite" else " FOR UPDATE"
+
+        def acquire() -> None:
+            if self.kind == "sqlite":
+                self.cursor.execute("BEGIN IMMEDIATE")
+            elif self.kind == "mysql":
+                self.connection.begin()  # psycopg does this by itself
+            self.cursor.execute(select, ("row",))
+            self.cursor.fetchall()
+
+        return RawLock(acquire, self.connection.commit)
+
+
+class Advisory(RawClient):
+    """PostgreSQL's own session lock, waited for in the server."""
+
+    def make(self, name: str) -> RawLock:
+        key = (zlib.crc32(name.encode()),)
+
+        def run(sql: str) -> None:
+            self.cursor.execute(sql, key)
+            self.cursor.fetchone()
+
+        return RawLock(
+            lambda: run("SELECT pg_advisory_lock(%s)"), lambda: run("SELECT pg_advisory_unlock(%s)")
+        )
+
+    def refused(self, name: str) -> Cycle:
+        """Try for a lock that another session has."""
+
+        def attempt() -> None:
+            self.cursor.execute("SELECT pg_try_advisory_lock(%s)", (zlib.crc32(name.encode()),))
+            assert self.cursor.fetchone() == (False,)
+
+        return {"try": attempt}
+
+
+def single_update(connection: Any) -> Cycle:
+    """Take one off in a single guarded UPDATE; commit, unless the connection does so by itself."""
+    cursor = connection.cursor()
+    mark = "?" if type(connection).__module__.startswith("sqlite3") else "%s"
+    update = f"UPDATE ticket SET stock = stock - {mark} WHERE id = {mark} AND stock >= {mark}"
+    return {"take": lambda: cursor.execute(update, (1, 1, 1)), "commit": connection.commit}
+
+
+def dialect_of(url: str) -> Dialect:
+    return Locks(url).dialect
 
 
 def _psycopg(url: URL, autocommit: bool) -> Any:
@@ -162,6 +211,6 @@ def _sqlite3(url: URL, autocommit: bool) -> Any:
 
 _CONNECT: dict[str, Callable[[URL, bool], Any]] = {
     "postgresql": _psycopg,
-    "mariadb": _pymysql,
+    "mysql": _pymysql,
     "sqlite": _sqlite3,
 }

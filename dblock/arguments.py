@@ -129,7 +129,9 @@ C = TypeVar("C")
 
 def check_callback(what: str, callback: C) -> C:
     """Return a callback, or None for none."""
-    if callback is not None and not callable(callback):
+    if callback is None:
+        return callback
+    if not callable(callback):
         raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
     if inspect.iscoroutinefunction(callback):
         raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection, Row
@@ -120,10 +121,10 @@ class BorrowedTransaction:
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 
-    def fetch(self, statement: Select[Any]) -> Row[Any] | None:
+    def fetch(self, statement: Select[Any], values: Mapping[str, Any]) -> Row[Any] | None:
         """Run a Core query on the user's own tables and return its one row."""
         try:
-            return self.connection.execute(statement).one_or_none()
+            return self.connection.execute(statement, values).one_or_none()
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 

@@ -47,6 +47,8 @@ class OwnConnection:
 
     driver: Any
     session: Session
+    #: Kept for all its statements, where making a cursor takes its time.
+    cursor: Any = None
 
 
 class Connections:
@@ -145,7 +147,8 @@ class Connections:
         driver = None
         try:
             driver = detached(self._pool)
-            connection = OwnConnection(driver, self._dialect.prepare_connection(driver))
+            session = self._dialect.prepare_connection(driver)
+            connection = OwnConnection(driver, session, self._dialect.cursor(driver))
             if self._verify is not None:
                 self._verify(connection)
                 self._verify = None

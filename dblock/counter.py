@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from .database import Database
     from .policy import RetryPolicy
 
-# After so many lost races the row is locked first: an optimistic update on a hot row wastes most
-# of its tries, and some callers never win.
-OPTIMISTIC_TRIES = 3
+# For so many seconds after a lost race other races would be lost too.
+HOT = 1.0
 _KEY, _AMOUNT, _SEEN, _NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
 
 
@@ -67,6 +66,12 @@ class Counter:
         ):
             raise ValueError("a counter's column, key and version are columns of one table")
         self._table = table
+        seen = self._column if self._version is None else self._version
+        self._plain_read = select(self._column.label("value"), seen.label("seen")).where(
+            self._key == bindparam(_KEY, type_=self._key.type)
+        )
+        self._locked_read = self._plain_read.with_for_update()
+        self._hot_until = 0.0
         self._statements: dict[str, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -104,15 +109,17 @@ class Counter:
         """Set the counter to ``change(value)``; return the new value.
 
         Optimistic: reads, computes, updates if nothing has changed, and tries again by the retry
-        policy if something has. From the third lost race on the row is locked before it is read.
-        Raises Conflict when the policy's tries are used up, or when this transaction's snapshot
-        can never see the newer value.
+        policy if something has. After a lost race, and in this process for a second from then on,
+        the row is locked before it is read: on a hot row most races are lost, and by some callers
+        all. Raises Conflict when the policy's tries are used up, or when this transaction's
+        snapshot can never see the newer value.
         """
         transaction = self._borrow(session)
         start, number = clock.now(), 0
         while True:
             number += 1
-            value, version = self._read(transaction, key, lock=number > OPTIMISTIC_TRIES)
+            lock = number > 1 or clock.now() < self._hot_until
+            value, version = self._read(transaction, key, lock=lock)
             new = change(value)
             seen = value if self._version is None else version
             reply = self._run(
@@ -121,13 +128,17 @@ class Counter:
             if reply.matched == 1:
                 self._expire(session, key)
                 return new
-            sleep = self._retry.sleep_after(str(self), number, clock.now() - start, None)
+            self._hot_until = clock.now() + HOT
+            sleep = self._retry.sleep_after(
+                str(self), number, clock.now() - start, None, at_once=number == 1
+            )
             if sleep is None:
                 raise Conflict(
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "
                     f"each of {number} reads and updates"
                 )
-            self._database.world.sleep(sleep)
+            if sleep:
+                self._database.world.sleep(sleep)
 
     def value(self, session: Borrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError when there is no such row."""
@@ -225,12 +236,8 @@ class Counter:
             self._database.world.sleep(sleep)
 
     def _read(self, transaction: BorrowedTransaction, key: Any, *, lock: bool) -> tuple[Any, Any]:
-        seen = self._column if self._version is None else self._version
-        statement = select(self._column.label("value"), seen.label("seen")).where(self._key == key)
-        if lock:
-            # Also the only read that sees the newest row under InnoDB's REPEATABLE READ.
-            statement = statement.with_for_update()
-        row = transaction.fetch(statement)
+        # A lock is also the only way to the newest row under InnoDB's REPEATABLE READ.
+        row = transaction.fetch(self._locked_read if lock else self._plain_read, {_KEY: key})
         if row is None:
             raise LookupError(f"{self._table.name} has no row with {self._key.name} {key!r}")
         return row.value, row.seen

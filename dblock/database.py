@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from . import clock
@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
+
+_host = cache(socket.gethostname)
 
 
 class Database:
@@ -80,8 +82,8 @@ class Database:
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""
-        parts = [f"{socket.gethostname()} pid {os.getpid()}", label or self.label]
-        return " ".join(part for part in parts if part)[:255]
+        label = label or self.label
+        return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
 
     def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
         """Return the calling flow as one who begins to wait, perhaps."""

@@ -237,7 +237,7 @@ def execute(
     try:
         while True:
             try:
-                rows, matched = dialect.send(driver, query, waits=waits)
+                rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
                 return Reply(rows, matched, sent, clock.now(), session.server)
             except Exception as error:
                 if dialect.can_resend(driver, error):

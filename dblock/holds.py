@@ -173,6 +173,8 @@ class HandleHolds(Generic[H]):
         """Take down a hold of the calling flow."""
         hold.flow = mine = self._flows.mine()
         mine.own[hold.name] = hold
+        if hold.transaction is not None:
+            mine.rows.add(hold)
         mine.handles.add(self)
         self._holds.append(hold)
         self.last = hold
@@ -221,6 +223,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
+        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
         self.handles: weakref.WeakSet[HandleHolds[Any]] = weakref.WeakSet()
         self.borrowed: weakref.WeakKeyDictionary[RootTransaction, set[str]] = (
             weakref.WeakKeyDictionary()
@@ -289,11 +292,10 @@ class FlowHolds(ABC):
     def _has_row(self, within: object, name: str | None) -> bool:
         """Whether the flow has the row of ``name`` locked, or any row if that is None."""
         mine = self.mine()
-        if name is None and any(
-            hold.transaction is not None and hold.alive for hold in mine.own.values()
-        ):
+        # Asked each time a lease is taken, and mostly there is none of either.
+        if name is None and mine.rows and any(hold.alive for hold in mine.rows):
             return True
-        return any(
+        return bool(mine.borrowed) and any(
             root.is_active and root is not within and (name is None or name in names)
             for root, names in mine.borrowed.items()
         )

@@ -76,6 +76,7 @@ class Keeper:
         self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
         self._timer = self._new_worker("dblock timer", self._watch)
         self._next = math.inf  # when the timer wakes, or has to look again
+        self._came = False  # whether a hold came since the timer last looked
         self._renewers: dict[Database, Waking] = {}
         self._calls: deque[Call] = deque()
         self._caller = self._new_worker("dblock callbacks", self._call)
@@ -86,6 +87,7 @@ class Keeper:
         """Begin with a hold that was just granted."""
         with lock:
             self._kept.add(ref(hold, self._forget))
+            self._came = True
             self._look_again(hold.keeping.wake)
 
     def drop(self, hold: LeaseHold) -> None:
@@ -140,8 +142,10 @@ class Keeper:
         for database in due:
             self._wake_renewer(database)
         with lock:
-            # Where nothing is kept, what comes next wakes the timer, whenever it is due.
-            self._next = min(self._next, wake) if self._kept else math.inf
+            # Where holds come and go it stays awake: one that is due later need not wake it. Where
+            # nothing came either, the next one does, whenever that is due.
+            self._next = min(self._next, wake) if self._kept or self._came else math.inf
+            self._came = False
             return max(0.0, self._next - clock.now())
 
     def _look_at(self, hold: LeaseHold, now: float, due: set[Database], calls: list[Call]) -> float:

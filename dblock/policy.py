@@ -55,18 +55,25 @@ class RetryPolicy:
         return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
 
     def sleep_after(
-        self, name: str, number: int, elapsed: float, left: float | None
+        self,
+        name: str,
+        number: int,
+        elapsed: float,
+        left: float | None,
+        *,
+        at_once: bool = False,
     ) -> float | None:
         """Return how long to sleep after try ``number``, or None to give up.
 
         ``elapsed`` is the seconds since the first try began, ``left`` those to the deadline.
+        ``at_once`` says that nothing is gained by sleeping.
         """
         if left is not None and left <= 0:
             return None
         state = _call_state(number, elapsed)
         if self.stop(state):
             return None
-        sleep = max(0.0, float(self.wait(state)))
+        sleep = 0.0 if at_once else max(0.0, float(self.wait(state)))
         if left is not None:
             sleep = min(sleep, left)
         if self.before_sleep is not None:

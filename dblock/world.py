@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from .holds import Event, FlowHolds, ThreadHolds, lock, settled
@@ -52,7 +53,7 @@ class World:
         return bool(poll.poll(math.ceil(seconds * 1000)))
 
     def turns(self, limit: int) -> Turns:
-        return threading.Semaphore(limit)
+        return ThreadTurns(limit)
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
@@ -81,3 +82,22 @@ class World:
 
     def check(self) -> None:
         """Raise a cancellation that came while a statement was under way."""
+
+
+class ThreadTurns:
+    """A semaphore for threads, in C, as :class:`threading.Semaphore` is not."""
+
+    def __init__(self, limit: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit):
+            self._free.put(None)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        try:
+            self._free.get(blocking, timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._free.put(None)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from tests.lending import Database as Database
 from tests.lending import Lender
@@ -20,6 +21,10 @@ from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shar
 from tests.support import Threads
 
 EVER = 3600.0  # the longest TTL that tests take for granted
+
+# How long an example takes is the machine's matter.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 

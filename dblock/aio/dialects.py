@@ -23,13 +23,16 @@ class AsyncPostgreSQL(PostgreSQL):
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
         # A wait looks at its bound every tenth of a second, so it can be ended from outside.
         give_up = partial(reading.bound, connection, 0.0)
-        return answer(_execute(connection.cursor(), query), give_up=give_up, waits=waits)
+        cursor = connection.cursor() if kept is None else kept
+        return answer(_run(cursor, query), give_up=give_up, waits=waits)
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
-        statement = _execute(connection.cursor(), query, prepare=False)
+        statement = _run(connection.cursor(), query, prepare=False)
         rows, _ = answer(statement, give_up=partial(self.close, connection), waits=False)
         return rows[0] if rows else ()
 
@@ -84,7 +87,9 @@ class AsyncMariaDB(MariaDB):
         finally:
             timer.cancel()
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
         within = self._within.get(connection)
         try:
             return answer(
@@ -125,7 +130,9 @@ class AsyncSQLite(SQLite):
     # A wait for the file's writer cannot be cut short from outside, so it is asked for in pieces.
     longest_patience = 0.5
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
         statement = connection._execute(super().send, connection._connection, query)
         found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)
         return found
@@ -164,11 +171,17 @@ ASYNC_DIALECTS: dict[str, type[Dialect]] = {
 }
 
 
-async def _execute(making: Any, query: Query, **options: Any) -> Answer:
+async def _execute(making: Any, query: Query) -> Answer:
     async with making as cursor:
-        await cursor.execute(query.sql, query.params, **options)
+        await cursor.execute(query.sql, query.params)
         rows = await cursor.fetchall() if cursor.description else ()
         return rows, cursor.rowcount
+
+
+async def _run(cursor: Any, query: Query, **options: Any) -> Answer:
+    """As :meth:`.PostgreSQL.send`."""
+    await cursor.execute(query.sql, query.params, **options)
+    return await cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
 
 def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:

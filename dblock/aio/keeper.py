@@ -49,6 +49,7 @@ class LoopKeeper(Keeper):
         """Let the tasks end, if there is nothing to keep."""
         tasks = [worker.task for worker in self._workers if worker.task is not None]
         if tasks and len(self) == 0:
+            self._came = False
             self._timer.wake()
             await asyncio.wait(tasks, timeout=GRACE)
 

@@ -100,8 +100,14 @@ class Dialect(WaiterStatements, ABC):
 
     # --- connections -------------------------------------------------------------------------
 
-    def send(self, connection: Any, query: Query, *, waits: bool = False) -> Answer:
-        """Run one statement on a driver's connection.
+    def cursor(self, connection: Any) -> Any:
+        """Return a cursor to keep for a connection; None where each statement has its own."""
+        return None
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        """Run one statement on a driver's connection; on the cursor that is kept for it, if any.
 
         ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
         nobody wants its answer any more.

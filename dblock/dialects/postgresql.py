@@ -15,7 +15,7 @@ from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import UNCALLED, Session
+from .base import UNCALLED, Answer, Session
 from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER, Witnessing
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -105,6 +105,17 @@ class PostgreSQL(Witnessing):
         finally:
             reading.bound(connection, None)
 
+    def cursor(self, connection: Any) -> Any:
+        return connection.cursor()
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        cursor = connection.cursor() if kept is None else kept
+        cursor.execute(query.sql, query.params)
+        # A description would be made for this alone.
+        return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
+
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
         with connection.cursor() as cursor:
             # Not prepared: behind a pooler another client may have prepared another.
@@ -134,7 +145,7 @@ class PostgreSQL(Witnessing):
         return type(error).__name__ == "ConnectionTimeout" or reading.given_up(error)
 
     def is_usable(self, connection: Any) -> bool:
-        return not (connection.closed or connection.broken)
+        return not connection.closed  # as a broken one is
 
     def can_resend(self, connection: Any, error: Exception) -> bool:
         if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
@@ -143,11 +154,11 @@ class PostgreSQL(Witnessing):
         return True
 
     def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
-        if connection.closed or connection.broken:
+        if connection.closed:
             return "its connection is closed"
         if locking and connection.autocommit:
             return "its connection is in autocommit mode, so nothing stays locked"
-        if connection.info.transaction_status.name == "INERROR":
+        if connection.pgconn.transaction_status == _IN_ERROR:
             return "its transaction has already failed; roll it back first"
         return None
 
@@ -438,6 +449,8 @@ _PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
 
 # How many stand in the queue.
 _LAST = "coalesce(cardinality(waiters), 0)"
+
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 

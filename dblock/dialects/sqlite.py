@@ -63,6 +63,7 @@ class SQLite(Dialect):
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
     refusal_holds = True  # a write transaction keeps all other writers out
     one_writer = True
+    looks_itself = True
     name_parameter = ":name"
     remaining = _REMAINING
     later = _SHIFTED

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..errors import LockLost
 from .leasing import expired
 from .renewing import Missed, unreachable
-from .term import Term
+from .term import Term, margin
 
 if TYPE_CHECKING:
     from .leasing import Held
@@ -199,7 +199,7 @@ class Keeping:
         So a term that the user made longer is not cut short by the next renewal.
         """
         ttl = self._ttl(term)
-        return term.deadline - (Term(0.0, ttl).deadline - ttl * share)
+        return term.deadline - (ttl - margin(ttl) - ttl * share)
 
     def _set_wake(self, term: Term) -> None:
         self.wake = min(self.due, term.deadline)  # not when it may go along: that is another's

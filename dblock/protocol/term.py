@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MARGIN_SHARE = 0.1
 MARGIN_MAX = 5.0
+
+
+def margin(ttl: float) -> float:
+    """Return by how much the holder's own deadline comes before the end of a TTL."""
+    return min(ttl * MARGIN_SHARE, MARGIN_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +26,14 @@ class Term:
 
     start: float
     ttl: float
+    deadline: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "deadline", self.start + self.ttl - margin(self.ttl))
 
     @property
     def margin(self) -> float:
-        return min(self.ttl * MARGIN_SHARE, MARGIN_MAX)
-
-    @property
-    def deadline(self) -> float:
-        return self.start + self.ttl - self.margin
+        return margin(self.ttl)
 
     def remaining(self, now: float) -> float:
         """Return the seconds for which the holder may still act, 0 when they are over."""

@@ -304,11 +304,11 @@ def test_cancelled_before_it_waits(
             dialect, begun = locks.database.dialect, 0
             stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.send
 
-            def counting(connection: Any, query: Query, **how: bool) -> Any:
+            def counting(connection: Any, query: Query, kept: Any, **how: bool) -> Any:
                 nonlocal begun
                 if query.sql.startswith("BEGIN"):
                     begun = stepped.points + 1
-                return send(connection, query, **how)
+                return send(connection, query, kept, **how)
 
             async def dry_run() -> None:
                 await stepped

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from tenacity import stop_after_attempt, wait_none
 
@@ -179,6 +180,33 @@ def test_update_behind_another(locks: Locks, stock: Counter, engine: Engine) -> 
     assert seen[0] == 10
     assert seen[-1] == 6
     assert left(engine, stock) == 106
+
+
+def test_update_keeps_others_off_after_a_lost_race(
+    locks: Locks, stock: Counter, engine: Engine
+) -> None:
+    tries = 0
+
+    def change(value: int) -> int:
+        nonlocal tries
+        tries += 1
+        with new_session(engine) as other:
+            if tries == 1:
+                stock.take(other, 1, 4)
+                other.commit()
+            elif not locks.dialect.one_writer:  # there is no lock for readers
+                with pytest.raises(OperationalError):
+                    other.get(Product, 1, with_for_update={"nowait": True})
+        return value + 100
+
+    with new_session(engine) as session:
+        try:
+            assert stock.update(session, 1, change) == 106
+            assert tries == 2
+            session.commit()
+            assert stock.update(session, 1, change) == 206  # nor does the next one race
+        except Conflict as conflict:  # a snapshot as old as the first read
+            told_to_retry(conflict)
 
 
 def test_update_gives_up(locks: Locks, stock: Counter, engine: Engine) -> None:

@@ -562,6 +562,24 @@ def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks, world: World
     assert seen == [[True] * 3] * 3
 
 
+def test_leases_that_come_and_go_do_not_wake_the_timer(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    keeper = world.use_keeper(monkeypatch, Keeper)
+    wake, wakes = keeper._timer.wake, 0
+
+    def counting() -> None:
+        nonlocal wakes
+        wakes += 1
+        wake()
+
+    monkeypatch.setattr(keeper._timer, "wake", counting)
+    for _ in range(60):
+        with locks.lease("report"):
+            pass
+    assert 1 <= wakes < 30  # it sleeps again in a second without any, on a busy machine
+
+
 def test_the_threads_end_when_nothing_is_held(
     locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:

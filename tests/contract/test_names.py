@@ -104,7 +104,6 @@ NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 @given(names=st.sets(NAMES.filter(lambda name: len(name) <= 255), min_size=1, max_size=4))
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_text(locks: Locks, names: set[str]) -> None:

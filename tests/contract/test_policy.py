@@ -162,7 +162,7 @@ Way = Callable[[Dialect, RetryPolicy, float | None], Any]
     exponential=st.booleans(),
     steps=st.lists(st.tuples(MOMENTS, st.sampled_from(FAULTS)), max_size=60),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_sleep_goes_past_the_deadline(
     kind: str,
     way: Way,

@@ -402,6 +402,15 @@ CATALOGUE = (
         "dialect.apply(idempotency_key)).matched < 0:",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
+    Mutant(
+        "counter-never-locks",
+        "an optimistic update that lost a race locks the row",
+        COUNTER,
+        "lock = number > 1 or clock.now() < self._hot_until",
+        "lock = False",
+        "tests/contract/test_counter.py::"
+        "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
+    ),
     *KEEPING,
     *ASYNCHRONOUS,
     *CALLS,

@@ -245,6 +245,14 @@ KEEPING = (
         f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
     ),
     Mutant(
+        "keeper-woken-by-each",
+        "the timer is not woken for what is not due",
+        KEEPER,
+        "if self._kept or self._came else math.inf",
+        "if self._kept else math.inf",
+        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-postgresql]",
+    ),
+    Mutant(
         "keeper-takes-signals",
         "the keeper's threads leave signals to the application",
         KEEPER,

@@ -1,0 +1,29 @@
+"""All that is measured, by name, and all targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from . import counters, drain, loops, pairs, scale, snapshot, steady, tries, waiting
+from .figures import Effort, Figure
+from .site import Site
+
+GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
+    pairs.GROUP: pairs.run,
+    loops.DISTINCT: loops.run_distinct,
+    loops.ONE: loops.run_one,
+    drain.DRAIN: drain.run_drain,
+    drain.DEAD: drain.run_dead,
+    waiting.GROUP: waiting.run,
+    counters.GROUP: counters.run,
+    steady.GROUP: steady.run,
+    tries.GROUP: tries.run,
+    snapshot.GROUP: snapshot.run,
+    scale.GROUP: scale.run,
+}
+
+TARGETS = tuple(
+    target
+    for module in (pairs, loops, drain, waiting, counters, steady, tries, snapshot, scale)
+    for target in module.TARGETS
+)

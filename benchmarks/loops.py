@@ -1,0 +1,98 @@
+"""Processes that take and give back without a pause: each its own name, or all of them one."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from time import monotonic_ns
+
+from . import peers
+from .figures import Effort, Figure, Sheet, Target
+from .handoffs import Turn, summary
+from .peers import Entry
+from .site import Site
+from .workers import Channel, Worker, crew, race, sleep_until
+
+DISTINCT, ONE = "distinct names", "one name"
+RATE = "pairs"
+MANY = {"few": "8 processes", "many": "32 processes"}
+
+TARGETS = (
+    Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 0.9, peers.STATEMENTS, at_least=True),
+    Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.5, peers.ADVISORY),
+    Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 6.0, peers.ADVISORY),
+    Target(ONE, MANY["many"], "hand-off p50", peers.ROW, 1.2, peers.FOR_UPDATE),
+    *(
+        target
+        for many in MANY.values()
+        for target in (
+            Target(ONE, many, "max/min", peers.LEASE, 1.1),
+            Target(ONE, many, "longest wait", peers.LEASE, 150.0),
+        )
+    ),
+)
+
+
+def run_distinct(site: Site, effort: Effort) -> Iterator[Figure]:
+    """Nobody waits for anybody: what the server and the clients can do side by side."""
+    names = (peers.LEASE, peers.VOLATILE_LEASE, peers.STATEMENTS, peers.INSERT_DELETE)
+    contenders = peers.entries(site, [*names, *peers.LIBRARIES[1:]])
+    sheet = Sheet(DISTINCT, MANY["few"])
+    with crew(effort.few) as workers:
+        for entry, turns in _rounds(workers, contenders, effort, shared=False):
+            sheet.add(entry.name, RATE, "/s", sum(map(len, turns)) / effort.loop)
+    yield from sheet.figures()
+
+
+def run_one(site: Site, effort: Effort) -> Iterator[Figure]:
+    """All wait for the same lock."""
+    contenders = peers.entries(site, [*peers.LIBRARIES, peers.ROW, peers.FOR_UPDATE])
+    with crew(effort.many) as workers:
+        for number, many in ((effort.few, MANY["few"]), (effort.many, MANY["many"])):
+            sheet = Sheet(ONE, many)
+            for entry, turns in _rounds(workers[:number], contenders, effort, shared=True):
+                found = summary(turns, effort.loop)
+                sheet.add(entry.name, "hand-off p50", "us", found.p50)
+                sheet.add(entry.name, "hand-off p99", "us", found.p99)
+                sheet.add(entry.name, "to another", "/s", found.to_another)
+                sheet.add(entry.name, "in all", "/s", found.in_all)
+                sheet.add(entry.name, "longest wait", "ms", found.longest_wait)
+                sheet.add(entry.name, "max/min", "", found.unfairness)
+            yield from sheet.figures()
+
+
+def _rounds(
+    workers: Sequence[Worker], contenders: Sequence[Entry], effort: Effort, *, shared: bool
+) -> Iterator[tuple[Entry, list[list[Turn]]]]:
+    for number in range(effort.loops):
+        for entry in contenders if number % 2 else reversed(contenders):
+            yield entry, _turns(race(workers, effort.loop, loop, entry, shared))
+
+
+def _turns(records: list[bytes]) -> list[list[Turn]]:
+    """Return each worker's turns from what it wrote down."""
+    found = []
+    for record in records:
+        times = array("q", record)
+        found.append([Turn(*times[at : at + 3]) for at in range(0, len(times), 3)])
+    return found
+
+
+def loop(channel: Channel, number: int, entry: Entry, shared: bool) -> bytes:
+    """Take and give back; return when each was asked for, had, and given back, in ns."""
+    client = entry.connect()
+    name = "shared" if shared else f"name {number}"
+    warm = client.lock(f"warm {number}")
+    peers.take(warm)
+    warm.release()
+    start, stop = channel.meet()
+    sleep_until(start)
+    turns = array("q")
+    while (asked := monotonic_ns()) < stop * 1e9:
+        lock = client.lock(name)
+        peers.take(lock)
+        had = monotonic_ns()
+        lock.release()
+        turns.extend((asked, had, monotonic_ns()))
+    client.close()
+    return turns.tobytes()
