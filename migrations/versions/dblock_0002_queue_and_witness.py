@@ -1,8 +1,8 @@
 """A queue of waiters for each name, and who they are; the witness of what was forgotten.
 
-For a table in use: it is locked for adding a column, which rewrites nothing, and for reading it
-once. Where a transaction is in the way of that, all who come later wait behind this one,
-so run it with a short ``lock_timeout``, and again when that was not enough.
+For a table in use: it is locked for adding a column, which rewrites nothing. Where a transaction is
+in the way of that, all who come later wait behind this one; so run it with a short
+``lock_timeout``, and again when that was not enough.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def upgrade() -> None:
     on_postgresql = op.get_context().dialect.name == "postgresql"
     create_witness(on_postgresql)
     create_waiter()
-    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
-    if on_postgresql:
+    if on_postgresql:  # before the table is locked, since it reads the whole
         op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
+    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
     set_version(2)
 
 

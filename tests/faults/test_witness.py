@@ -17,6 +17,8 @@ from tests.servers import execute
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually
 from tests.worlds.world import World
 
+WAITING = """SELECT count(*) FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND datname = current_database()"""
 TTL = 6.0  # is told of a loss after a third of it
 
 
@@ -140,20 +142,20 @@ def test_nothing_granted_means_no_pause(volatile: Database) -> None:
 # --- who finds out -----------------------------------------------------------------------------
 
 
-def test_several_find_out_at_once(volatile: Database, threads: Threads) -> None:
-    url, count = volatile.url, 6
-    with Locks(url) as locks:
+def test_two_find_out_at_once(volatile: Database, threads: Threads) -> None:
+    """The second has seen what the first has, and comes to write when that has written."""
+    url = volatile.url
+    engine = create_engine(url)
+    with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=LONG, renew=False).acquire()
-        ready = Barrier(count)
-
-        def find_out() -> int:
-            ready.wait()
-            return locks.database.run(consult(locks.dialect, 0.0, 0.0, 0.0)).witness.epoch
-
-        for _ in range(5):
-            forget(url)
-            found_out = [threads.start(find_out) for _ in range(count)]
-            assert {future.result() for future in found_out} == {epoch(url).epoch}
+        forget(url)
+        query = locks.dialect.write_witness()
+        ((begun,),) = first.exec_driver_sql(query.sql, dict(query.params))
+        second = threads.start(locks.database.run, consult(locks.dialect, 0.0, 0.0, 0.0))
+        eventually(lambda: execute(url, WAITING) == [(1,)])
+        first.commit()
+        assert second.result(SECONDS).witness.epoch == begun == epoch(url).epoch
+    engine.dispose()
 
 
 def test_several_begin_at_once(db: Database, threads: Threads) -> None:
@@ -198,10 +200,10 @@ def test_who_stands_in_the_queue_waits_too(db: Database, world: World, threads: 
         before = epoch(db.url).epoch
         holder.release()
         assert waiting.result(SECONDS)
+        assert epoch(db.url).epoch > before
         acquired_at = locks.show("report").acquired_at
         assert acquired_at is not None
         assert acquired_at >= grants_from(db.url)
-        assert epoch(db.url).epoch > before
         threads.run(waiter.release)
 
 

@@ -59,7 +59,7 @@ CRASHES = (
         "dblock/protocol/acquiring.py",
         "if held is None and self.unexplained and (yield from self._mend()):",
         "if False:",
-        CRASH,
+        f"{TESTS}::test_nothing_granted_means_no_pause",
     ),
     Mutant(
         "row-locks-at-once",
@@ -149,7 +149,7 @@ CRASHES = (
         WITNESS,
         "FROM seen WHERE e.xmin::text = seen.version",
         "FROM seen WHERE true",
-        f"{TESTS}::test_several_find_out_at_once",
+        f"{TESTS}::test_two_find_out_at_once",
     ),
     Mutant(
         "a-change-hides-a-crash",
