@@ -13,6 +13,8 @@ from enum import StrEnum
 
 from .errors import Conflict, DBLockError, DeadlockDetected, NotAcquired, OutcomeUnknown
 
+__all__ = ["Kind", "LockEvent", "listen"]
+
 logger = logging.getLogger("dblock.events")
 logger.addHandler(logging.NullHandler())
 

@@ -144,6 +144,7 @@ class Lease(SingleHandle):
                 )
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
+                self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
@@ -153,7 +154,6 @@ class Lease(SingleHandle):
                 self._abandon(claim, left, waiter)
             raise
         if isinstance(outcome, Held):
-            self._tell(Kind.ACQUIRED, start)
             return None
         return self._database.not_acquired(self.name, outcome, wait)
 
