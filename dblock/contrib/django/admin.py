@@ -63,9 +63,10 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic when
                 "checkbox": ACTION_CHECKBOX_NAME,
             }
             return TemplateResponse(request, "dblock/force_release.html", context)
+        # Django's templates begin a message with a capital, which no name is to be hit by.
         for lock in chosen:
             if locks.release(lock.lock_name, force=True):
-                messages.success(request, f"{lock.lock_name} was taken from {lock.owner}")
+                messages.success(request, f"Taken: {lock.lock_name}, from {lock.owner}")
             else:
-                messages.warning(request, f"nobody held {lock.lock_name} any more")
+                messages.warning(request, f"Nobody held {lock.lock_name} any more")
         return None

@@ -1,0 +1,89 @@
+"""The admin's pages of locks in a real browser: who holds one, and taking it from them."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver.support.select import Select
+
+from dblock.cli import exits
+from tests.conftest import find_or_skip
+from tests.examples.browser import Browser
+from tests.examples.conftest import Manage
+from tests.examples.site import EXAMPLES, Site, command, started
+from tests.support import SECONDS
+from tests.test_docs import ROOT
+
+PASSWORD = "as long as it has to be"
+COUNTING = 'sh -c "echo counting; read line"'
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with find_or_skip(Browser) as browser:
+        yield browser
+
+
+@pytest.fixture
+def shop(env: dict[str, str]) -> Iterator[Site]:
+    env |= {"DJANGO_SUPERUSER_PASSWORD": PASSWORD, "DJANGO_SUPERUSER_EMAIL": "ada@example.org"}
+    with started("shop", "./start", env) as (site,):
+        yield site
+
+
+@pytest.fixture
+def counting(env: dict[str, str], shop: Site) -> Iterator[subprocess.Popen[str]]:
+    """A program that counts the teapots, which nobody can order meanwhile."""
+    shop.visitor()
+    line = command("shop", "python manage.py dblock run").replace("./count.sh", COUNTING)
+    process = subprocess.Popen(
+        "exec " + line.replace(" --", " --ttl 15 --label counting --", 1),
+        shell=True,
+        cwd=EXAMPLES / "shop",
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "counting\n"
+        yield process
+
+
+def test_admin(
+    browser: Browser, shop: Site, counting: subprocess.Popen[str], manage: Manage
+) -> None:
+    shop.visitor()
+    manage("python manage.py createsuperuser", "--noinput --username ada")
+    customer = shop.visitor()
+    customer.get("/")
+    busy = customer.post("/products/1/order", quantity=1)
+    assert (busy.status, "Teapot is busy" in busy.text) == (503, True)
+
+    browser.chrome.get(f"{shop.address}/admin/")
+    browser.fill(username="ada", password=PASSWORD)
+    browser.submit("[type=submit]")
+    browser.submit("a[href='/admin/dblock/lock/']")
+    row = browser.find("#result_list tbody").text
+    holder = f"{socket.gethostname()} pid {counting.pid} counting"
+    assert re.fullmatch(rf"product:1 {re.escape(holder)} \d+.minutes? held 1", row)
+    if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
+        browser.chrome.save_screenshot(ROOT / "docs" / "images" / "admin.png")
+
+    browser.find(".action-select").click()
+    Select(browser.find("[name=action]")).select_by_value("force_release")
+    browser.submit("[name=index]")
+    assert f"product:1, held by {holder}" in browser.text
+    assert "Until then two may be at work" in browser.text
+    browser.submit("#content [type=submit]")
+    assert f"Taken: product:1, from {holder}" in browser.text
+    assert "0 locks" in browser.text
+
+    assert customer.post("/products/1/order", quantity=1).status == 200
+    assert counting.wait(SECONDS) == exits.LOST
