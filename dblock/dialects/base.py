@@ -14,15 +14,16 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Place, Renewal, RunState, Witness
+from ..protocol.state import Grant, LockState, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
-from .waiters import WaiterStatements, text, utc
+from .jobs import JobStatements
+from .values import text, utc
+from .waiters import WaiterStatements
 
 #: Characters of the ticket of one who looks for itself; it begins with :data:`UNCALLED`.
 TICKET = 24
@@ -33,9 +34,6 @@ _COLUMNS, _JOINED = 7, 12
 
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
-
-# One statement deletes so many rows, so that it ends within the server's limit for one.
-PRUNED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +49,13 @@ class Session:
     end: Query | None = None
 
 
-class Dialect(WaiterStatements, ABC):
+class Dialect(WaiterStatements, JobStatements, ABC):
     """One database's statements over the lock table ``{schema}.{prefix}lock``."""
 
     name: ClassVar[str]
     #: SQLAlchemy's names for this database, and its drivers known to work, the usual one first.
     backends: ClassVar[tuple[str, ...]]
     drivers: ClassVar[tuple[str, ...]]
-    #: The server's clock, in UTC where the database keeps no zone, and ``age`` seconds before it.
-    clock: ClassVar[str]
-    ago: ClassVar[str]
-    #: What ends a statement that must be on disk before it is told.
-    durably: ClassVar[str] = ""
     #: dblock's extra that installs the driver.
     extra: ClassVar[str | None] = None
 
@@ -311,7 +304,7 @@ class Dialect(WaiterStatements, ABC):
             where = f"= {self.name_parameter}"
             return Query(f"{self._select()} WHERE lock_name {where}", {"name": self.key(names[0])})
         keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
-        several = ", ".join(map(self._marked, keys))
+        several = ", ".join(map(self.parameter, keys))
         return Query(f"{self._select()} WHERE lock_name IN ({several})", keys)
 
     def held(self) -> Query:
@@ -387,82 +380,6 @@ class Dialect(WaiterStatements, ABC):
     @abstractmethod
     def unapply(self, key: str) -> Query:
         """Take back a key that this transaction has recorded."""
-
-    # --- the runs of jobs --------------------------------------------------------------------
-
-    def now(self) -> Query:
-        """Read the server's clock."""
-        return Query(f"SELECT {self.clock}", {})
-
-    def told_time(self, reply: Reply) -> datetime:
-        moment = utc(reply.rows[0][0])
-        assert moment is not None
-        return moment
-
-    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
-        """Record that a run begins, unless one has succeeded in this slot; the empty one is none.
-
-        The recorded run's fence comes back, if any: this run's when it is to begin.
-        """
-        values = ", ".join(map(self._marked, ("name", "slot", "fence", "owner")))
-        return Query(
-            f"""INSERT INTO {self.run_table} AS run (lock_name, slot, fence, owner, started_at)
-            VALUES ({values}, {self.clock})
-            ON CONFLICT (lock_name, slot) DO UPDATE SET fence = excluded.fence,
-                owner = excluded.owner, started_at = excluded.started_at,
-                ended_at = NULL, exit_status = NULL
-            WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0
-            RETURNING fence""",
-            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
-        )
-
-    def end_run(self, name: str, slot: str, fence: int, status: int) -> Query:
-        """Record how a run ended, unless another run has begun since."""
-        return Query(
-            f"""UPDATE {self.run_table} SET ended_at = {self.clock},
-                exit_status = {self._marked("status")}
-            WHERE lock_name = {self._marked("name")} AND slot = {self._marked("slot")}
-                AND fence = {self._marked("fence")}{self.durably}""",
-            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "status": status},
-        )
-
-    def last_run(self, name: str) -> Query:
-        """Read the run of a name that began last."""
-        return Query(
-            f"""SELECT lock_name, slot, owner, started_at, ended_at, exit_status
-            FROM {self.run_table} WHERE lock_name = {self.name_parameter}
-            ORDER BY started_at DESC, fence DESC LIMIT 1""",
-            {"name": self.key(name)},
-        )
-
-    def runs(self, reply: Reply) -> list[RunState]:
-        return [
-            RunState(text(name), text(slot), owner, utc(started), utc(ended), status)
-            for name, slot, owner, started, ended, status in reply.rows
-        ]
-
-    def prune_applied(self, age: float) -> Query:
-        """Delete some of the keys that are older than ``age`` seconds, if there are any."""
-        return self._prune(self.applied_table, "idempotency_key", f"applied_at < {self.ago}", age)
-
-    def prune_runs(self, age: float) -> Query:
-        """Delete some of the runs that are as old, not the last one of a name."""
-        later = f"""EXISTS (SELECT 1 FROM {self.run_table} AS later
-            WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at)"""
-        old = f"started_at < {self.ago} AND {later}"
-        return self._prune(self.run_table, "lock_name, slot", old, age)
-
-    def _prune(self, table: str, key: str, old: str, age: float) -> Query:
-        return Query(
-            f"""DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM (
-                SELECT {key} FROM {table} AS old WHERE {old} LIMIT {PRUNED_AT_ONCE}
-            ) AS some_of_them)""",
-            {"age": age},
-        )
-
-    def _marked(self, parameter: str) -> str:
-        """Return a parameter in the driver's style."""
-        return self.name_parameter.replace("name", parameter)
 
     # --- the row lock and the guard ----------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,8 +15,9 @@ from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
-from .base import UNCALLED, Answer, Session
-from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER, Witnessing
+from .base import Answer, Session
+from .calling import ALIVE, CALL, LAST, LAZY, PATIENT, Calling
+from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -47,7 +47,7 @@ _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
 
-class PostgreSQL(Witnessing):
+class PostgreSQL(Calling):
     """Expiry is written and compared with ``clock_timestamp()``, and only after the row is locked:
     ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a wait when
     the statement that waits also reads it.
@@ -62,7 +62,6 @@ class PostgreSQL(Witnessing):
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     failure_aborts = True
-    calls = True
     remaining = _REMAINING
     later = "clock_timestamp() + {} * interval '1 s'"
     lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
@@ -197,7 +196,7 @@ class PostgreSQL(Witnessing):
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
     ) -> Query:
         if ticket is not None:
-            return self._grant_or_join(name, token, owner, ttl, ticket)
+            return self.grant_or_join(name, token, owner, ttl, ticket)
         return Query(self._grant, {"name": name, "token": token, "owner": owner, "ttl": ttl})
 
     # The two of every pair are put together once: each time anew that costs 3 % of the pair.
@@ -213,7 +212,7 @@ class PostgreSQL(Witnessing):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.lock_name, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {self.turn(_LAST)} FOR UPDATE OF k SKIP LOCKED
+                    WHERE lock_name = %(name)s AND {self.turn(LAST)} FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.lock_name = mine.lock_name
                 RETURNING fence, {_REMAINING}, {DURABLE}
             ), created AS (
@@ -231,97 +230,6 @@ class PostgreSQL(Witnessing):
         if not reply.rows or reply.rows[0][0] is None:
             return None
         return Grant(reply.rows[0][0], reply.rows[0][1])
-
-    def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        # It waits for the row, which others who join have for a moment. Who joins disturbs no
-        # guard, and who stands in the queue already and is refused writes nothing.
-        return Query(
-            f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
-                FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}
-                    AND {self.turn(self.before)} FOR UPDATE OF k
-            ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
-                    waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
-                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
-            ), created AS (
-                INSERT INTO {self.lock_table}
-                    (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
-                    clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM {self.open}
-                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
-            ), refused AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
-                    AND array_position(waiters, %(ticket)s) IS NULL
-                    AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
-                    AND EXISTS (SELECT FROM {self.open})
-                FOR NO KEY UPDATE
-            ), joined AS (
-                UPDATE {self.lock_table} AS l
-                SET waiters = array_append({_ALIVE}, %(ticket)s)
-                FROM refused WHERE l.lock_name = refused.lock_name
-                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
-                    cardinality(l.waiters) - 1 AS before
-            )
-            SELECT fence, {_REMAINING}, {DURABLE},
-                NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL
-            FROM (TABLE taken UNION ALL TABLE created) AS granted
-            UNION ALL
-            SELECT NULL, NULL, {_LAZY},
-                lock_name, fence, token, owner, acquired_at, expires_at, {_REMAINING},
-                before, {self.turn("before")}
-            FROM joined""",
-            {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
-        )
-
-    def leave(self, name: str, ticket: str) -> Query:
-        return Query(
-            f"""UPDATE {self.lock_table}
-            SET waiters = nullif(array_remove(waiters, %(ticket)s), '{{}}')
-            WHERE lock_name = %(name)s AND array_position(waiters, %(ticket)s) IS NOT NULL
-                AND {_PATIENT}
-            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {_CALL} END, {_LAZY}""",
-            {"name": name, "ticket": ticket},
-        )
-
-    def listen(self, connection: Any, session: Session) -> str | None:
-        if session.end is None:  # behind a pooler
-            return None
-        while True:
-            channel = secrets.token_hex(_CHANNEL // 2)
-            if (
-                channel != UNCALLED
-                and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]
-            ):
-                break
-        self.send(connection, Query(f"LISTEN {_PREFIX}{channel}", {}))
-        return channel
-
-    def called(self, connection: Any) -> list[str]:
-        connection.pgconn.consume_input()
-        calls = iter(connection.pgconn.notifies, None)
-        return [call.extra.decode() for call in calls]
-
-    @property
-    def before(self) -> str:
-        # Of those who are still there: who died while it waited is not waited for.
-        return f"""(SELECT count(*) FROM unnest(
-            waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {_LAST})]) AS ticket
-            WHERE {_LISTENS})"""
-
-    @property
-    def standing(self) -> str:
-        return "array_position(waiters, %(ticket)s) IS NOT NULL"
-
-    def turn(self, before: str) -> str:
-        return (
-            "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
-            f"expires_at + {before} * interval '{self.grace} s' <= clock_timestamp())"
-        )
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
@@ -361,13 +269,13 @@ class PostgreSQL(Witnessing):
         # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
         return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND token = %(token)s AND {_PATIENT}
+                WHERE lock_name = %(name)s AND token = %(token)s AND {PATIENT}
                 FOR NO KEY UPDATE
             )
             UPDATE {self.lock_table} AS l
-            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}
+            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
-            RETURNING {_CALL}, {_LAZY}"""
+            RETURNING {CALL}, {LAZY}"""
 
     def sweep(self) -> Query:
         over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
@@ -439,31 +347,6 @@ class PostgreSQL(Witnessing):
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s", {"key": key}
         )
 
-
-# A ticket begins with the channel on which it is called, which is also a number: the session that
-# listens has an advisory lock on that, so that it can be told whether it is still there.
-_CHANNEL = 8
-_PREFIX = "dblock_"
-_CLASS = int.from_bytes(b"dblk", "big")
-_OCCUPY = f"SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int)"
-# Behind a pooler nobody listens, and who is still there cannot be told.
-_LISTENS = f"""(ticket LIKE '{UNCALLED}%%' OR NOT
-    pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int))"""
-
-# The queue without those at its head who are not there any more, seldom any. A lock that is got
-# instead ends with the statement.
-_ALIVE = f"""CASE WHEN l.waiters IS NOT NULL THEN nullif(l.waiters[(
-    SELECT number FROM unnest(l.waiters) WITH ORDINALITY AS queue (ticket, number)
-    WHERE {_LISTENS} LIMIT 1):], '{{}}') END"""
-_CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
-    THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
-# May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
-_LAZY = "set_config('synchronous_commit', 'off', true)"
-# For a row that others have for a moment.
-_PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
-
-# How many stand in the queue.
-_LAST = "coalesce(cardinality(waiters), 0)"
 
 _IN_ERROR = 3  # libpq's PQTRANS_INERROR
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from ..protocol.deadlock import Blocked
 from ..protocol.state import WaiterState
 from ..protocol.steps import Query, Reply
+from .values import Values, text, utc
 
 
-class WaiterStatements:
+class WaiterStatements(Values):
     """A waiter's row belongs to its waiter alone: it is in the way of nobody, and proves nothing.
 
     It is believed until it expires, and removed by whoever comes across it then.
     """
 
-    #: The parameter ``name`` in the driver's style, and the seconds to a row's expiry.
-    name_parameter: ClassVar[str] = "%(name)s"
+    #: The seconds to a row's expiry.
     remaining: ClassVar[str]
     #: The database's clock, so many seconds later.
     later: ClassVar[str]
@@ -32,10 +31,6 @@ class WaiterStatements:
 
     lock_table: str
     waiter_table: str
-
-    def key(self, name: str) -> object:
-        """Return a lock name as the database stores it."""
-        return name
 
     def shift(self, seconds: float) -> object:
         """Return the parameter of :attr:`later`."""
@@ -62,7 +57,7 @@ class WaiterStatements:
             "expiry": self.shift(lasts),
             "holds": json.dumps(holds) if holds else None,
         }
-        marks = {column: self.name_parameter.replace("name", column) for column in values}
+        marks = {column: self.parameter(column) for column in values}
         marks["since"] = self.later.format(marks["since"])
         marks["expiry"] = self.later.format(marks["expiry"])
         return Query(
@@ -74,7 +69,7 @@ class WaiterStatements:
 
     def unregister(self, id: str) -> Query:
         """Remove a waiter."""
-        mark = self.name_parameter.replace("name", "id")
+        mark = self.parameter("id")
         return Query(f"DELETE FROM {self.waiter_table} WHERE id = {mark} {self.lazily}", {"id": id})
 
     def sweep(self) -> Query:
@@ -125,18 +120,3 @@ def _blocked(row: Sequence[Any]) -> Blocked:
     moment = utc(since)
     assert moment is not None
     return Blocked(id, text(key), fence, owner, moment, json.loads(holds))
-
-
-def text(key: str | bytes) -> str:
-    """Return a lock name from how a database stores it."""
-    return key.decode() if isinstance(key, bytes) else key
-
-
-def utc(value: Any) -> datetime | None:
-    """Return a moment from how a driver returns it."""
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    if value is None:
-        return None
-    assert isinstance(value, datetime)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -12,6 +12,7 @@ from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
 BASE = "dblock/dialects"
+CALLING = f"{BASE}/calling.py"
 PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
@@ -49,8 +50,8 @@ CATALOGUE = (
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {self.turn(_LAST)} FOR UPDATE OF k SKIP LOCKED",
-        "AND {self.turn(_LAST)}",
+        "AND {self.turn(LAST)} FOR UPDATE OF k SKIP LOCKED",
+        "AND {self.turn(LAST)}",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
@@ -97,7 +98,7 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
-        PG,
+        CALLING,
         "fence = {NEXT_FENCE},\n",
         f"fence = {DRAWN},\n",
         f"{TRAP_4}[postgresql]",
@@ -115,7 +116,7 @@ CATALOGUE = (
         "a fence outlives the holds of its name",
         PG,
         "UPDATE {self.lock_table} AS l\n            SET token = NULL, "
-        "expires_at = clock_timestamp(), waiters = {_ALIVE}\n            FROM mine",
+        "expires_at = clock_timestamp(), waiters = {ALIVE}\n            FROM mine",
         "DELETE FROM {self.lock_table} AS l\n            USING mine",
         f"{TRAP_4}[postgresql]",
     ),
@@ -149,13 +150,13 @@ CATALOGUE = (
         "release-without-token-postgresql",
         "only the holder releases",
         PG,
-        "AND token = %(token)s AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "AND token = %(token)s AND {PATIENT}\n                FOR NO KEY UPDATE\n"
         "            )\n            UPDATE {self.lock_table} AS l\n"
-        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
-        "AND {_PATIENT}\n                FOR NO KEY UPDATE\n"
+        "AND {PATIENT}\n                FOR NO KEY UPDATE\n"
         "            )\n            UPDATE {self.lock_table} AS l\n"
-        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {_ALIVE}\n"
+        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}\n"
         "            FROM mine WHERE l.lock_name = mine.lock_name\n",
         f"{TAKEN_OVER}[postgresql-release]",
     ),
@@ -207,7 +208,7 @@ CATALOGUE = (
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=5,
+        count=3,
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
@@ -377,14 +378,13 @@ CATALOGUE = (
         "                ON CONFLICT (lock_name) DO NOTHING RETURNING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false RETURNING",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
-        count=2,
     ),
     Mutant(
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
         PG,
-        'RETURNING {_CALL}, {_LAZY}"""\n',
-        'RETURNING {_CALL}"""\n',
+        'RETURNING {CALL}, {LAZY}"""\n',
+        'RETURNING {CALL}"""\n',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     # --- counters

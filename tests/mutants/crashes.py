@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+CALLING = "dblock/dialects/calling.py"
 PG, WITNESS = "dblock/dialects/postgresql.py", "dblock/dialects/witness.py"
 EPOCH = "dblock/protocol/epoch.py"
 
@@ -47,10 +48,10 @@ CRASHES = (
     Mutant(
         "queue-before-the-pause-is-over",
         "nor to who waited in the queue",
-        PG,
-        "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {_PATIENT}",
+        CALLING,
+        "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}",
         "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
-        "                WHERE lock_name = %(name)s AND {_PATIENT}",
+        "                WHERE lock_name = %(name)s AND {PATIENT}",
         f"{TESTS}::test_who_stands_in_the_queue_waits_too[threads]",
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BASE, MARIADB = "dblock/dialects/base.py", "dblock/dialects/mariadb.py"
+STATEMENTS, MARIADB = "dblock/dialects/jobs.py", "dblock/dialects/mariadb.py"
 CRON, RUN, CHILD = "dblock/cron.py", "dblock/cli/run.py", "dblock/cli/child.py"
 
 CONTRACT = "tests/contract/test_cron.py"
@@ -15,7 +15,7 @@ JOBS = (
     Mutant(
         "slot-runs-again",
         "a slot that has succeeded is not run again",
-        BASE,
+        STATEMENTS,
         "WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0\n",
         "WHERE true\n",
         f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
@@ -31,7 +31,7 @@ JOBS = (
     Mutant(
         "slot-kept-by-a-failure",
         "a run that failed leaves its slot open",
-        BASE,
+        STATEMENTS,
         " OR run.exit_status <> 0\n",
         "\n",
         f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
@@ -47,9 +47,9 @@ JOBS = (
     Mutant(
         "late-record",
         "a run that was overtaken does not write over the next one's record",
-        BASE,
-        'AND fence = {self._marked("fence")}{self.durably}"""',
-        'AND fence <= fence + {self._marked("fence")}{self.durably}"""',
+        STATEMENTS,
+        'AND fence = {self.parameter("fence")}{self.durably}"""',
+        'AND fence <= fence + {self.parameter("fence")}{self.durably}"""',
         f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[threads-postgresql]",
     ),
     Mutant(
@@ -63,7 +63,7 @@ JOBS = (
     Mutant(
         "prune-takes-the-last-run",
         "pruning leaves the record of a name's last run",
-        BASE,
+        STATEMENTS,
         'old = f"started_at < {self.ago} AND {later}"',
         'old = f"started_at < {self.ago}"',
         f"{CONTRACT}::test_prune[threads-sqlite]",

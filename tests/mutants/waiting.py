@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+CALLING = "dblock/dialects/calling.py"
 PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING = "dblock/protocol/leasing.py"
@@ -16,15 +17,15 @@ CALLS = (
         "nobody-is-called",
         WOKEN,
         PG,
-        'RETURNING {_CALL}, {_LAZY}"""\n',
-        'RETURNING {_LAZY}"""\n',
+        'RETURNING {CALL}, {LAZY}"""\n',
+        'RETURNING {LAZY}"""\n',
         f"{QUEUE}::test_no_call_is_lost",
     ),
     Mutant(
         "the-dead-are-called",
         "a waiter that died is passed over",
         PG,
-        "waiters = {_ALIVE}",
+        "waiters = {ALIVE}",
         "waiters = l.waiters",
         f"{QUEUE}::test_a_waiter_that_died_is_passed_over",
     ),
@@ -32,7 +33,7 @@ CALLS = (
         "overtaking",
         "nobody overtakes who waits",
         PG,
-        "AND {self.turn(_LAST)} FOR UPDATE",
+        "AND {self.turn(LAST)} FOR UPDATE",
         "AND {self.turn('0')} FOR UPDATE",
         f"{QUEUE}::test_nobody_overtakes",
     ),
@@ -63,9 +64,9 @@ CALLS = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        PG,
-        "array_append({_ALIVE}, %(ticket)s)",
-        "array_prepend(%(ticket)s, {_ALIVE})",
+        CALLING,
+        "array_append({ALIVE}, %(ticket)s)",
+        "array_prepend(%(ticket)s, {ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
@@ -95,7 +96,7 @@ CALLS = (
     Mutant(
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
-        PG,
+        CALLING,
         "AS ticket\n            WHERE {_LISTENS})",
         "AS ticket)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
@@ -103,7 +104,7 @@ CALLS = (
     Mutant(
         "joining-locks-like-a-grant",
         "who waits disturbs no guard",
-        PG,
+        CALLING,
         "FOR NO KEY UPDATE\n            ), joined",
         "FOR UPDATE\n            ), joined",
         f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
@@ -111,7 +112,7 @@ CALLS = (
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
         "a released name is free",
-        PG,
+        CALLING,
         "OR token IS NULL AND expires_at > clock_timestamp() ",
         "",
         f"{LEAVING}::test_released_by_an_earlier_version",

@@ -1,0 +1,133 @@
+"""Who waits on PostgreSQL: a queue in the name's row, and notifications to the first in it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from ..protocol.steps import Query
+from .base import UNCALLED, Session
+from .witness import DURABLE, FIRST_FENCE, NEXT_FENCE, Witnessing
+
+# A ticket begins with the channel on which it is called, which is also a number: the session that
+# listens has an advisory lock on that, so that it can be told whether it is still there.
+_CHANNEL = 8
+_PREFIX = "dblock_"
+_CLASS = int.from_bytes(b"dblk", "big")
+_OCCUPY = f"SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int)"
+# Behind a pooler nobody listens, and who is still there cannot be told.
+_LISTENS = f"""(ticket LIKE '{UNCALLED}%%' OR NOT
+    pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int))"""
+
+# The queue without those at its head who are not there any more, seldom any. A lock that is got
+# instead ends with the statement.
+ALIVE = f"""CASE WHEN l.waiters IS NOT NULL THEN nullif(l.waiters[(
+    SELECT number FROM unnest(l.waiters) WITH ORDINALITY AS queue (ticket, number)
+    WHERE {_LISTENS} LIMIT 1):], '{{}}') END"""
+CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
+    THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
+# May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
+LAZY = "set_config('synchronous_commit', 'off', true)"
+# For a row that others have for a moment.
+PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
+
+# How many stand in the queue.
+LAST = "coalesce(cardinality(waiters), 0)"
+
+
+class Calling(Witnessing):
+    """A refused try joins in its own statement: a release sees the waiter, or is seen by it."""
+
+    calls = True
+
+    def grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        """Take the name if it is the ticket's turn, or else let that stand in the queue."""
+        # It waits for the row, which others who join have for a moment. Who joins disturbs no
+        # guard, and who stands in the queue already and is refused writes nothing.
+        return Query(
+            f"""WITH mine AS MATERIALIZED (
+                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
+                FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
+                    AND {self.turn(self.before)} FOR UPDATE OF k
+            ), taken AS (
+                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
+                    waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
+                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
+            ), created AS (
+                INSERT INTO {self.lock_table}
+                    (lock_name, fence, token, owner, acquired_at, expires_at)
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
+                    clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM {self.open}
+                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
+            ), refused AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
+                    AND array_position(waiters, %(ticket)s) IS NULL
+                    AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
+                    AND EXISTS (SELECT FROM {self.open})
+                FOR NO KEY UPDATE
+            ), joined AS (
+                UPDATE {self.lock_table} AS l
+                SET waiters = array_append({ALIVE}, %(ticket)s)
+                FROM refused WHERE l.lock_name = refused.lock_name
+                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
+                    cardinality(l.waiters) - 1 AS before
+            )
+            SELECT fence, {self.remaining}, {DURABLE},
+                NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL
+            FROM (TABLE taken UNION ALL TABLE created) AS granted
+            UNION ALL
+            SELECT NULL, NULL, {LAZY},
+                lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining},
+                before, {self.turn("before")}
+            FROM joined""",
+            {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
+        )
+
+    def leave(self, name: str, ticket: str) -> Query:
+        return Query(
+            f"""UPDATE {self.lock_table}
+            SET waiters = nullif(array_remove(waiters, %(ticket)s), '{{}}')
+            WHERE lock_name = %(name)s AND array_position(waiters, %(ticket)s) IS NOT NULL
+                AND {PATIENT}
+            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {CALL} END, {LAZY}""",
+            {"name": name, "ticket": ticket},
+        )
+
+    def listen(self, connection: Any, session: Session) -> str | None:
+        if session.end is None:  # behind a pooler
+            return None
+        while True:
+            channel = secrets.token_hex(_CHANNEL // 2)
+            if (
+                channel != UNCALLED
+                and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]
+            ):
+                break
+        self.send(connection, Query(f"LISTEN {_PREFIX}{channel}", {}))
+        return channel
+
+    def called(self, connection: Any) -> list[str]:
+        connection.pgconn.consume_input()
+        calls = iter(connection.pgconn.notifies, None)
+        return [call.extra.decode() for call in calls]
+
+    @property
+    def before(self) -> str:
+        # Of those who are still there: who died while it waited is not waited for.
+        return f"""(SELECT count(*) FROM unnest(
+            waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {LAST})]) AS ticket
+            WHERE {_LISTENS})"""
+
+    @property
+    def standing(self) -> str:
+        return "array_position(waiters, %(ticket)s) IS NOT NULL"
+
+    def turn(self, before: str) -> str:
+        return (
+            "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
+            f"expires_at + {before} * interval '{self.grace} s' <= clock_timestamp())"
+        )

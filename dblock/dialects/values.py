@@ -1,0 +1,36 @@
+"""How names, moments and parameters go to a database and come back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+
+class Values:
+    """What differs in that from database to database."""
+
+    #: The parameter ``name`` in the driver's style.
+    name_parameter: ClassVar[str] = "%(name)s"
+
+    def key(self, name: str) -> object:
+        """Return a lock name as the database stores it."""
+        return name
+
+    def parameter(self, name: str) -> str:
+        """Return any parameter in the driver's style."""
+        return self.name_parameter.replace("name", name)
+
+
+def text(key: str | bytes) -> str:
+    """Return a lock name from how a database stores it."""
+    return key.decode() if isinstance(key, bytes) else key
+
+
+def utc(value: Any) -> datetime | None:
+    """Return a moment from how a driver returns it."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if value is None:
+        return None
+    assert isinstance(value, datetime)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
