@@ -21,7 +21,7 @@ from dblock import Locks, __version__
 from tests.cli.conftest import Here, Program
 from tests.cli.test_run import rename
 from tests.conftest import Database
-from tests.support import SECONDS, expire
+from tests.support import SECONDS, Threads, eventually, expire
 
 NAMES = ["a", "b [red]", "c\t☾\x1b[2J"]
 
@@ -34,7 +34,11 @@ def locks_of(program: Program) -> Locks:
 
 
 def test_list(dblock: Program, db: Database) -> None:
-    with Locks(db.url, label="me") as locks, locks.lease(NAMES[0]) as a, locks.lease(NAMES[1]) as b:
+    with (
+        Locks(db.url, label="me") as locks,
+        locks.lease(NAMES[0], renew=False) as a,
+        locks.lease(NAMES[1]) as b,
+    ):
         c = locks.lease(NAMES[2], ttl=0.1)
         c.acquire()
         expire(locks.engine, locks, NAMES[2])
@@ -51,7 +55,7 @@ def test_list(dblock: Program, db: Database) -> None:
     assert all(row[2].endswith(" UTC") for row in rows)
     assert [row[3].endswith(" s") for row in rows] == [True, True, False]
     assert rows[2][3] == "expired"
-    assert [row[4] for row in rows] == ["1"] * 3
+    assert [row[4:] for row in rows] == [["1", "0"]] * 3
 
     assert (code, err) == (0, "")
     found: list[dict[str, Any]] = json.loads(out)
@@ -175,6 +179,26 @@ def test_show(here: Here, db: Database) -> None:
 
 def test_show_a_new_one(here: Here) -> None:
     assert here("show", "a") == (1, "name    a\nstate   free\nfence   0\n", "")
+
+
+def test_waiters(here: Here, db: Database, threads: Threads) -> None:
+    dblock = here.on(db)
+
+    def wait() -> None:
+        with Locks(db.url, label="you\x1b") as locks, locks.lease("a"):
+            pass
+
+    with Locks(db.url) as locks, locks.lease("a"):
+        threads.start(wait)
+        eventually(lambda: bool(locks.show("a").waiters))
+        (line,) = [line for line in dblock("show", "a")[1].splitlines() if "waiter" in line]
+        (waiter,) = json.loads(dblock("show", "a", "--json")[1])["waiters"]
+        (row,) = dblock("list")[1].splitlines()
+    threads.join()
+    assert re.fullmatch(rf"waiter  .+ pid {os.getpid()} you\\x1b for \d+\.\d s \(lease\)", line)
+    assert set(waiter) == {"waiter", "for", "since", "waited"}
+    assert datetime.fromisoformat(waiter["since"]).tzinfo is not None
+    assert row.split("\t")[-1] == "1"
 
 
 def test_show_an_expired_one(sqlite: Program) -> None:
