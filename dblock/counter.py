@@ -16,6 +16,7 @@ from . import clock
 from .arguments import check_name
 from .borrowed import BorrowedTransaction, borrow
 from .errors import Conflict, NotEnough
+from .events import Kind, tell
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 from .protocol.troubles import explain, transaction_broken
@@ -121,7 +122,9 @@ class Counter:
             if reply.matched == 1:
                 self._expire(session, key)
                 return new
-            sleep = self._retry.sleep_after(str(self), number, clock.now() - start, None)
+            elapsed = clock.now() - start
+            tell(Kind.CONFLICT, "optimistic", str(self._column), elapsed)
+            sleep = self._retry.sleep_after(str(self), number, elapsed, None)
             if sleep is None:
                 raise Conflict(
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "

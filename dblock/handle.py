@@ -6,10 +6,12 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn, ParamSpec, Self, TypeVar
+from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
+from . import clock
 from .arguments import Seconds, check_acquire, check_runnable, check_wait
 from .errors import DBLockError, NotAcquired
+from .events import Kind, outcome, tell
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,3 +81,28 @@ class Handle(ABC):
                 return function(*args, **kwargs)
 
         return locked
+
+
+class SingleHandle(Handle):
+    """The lock of one name, whose attempts are told of."""
+
+    strategy: ClassVar[str]
+    name: str
+
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""
+        start = clock.now()
+        try:
+            refusal = self._try_within(wait)
+        except DBLockError as error:
+            self._tell(outcome(error), start, error)
+            raise
+        if refusal is not None:
+            self._tell(Kind.REFUSED, start, refusal)
+        return refusal
+
+    @abstractmethod
+    def _try_within(self, wait: float | None) -> NotAcquired | None: ...
+
+    def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
+        tell(kind, self.strategy, self.name, clock.now() - start, error)

@@ -50,6 +50,7 @@ class Hold:
     count: int = 1
     flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
+    since: float = field(default_factory=clock.now)
     loss: LockLost | None = None
     ended: bool = False
     _lost: Event | None = None

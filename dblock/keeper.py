@@ -28,6 +28,7 @@ from weakref import ref
 
 from . import clock
 from .errors import DBLockError, LockLost
+from .events import Kind, tell, wanted
 from .holds import LeaseHold, lock, settled
 from .protocol.faults import Fault, Trouble
 from .protocol.renewing import Asked, Missed, Renewed, renew_all
@@ -158,6 +159,7 @@ class Keeper:
             if not keeping.warned and keeping.danger(term) <= now:
                 danger = keeping.warning(hold.name, held, now, asking=hold.renewing)
                 keeping.told(term)
+                self._tell(calls, Kind.ENDANGERED, hold, danger.remaining)
                 if hold.on_danger is not None:
                     calls.append(partial(hold.on_danger, danger))
             wake = term.deadline if keeping.warned else keeping.danger(term)
@@ -170,8 +172,22 @@ class Keeper:
 
     def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
         self.drop(hold)
-        if hold.lose(loss) and hold.on_lost is not None:
-            calls.append(partial(hold.on_lost, loss))
+        if hold.lose(loss):
+            self._tell(calls, Kind.LOST, hold, clock.now() - hold.since, loss)
+            if hold.on_lost is not None:
+                calls.append(partial(hold.on_lost, loss))
+
+    def _tell(
+        self,
+        calls: list[Call],
+        kind: Kind,
+        hold: LeaseHold,
+        seconds: float,
+        error: Exception | None = None,
+    ) -> None:
+        """Have an event told where callbacks are called."""
+        if wanted(kind):
+            calls.append(partial(tell, kind, "lease", hold.name, seconds, error))
 
     # --- the renewers ------------------------------------------------------------------------
 
@@ -261,9 +277,12 @@ class Keeper:
                 if isinstance(outcome, LockLost):
                     self._lose(hold, outcome, calls)
                     continue
+                late = max(0.0, now - hold.keeping.due)
                 if isinstance(outcome, Missed):
+                    self._tell(calls, Kind.MISSED, hold, late, outcome.trouble)
                     hold.keeping.missed(outcome, hold.lease.term, now, random())
                 else:
+                    self._tell(calls, Kind.RENEWED, hold, late)
                     hold.begin(outcome)
                     hold.keeping.renewed(outcome, random())
                 self._look_again(hold.keeping.wake)

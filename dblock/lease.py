@@ -22,7 +22,8 @@ from .arguments import (
     check_ttl,
 )
 from .errors import DBLockError, LockLost, NotAcquired
-from .handle import Handle
+from .events import Kind
+from .handle import SingleHandle
 from .holds import Event, HandleHolds, LeaseHold
 from .keeper import guarded
 from .protocol import leasing, renewing
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .policy import RetryPolicy
 
 
-class Lease(Handle):
+class Lease(SingleHandle):
     """A named lease, made by :meth:`Locks.lease`.
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
@@ -52,6 +53,8 @@ class Lease(Handle):
     only be told (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and be kept from
     committing (:meth:`guard`).
     """
+
+    strategy = "lease"
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Lease(Handle):
 
     # --- taking and giving back --------------------------------------------------------------
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.
 
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
@@ -137,6 +140,7 @@ class Lease(Handle):
                 )
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
+                self._tell(Kind.ACQUIRED, start)
                 return None
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
@@ -197,6 +201,7 @@ class Lease(Handle):
             raise hold.loss
         if hold.lease.term.over(now):
             raise self._lose(hold, hold.ran_out())
+        self._tell(Kind.RELEASED, hold.since)
 
     # --- while holding it --------------------------------------------------------------------
 
@@ -344,8 +349,10 @@ class Lease(Handle):
     def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
         """Take note of a loss found out here, in the user's thread; return the one that counts."""
         self._database.keeper.drop(hold)
-        if hold.lose(loss) and self._on_lost is not None:
-            guarded(partial(self._on_lost, loss))
+        if hold.lose(loss):
+            self._tell(Kind.LOST, hold.since, loss)
+            if self._on_lost is not None:
+                guarded(partial(self._on_lost, loss))
         assert hold.loss is not None
         return hold.loss
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -14,8 +14,9 @@ from tenacity import stop_after_attempt
 
 from . import clock
 from .connections import first_line
-from .dialects import DIALECTS
+from .dialects import DIALECTS, Dialect
 from .errors import Conflict, DeadlockDetected
+from .events import Kind, tell
 from .policy import RetryPolicy
 from .protocol.faults import Fault
 from .timeouts import Timeouts
@@ -23,6 +24,8 @@ from .timeouts import Timeouts
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# What may be one.
+CONFLICTS = (StaleDataError, Conflict, DeadlockDetected, DBAPIError)
 _AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})
 
 
@@ -39,27 +42,17 @@ def retry_on_conflict(
     What is not in the database is done once for each try. Raises Conflict when ``retry`` gives up:
     after five tries, unless it says otherwise.
     """
-    policy = retry if retry is not None else RetryPolicy(stop=stop_after_attempt(5))
 
     def decorate(function: Callable[Concatenate[Session, P], T]) -> Callable[P, T]:
         @functools.wraps(function)
         def again(*args: P.args, **kwargs: P.kwargs) -> T:
-            name = function.__qualname__
-            start, number = clock.now(), 0
+            tries = Tries(function.__qualname__, retry)
             while True:
-                number += 1
                 try:
                     with sessions() as session, session.begin():
                         return function(session, *args, **kwargs)
-                except (StaleDataError, Conflict, DeadlockDetected, DBAPIError) as error:
-                    if not is_conflict(error):
-                        raise
-                    sleep = policy.sleep_after(name, number, clock.now() - start, None)
-                    if sleep is None:
-                        raise Conflict(
-                            f"{name} met others' changes in each of {number} tries: "
-                            f"{first_line(error)}"
-                        ) from error
+                except CONFLICTS as error:
+                    sleep = tries.sleep_after(error)
                 time.sleep(sleep)
 
         return again
@@ -67,11 +60,41 @@ def retry_on_conflict(
     return decorate
 
 
-def is_conflict(error: BaseException) -> bool:
-    """Return whether the same unit of work may succeed in a new transaction."""
-    if isinstance(error, StaleDataError | Conflict | DeadlockDetected):
-        return True
-    if not isinstance(error, DBAPIError) or error.orig is None:
-        return False
-    faults = (kind(None, "", Timeouts()).classify(error.orig) for kind in DIALECTS.values())
-    return any(fault in _AGAIN for fault in faults)
+class Tries:
+    """The tries of one unit of work."""
+
+    def __init__(
+        self,
+        name: str,
+        retry: RetryPolicy | None,
+        dialects: Mapping[str, type[Dialect]] = DIALECTS,
+    ) -> None:
+        self._name = name
+        self._policy = retry if retry is not None else RetryPolicy(stop=stop_after_attempt(5))
+        self._dialects = dialects.values()
+        self._start = clock.now()
+        self._number = 0
+
+    def sleep_after(self, error: Exception) -> float:
+        """Return how long to sleep after a conflict; raise what is none, and the last one."""
+        if not self._is_conflict(error):
+            raise error
+        self._number += 1
+        elapsed = clock.now() - self._start
+        tell(Kind.CONFLICT, "optimistic", self._name, elapsed, error)
+        sleep = self._policy.sleep_after(self._name, self._number, elapsed, None)
+        if sleep is None:
+            raise Conflict(
+                f"{self._name} met others' changes in each of {self._number} tries: "
+                f"{first_line(error)}"
+            ) from error
+        return sleep
+
+    def _is_conflict(self, error: Exception) -> bool:
+        """Whether the same unit of work may succeed in a new transaction."""
+        if not isinstance(error, DBAPIError):
+            return True
+        cause = error.orig
+        if cause is None:
+            return False
+        return any(kind(None, "", Timeouts()).classify(cause) in _AGAIN for kind in self._dialects)

@@ -11,7 +11,8 @@ from .arguments import Seconds, check_name
 from .borrowed import borrow
 from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
-from .handle import Handle
+from .events import Kind
+from .handle import SingleHandle
 from .holds import HandleHolds, Hold
 from .protocol import leasing, rowing
 from .protocol.faults import Trouble
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .policy import RetryPolicy
 
 
-class RowLock(Handle):
+class RowLock(SingleHandle):
     """A named row lock, made by :meth:`Locks.row`.
 
     With ``on=`` it is taken in the user's transaction and ends with it, however that ends, or with
@@ -35,6 +36,8 @@ class RowLock(Handle):
     What it does not do: it carries no fence, and work outside its transaction is not undone when
     that is. On SQLite it is the file's one write transaction: it excludes every other writer.
     """
+
+    strategy = "row"
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class RowLock(Handle):
         """Whether it keeps every other lock statement of this process out, as on SQLite."""
         return self._database.dialect.one_writer and not self.borrowed
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Lock the row, waiting up to ``wait`` seconds, which the server keeps.
 
         Raises DeadlockDetected when this thread would wait for itself or the database broke a
@@ -81,7 +84,7 @@ class RowLock(Handle):
         )
         if refusal is not None:
             return refusal
-        own = OwnTransaction(self._database.holders, self._database.dialect)
+        own, start = OwnTransaction(self._database.holders, self._database.dialect), clock.now()
         protocol = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
         try:
             outcome = self._database.run(
@@ -91,7 +94,7 @@ class RowLock(Handle):
                     self._retry,
                     wait=wait,
                     patience=self._database.timeouts.socket,
-                    start=clock.now(),
+                    start=start,
                 ),
                 transaction or own,
             )
@@ -112,6 +115,7 @@ class RowLock(Handle):
             if root is not None:
                 flows.add_borrowed(root, self.name)
                 self._root = root
+        self._tell(Kind.ACQUIRED, start)
         return None
 
     def release(self) -> None:
@@ -139,6 +143,7 @@ class RowLock(Handle):
         except Trouble as trouble:
             self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
+        self._tell(Kind.RELEASED, hold.since)
 
     def leave(self) -> None:
         if not self.borrowed:  # the user's transaction ends it
@@ -170,7 +175,8 @@ class RowLock(Handle):
             name=self.name,
             reason="connection lost",
         )
-        hold.lose(loss)
+        if hold.lose(loss):
+            self._tell(Kind.LOST, hold.since, loss)
         return loss
 
     @property

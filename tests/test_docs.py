@@ -33,10 +33,14 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def having(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
 async def make_report(fence: int) -> None: ...
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", having("python"), ids=lambda page: page.name)
 def test_python_snippets(page: Path, db: Database) -> None:
     engine = create_engine(db.url)
     metadata = MetaData()
@@ -67,7 +71,7 @@ def test_python_snippets(page: Path, db: Database) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", having("console"), ids=lambda page: page.name)
 def test_commands(page: Path, tmp_path: Path) -> None:
     """Each command is run on the embedded default, a given --url replaced by a SQLite file."""
     env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}

@@ -12,7 +12,7 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own.
 FLOORS = [
     {"version", "arguments", "errors", "clock"},
-    {"timeouts", "policy", "protocol", "dialects"},
+    {"timeouts", "policy", "protocol", "dialects", "events"},
     {"connections", "target"},
     {"driver", "borrowed", "schema", "retrying"},
     {"holds", "handle"},
@@ -70,9 +70,13 @@ def test_imports_point_down() -> None:
 
 
 def test_frameworks_are_imported_where_asked_for() -> None:
-    wanted = {"contrib/django": "django", "contrib/flask": "flask"}
+    wanted = {
+        "contrib/django": "django",
+        "contrib/flask": "flask",
+        "contrib/opentelemetry.py": "opentelemetry",
+    }
     for path in PACKAGE.rglob("*.py"):
-        place = str(path.relative_to(PACKAGE).parent)
+        place = str(path.relative_to(PACKAGE))
         for name, _ in run_time_imports(path):
             root = name.split(".")[0]
             if root in wanted.values():

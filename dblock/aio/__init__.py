@@ -21,6 +21,7 @@ from .counter import AsyncCounter
 from .cron import AsyncCronJob
 from .handles import AsyncHandle, AsyncLease, AsyncRowLock, AsyncTogether
 from .locks import AsyncLocks
+from .retrying import retry_on_conflict
 
 __all__ = [
     "AsyncCounter",
@@ -30,4 +31,5 @@ __all__ = [
     "AsyncLocks",
     "AsyncRowLock",
     "AsyncTogether",
+    "retry_on_conflict",
 ]

@@ -271,8 +271,8 @@ class AsyncLocks:
             loop = keeper_thread().loop
             closing = asyncio.run_coroutine_threadsafe(_close(self.database.kept), loop)
             await asyncio.wrap_future(closing)
-        await bridge.drain()
         await keeper_here().rest()
+        await bridge.drain()  # the keeper's connections too
 
     async def __aenter__(self) -> Self:
         return self

@@ -50,7 +50,9 @@ def test_a_run_is_ended_by_its_loss(url: str, run: Any) -> None:
 
             @locks.cron("a", at_most=0.4, cancel_on_loss=True)
             async def job() -> None:
-                await asyncio.Event().wait()
+                await job.lease.lost.wait()
+                await asyncio.sleep(5)
+                raise AssertionError("it went on")
 
             with pytest.raises(LockLost, match="max_hold") as caught:
                 await job()

@@ -33,7 +33,7 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
 
 # What only one of both has: for the strategies' own use, or how a lock was made.
 ONLY_SYNC = {"try_within", "leave", "current", "excludes_all", "locks", "reentrant"}
-ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect", "lease_class", "row_class"}
+ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect", "lease_class", "row_class", "strategy"}
 ONLY_ASYNC = {"sync", "run", "here", "begin_body", "end_body"}
 # Arguments that only tasks have.
 NEW = {

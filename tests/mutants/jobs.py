@@ -116,4 +116,20 @@ JOBS = (
         "self.apart = True",
         f"{SIGNALS}::test_on_a_terminal_the_command_can_read_from_it",
     ),
+    Mutant(
+        "cancelled-run-not-ended",
+        "a run that is cancelled has failed, and gives its lease back",
+        "dblock/aio/cron.py",
+        "except BaseException as error:",
+        "except Exception as error:",
+        "tests/aio/test_cron.py::test_a_cancelled_run_leaves_its_slot_open",
+    ),
+    Mutant(
+        "run-not-ended-by-its-loss",
+        "a run under await is ended by the loss of its lease if asked",
+        "dblock/aio/cron.py",
+        "        self.lease.begin_body()\n",
+        "",
+        "tests/aio/test_cron.py::test_a_run_is_ended_by_its_loss",
+    ),
 )

@@ -1,0 +1,46 @@
+"""Units of work that are coroutine functions."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from ..policy import RetryPolicy
+from ..retrying import CONFLICTS, Tries
+from .dialects import ASYNC_DIALECTS
+from .handles import check_coroutine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def retry_on_conflict(
+    sessions: async_sessionmaker[Any] | Callable[[], AsyncSession],
+    *,
+    retry: RetryPolicy | None = None,
+) -> Callable[[Callable[Concatenate[AsyncSession, P], Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    """Decorate a unit of work to be run again on a conflict; see dblock.retry_on_conflict."""
+
+    def decorate(
+        function: Callable[Concatenate[AsyncSession, P], Awaitable[T]],
+    ) -> Callable[P, Awaitable[T]]:
+        check_coroutine(function)
+
+        @functools.wraps(function)
+        async def again(*args: P.args, **kwargs: P.kwargs) -> T:
+            tries = Tries(function.__qualname__, retry, ASYNC_DIALECTS)
+            while True:
+                try:
+                    async with sessions() as session, session.begin():
+                        return await function(session, *args, **kwargs)
+                except CONFLICTS as error:
+                    sleep = tries.sleep_after(error)
+                await asyncio.sleep(sleep)
+
+        return again
+
+    return decorate

@@ -1,0 +1,114 @@
+"""Metrics and spans of OpenTelemetry for what happens to locks.
+
+>>> from dblock.contrib.opentelemetry import instrument
+>>> end = instrument()                                          # doctest: +SKIP
+
+=========================== ========= ==================================================
+``dblock.acquire.duration`` histogram seconds, by ``dblock.outcome``: acquired, refused,
+                                      unknown, conflict, failed
+``dblock.hold.duration``    histogram seconds, by ``dblock.outcome``: released, lost
+``dblock.renewal.lag``      histogram seconds from when a renewal was due, by
+                                      ``dblock.outcome``: renewed, missed
+``dblock.dangers``          counter   holds that were not renewed in time
+``dblock.losses``           counter   by ``dblock.reason``
+``dblock.unknowns``         counter   outcomes that are unknown
+``dblock.conflicts``        counter   of row locks and of optimistic changes
+=========================== ========= ==================================================
+
+All have ``dblock.strategy``. The spans ``dblock acquire`` and ``dblock hold`` have the name of the
+lock too; metrics have it only as ``label`` says, since each value is a series of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Status, StatusCode, TracerProvider
+
+from .. import __version__
+from ..errors import LockLost
+from ..events import Kind, LockEvent, listen
+
+ACQUIRE = {Kind.ACQUIRED, Kind.REFUSED, Kind.UNKNOWN, Kind.CONFLICT, Kind.FAILED}
+HOLD = {Kind.RELEASED, Kind.LOST}
+RENEWAL = {Kind.RENEWED, Kind.MISSED}
+# To be refused, and to meet a conflict, is what locks are for.
+ERRORS = {Kind.UNKNOWN, Kind.FAILED, Kind.LOST}
+
+
+def instrument(
+    *,
+    meter_provider: MeterProvider | None = None,
+    tracer_provider: TracerProvider | None = None,
+    label: Callable[[str], str] | None = None,
+) -> Callable[[], None]:
+    """Record what happens to the locks of this process; return what ends that.
+
+    The providers are the global ones unless given. ``label`` turns a lock's name into the
+    attribute ``dblock.name`` of the metrics, of which there had better be few:
+    ``lambda name: name.partition(":")[0]``.
+    """
+    return listen(_Recorder(meter_provider, tracer_provider, label).record)
+
+
+class _Recorder:
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None,
+        tracer_provider: TracerProvider | None,
+        label: Callable[[str], str] | None,
+    ) -> None:
+        meter = metrics.get_meter("dblock", __version__, meter_provider)
+        self._tracer = trace.get_tracer("dblock", __version__, tracer_provider)
+        self._label = label
+        self._acquires = meter.create_histogram("dblock.acquire.duration", "s")
+        self._holds = meter.create_histogram("dblock.hold.duration", "s")
+        self._lags = meter.create_histogram("dblock.renewal.lag", "s")
+        self._dangers = meter.create_counter("dblock.dangers")
+        self._losses = meter.create_counter("dblock.losses")
+        self._unknowns = meter.create_counter("dblock.unknowns")
+        self._conflicts = meter.create_counter("dblock.conflicts")
+
+    def record(self, event: LockEvent) -> None:
+        attributes = {"dblock.strategy": event.strategy}
+        if self._label is not None:
+            attributes["dblock.name"] = self._label(event.name)
+        ended = {**attributes, "dblock.outcome": str(event.kind)}
+        optimistic = event.strategy == "optimistic"
+        if event.kind in ACQUIRE and not optimistic:
+            self._acquires.record(event.seconds, ended)
+            self._span("dblock acquire", event)
+        elif event.kind in HOLD:
+            self._holds.record(event.seconds, ended)
+            self._span("dblock hold", event)
+        elif event.kind in RENEWAL:
+            self._lags.record(event.seconds, ended)
+        elif event.kind is Kind.ENDANGERED:
+            self._dangers.add(1, attributes)
+        if isinstance(event.error, LockLost):
+            self._losses.add(1, {**attributes, "dblock.reason": str(event.error.reason)})
+        elif event.kind is Kind.UNKNOWN:
+            self._unknowns.add(1, attributes)
+        elif event.kind is Kind.CONFLICT:
+            self._conflicts.add(1, attributes)
+
+    def _span(self, name: str, event: LockEvent) -> None:
+        """Make the span of what has just ended, within the caller's."""
+        end = time.time_ns()
+        span = self._tracer.start_span(
+            name,
+            start_time=end - int(event.seconds * 1e9),
+            attributes={
+                "dblock.strategy": event.strategy,
+                "dblock.name": event.name,
+                "dblock.outcome": str(event.kind),
+            },
+        )
+        if event.error is not None:
+            if event.kind in ERRORS:
+                span.set_status(Status(StatusCode.ERROR, str(event.error)))
+            span.set_attribute("error.type", type(event.error).__name__)
+        span.end(end)
