@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +16,9 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
+from tests.servers import reaper
+from tests.servers.own import make_directory
+from tests.servers.watch import forget
 from tests.support import SECONDS
 from tests.test_docs import ROOT, blocks
 
@@ -73,15 +75,16 @@ class Site:
     """An example's server processes. They are on a port of their own."""
 
     def __init__(self, example: str, start: str, env: dict[str, str]) -> None:
+        # Named in their command lines, so that it takes them along even when the tests are killed.
+        self._directory = make_directory()
         self._process = subprocess.Popen(
-            command(example, start),
+            f"{command(example, start)} --bind 127.0.0.1:0 --pid {self._directory / 'pid'}",
             shell=True,
             cwd=EXAMPLES / example,
-            env={**env, "GUNICORN_CMD_ARGS": "--bind 127.0.0.1:0"},
+            env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         )
         self._said: list[str] = []
         self._ready = threading.Event()
@@ -110,8 +113,8 @@ class Site:
         return Visitor(self.address)
 
     def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        reaper.discard(self._directory)
+        forget(self._directory)
         self._process.wait()
         self._reader.join()
         if self._process.stdout is not None:

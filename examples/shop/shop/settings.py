@@ -14,6 +14,7 @@ STATIC_URL = "static/"
 USE_TZ = True
 LOGGING = {
     "version": 1,
+    "disable_existing_loggers": False,
     "handlers": {"console": {"class": "logging.StreamHandler"}},
     "root": {"handlers": ["console"]},
 }
