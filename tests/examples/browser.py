@@ -37,7 +37,7 @@ class Browser:
     def __init__(self) -> None:
         chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
         if chromium is None or driver is None:
-            raise ServerMissing("Browser", MISSING)
+            raise ServerMissing("Chromium", MISSING)
         self._chromium, self._driver = chromium, driver
 
     def __enter__(self) -> Self:
