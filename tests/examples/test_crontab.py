@@ -51,7 +51,9 @@ class Hosts:
 
     def backups(self) -> dict[str, int]:
         """The backups' names, which are days, and files: a day's second run makes another file."""
-        return {file.name: file.stat().st_ino for file in self.place.glob("backups/*.tar.gz")}
+        found = {file.name: file.stat().st_ino for file in self.place.glob("backups/*.tar.gz")}
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\d\.tar\.gz", name) for name in found)
+        return found
 
 
 @pytest.fixture
