@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -63,6 +64,7 @@ def hosts(tmp_path: Path) -> Hosts:
 
 def test_crontab(hosts: Hosts, threads: Threads) -> None:
     assert set(hosts.jobs) == {"backup", "tidy"}
+    assert hosts.cron("tidy") == (0, "")
     data = hosts.place / "data"
     data.rename(hosts.place / "elsewhere")
     status, mail = hosts.cron("backup")
@@ -78,6 +80,10 @@ def test_crontab(hosts: Hosts, threads: Threads) -> None:
     assert len(made) == 1
     hosts.run("dblock release backup --force")
     assert hosts.cron("backup") == (0, "")  # the day's is made
+    old = hosts.place / "backups" / "2000-01-01.tar.gz"
+    old.touch()
+    os.utime(old, (0, 0))
     assert hosts.cron("tidy") == (0, "")
+    assert not old.exists()
     assert hosts.backups().items() >= made.items()  # more at midnight only
     assert "exit status 0" in hosts.run(f"{command('crontab', 'dblock show')} || true")
