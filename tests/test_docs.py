@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 FRAMEWORKS = [ROOT / "docs" / name for name in ("django.md", "flask.md")]
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {*FRAMEWORKS})]
 OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+OTHERS += sorted((ROOT / "examples").rglob("README.md"))
 
 # Commands that install, need a server of their own, or run this very suite. Their parts are
 # tested elsewhere; the CI script runs the first two.

@@ -1,3 +1,6 @@
 #!/bin/sh
 # Delete the backups of more than thirty days ago.
-cd "$(dirname "$0")/backups" && find . -name '*.tar.gz' -mtime +30 -delete
+set -e
+cd "$(dirname "$0")"
+mkdir -p backups
+find backups -name '*.tar.gz' -mtime +30 -delete

@@ -6,9 +6,11 @@ import shutil
 from types import TracebackType
 from typing import Self
 
+from selenium.common import WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.servers import ServerMissing, reaper
@@ -37,7 +39,7 @@ class Browser:
     def __init__(self) -> None:
         chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
         if chromium is None or driver is None:
-            raise ServerMissing("Browser", MISSING)
+            raise ServerMissing("Chromium", MISSING)
         self._chromium, self._driver = chromium, driver
 
     def __enter__(self) -> Self:
@@ -87,4 +89,5 @@ class Browser:
         """Press a button, and wait for the page that comes of it."""
         before = self.find("html")
         self.find(css).click()
-        WebDriverWait(self.chrome, SECONDS, 0.05).until(lambda _: self.find("html") != before)
+        patient = WebDriverWait(self.chrome, SECONDS, 0.05, [WebDriverException])
+        patient.until(staleness_of(before))

@@ -36,7 +36,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     """That of a user in the tests' own virtual environment."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DBLOCK_", "DJANGO_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "PATH": path, "HOME": str(home), "PYTHONWARNINGS": "default", **more}
+    return {**kept, "PATH": path, "HOME": str(home), **more}
 
 
 @dataclass(frozen=True)

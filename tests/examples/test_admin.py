@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium.webdriver.support.select import Select
@@ -16,6 +17,7 @@ from tests.conftest import find_or_skip
 from tests.examples.browser import Browser
 from tests.examples.conftest import Manage
 from tests.examples.site import EXAMPLES, Site, command, started
+from tests.servers import ServerMissing
 from tests.support import SECONDS
 from tests.test_docs import ROOT
 
@@ -87,3 +89,9 @@ def test_admin(
 
     assert customer.post("/products/1/order", quantity=1).status == 200
     assert counting.wait(SECONDS) == exits.LOST
+
+
+def test_a_missing_browser_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerMissing, match=r"^Chromium tests skipped: .*apt install chromium"):
+        Browser()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -51,7 +52,9 @@ class Hosts:
 
     def backups(self) -> dict[str, int]:
         """The backups' names, which are days, and files: a day's second run makes another file."""
-        return {file.name: file.stat().st_ino for file in self.place.glob("backups/*.tar.gz")}
+        found = {file.name: file.stat().st_ino for file in self.place.glob("backups/*.tar.gz")}
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\d\.tar\.gz", name) for name in found)
+        return found
 
 
 @pytest.fixture
@@ -61,6 +64,7 @@ def hosts(tmp_path: Path) -> Hosts:
 
 def test_crontab(hosts: Hosts, threads: Threads) -> None:
     assert set(hosts.jobs) == {"backup", "tidy"}
+    assert hosts.cron("tidy") == (0, "")
     data = hosts.place / "data"
     data.rename(hosts.place / "elsewhere")
     status, mail = hosts.cron("backup")
@@ -76,6 +80,10 @@ def test_crontab(hosts: Hosts, threads: Threads) -> None:
     assert len(made) == 1
     hosts.run("dblock release backup --force")
     assert hosts.cron("backup") == (0, "")  # the day's is made
+    old = hosts.place / "backups" / "2000-01-01.tar.gz"
+    old.touch()
+    os.utime(old, (0, 0))
     assert hosts.cron("tidy") == (0, "")
+    assert not old.exists()
     assert hosts.backups().items() >= made.items()  # more at midnight only
     assert "exit status 0" in hosts.run(f"{command('crontab', 'dblock show')} || true")

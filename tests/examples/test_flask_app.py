@@ -42,7 +42,7 @@ def buy(site: Site, who: int) -> int:
     return bought
 
 
-def test_flask_app(site: Site, outbox: Path, threads: Threads) -> None:
+def test_flask_app(threads: Threads, site: Site, outbox: Path) -> None:
     assert f'"seats":{SEATS}' in site.visitor().get("/").text
     assert site.visitor().post("/concerts/2/tickets", email="a@example.org").status == 404
     buyers = [threads.start(buy, site, who) for who in range(8)]

@@ -36,7 +36,7 @@ def order(site: Site, quantity: int) -> int:
 
 
 def test_orders_and_the_report(
-    shops: list[Site], env: dict[str, str], manage: Manage, threads: Threads
+    threads: Threads, shops: list[Site], env: dict[str, str], manage: Manage
 ) -> None:
     for site in shops:
         assert "Teapot: 30 left" in site.visitor().get("/").text, site.said

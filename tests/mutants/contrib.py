@@ -100,6 +100,14 @@ CONTRIB = (
         f"{PROJECT}::test_tables_that_alembic_made_are_left_alone[sqlite]",
     ),
     Mutant(
+        "django-migrate-ends-unlocked",
+        "two that migrate do not meet in Django's work after the last migration",
+        f"{DJANGO}/management/commands/dblock.py",
+        'locks.dialect, "migrations") as check:',
+        'locks.dialect, "migrations", needed=lambda own: False) as check:',
+        f"{PROJECT}::test_migrate_is_alone_to_its_end[postgresql]",
+    ),
+    Mutant(
         "django-admin-for-everybody",
         "only who may takes a lock from its holder",
         f"{DJANGO}/admin.py",

@@ -8,7 +8,7 @@ from dblock.contrib.django import locks
 from .models import Order, Report
 
 
-# `at_least` is for hosts whose clocks differ: who is early does not make way for who is late.
+# `at_least` is for hosts that start it on either side of midnight, which are two days.
 @locks.cron("nightly-report", once_per="day", at_least=300)
 def nightly() -> Report:
     """Make the report of the orders that are in none yet; None when another has, or is at it."""

@@ -8,18 +8,20 @@ import unittest
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.core import checks
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.db.models.signals import post_migrate
 from django.test import Client, TestCase, override_settings
 from sqlalchemy import MetaData, Table, create_engine, inspect
 
-from dblock import Locks, schema
+from dblock import Locks, NotAcquired, schema
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
 from dblock.contrib.django.models import Lock
-from dblock.schema import upgrade
+from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.support import LONG
@@ -160,6 +162,28 @@ def test_migrate_under_a_lock(empty: Database) -> None:
     assert manage("migrate", "--verbosity", "0") == 0
     assert {"dblock_lock", "auth_user"} <= tables(empty.url)
     assert manage("migrate", "--verbosity", "0") == 0
+
+
+def test_migrate_is_alone_to_its_end(empty: Database) -> None:
+    """Also with no migration left: in its end two that made permissions met."""
+    refused = []
+
+    def at_its_end(**signal: Any) -> None:
+        with locks.engine.connect() as connection:
+            try:
+                with migration_lock(connection, wait=0):
+                    pass
+            except NotAcquired as refusal:
+                refused.append(refusal)
+
+    post_migrate.connect(at_its_end, sender=apps.get_app_config("dblock"))
+    try:
+        for _ in range(2):
+            assert manage("migrate", "--verbosity", "0") == 0
+    finally:
+        post_migrate.disconnect(at_its_end, sender=apps.get_app_config("dblock"))
+        locks.engine.dispose()
+    assert len(refused) == 2
 
 
 # --- the admin

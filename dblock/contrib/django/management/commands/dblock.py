@@ -10,8 +10,6 @@ from typing import Any
 import click
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
-from django.db.migrations.executor import MigrationExecutor
 
 from dblock.cli.embedded import Given, commands
 from dblock.cli.output import complain
@@ -30,19 +28,11 @@ def migrate(database: str, arguments: Sequence[str]) -> None:
     \b
       manage.py dblock migrate --noinput
 
-    The others wait, and find it done. Nothing is locked when there is nothing to do.
+    The others wait, and find it done.
     """
-
-    def needed(own: object) -> bool:
-        executor = MigrationExecutor(connections[database])
-        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        # What is waited for is another's transaction: no snapshot of ours may be in its way.
-        connections[database].close()
-        # An app or a migration that is named may lie behind.
-        return bool(plan or [name for name in arguments if not name.startswith("-")])
-
     locks = using(database)
-    with alone(locks.engine, locks.dialect, "migrations", needed=needed) as check:
+    # Also with no migration left: it still makes content types and permissions.
+    with alone(locks.engine, locks.dialect, "migrations") as check:
         call_command("migrate", *arguments, database=database)
         check()
 
