@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import clock
 from .connections import Connections, OwnConnection, first_line, leave_to_parent
+from .errors import Unavailable
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
@@ -70,6 +71,10 @@ class Driver:
                 except Trouble as caught:
                     trouble = caught
                 self.world.check()
+        except Unavailable:
+            if spot is not None:
+                spot.alarm()
+            raise
         finally:
             if spot is not None:
                 spot.leave()
@@ -89,9 +94,9 @@ class Driver:
             return Reply((), 0, sent, clock.now())
         if isinstance(step, Stand):
             assert spot is not None
-            first = spot.stand(step.seconds)
-            rows = [spot.ticket(connect=step.connect, look=step.look)] if first else []
-            return Reply(rows, 0, sent, clock.now())
+            first, alarmed = spot.stand(step.seconds)
+            rows = [spot.ticket(step.server, look=step.look)] if first else []
+            return Reply(rows, int(alarmed), sent, clock.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"
             called = spot.wait(step.seconds)

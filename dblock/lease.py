@@ -374,6 +374,7 @@ class Lease(SingleHandle):
         def abandon() -> None:
             with contextlib.suppress(Exception):
                 database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
+            with contextlib.suppress(Exception):
                 database.withdraw(waiter)
 
         database.world.finish(abandon, cancelled=True)

@@ -87,6 +87,7 @@ class RowLock(SingleHandle):
             return refusal
         own, start = OwnTransaction(self._database.holders, self._database.dialect), clock.now()
         waiter = self._database.waiter(self.name, "row")
+        hold: Hold | None = None
         lock = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
         try:
             protocol = lock(
@@ -98,8 +99,15 @@ class RowLock(SingleHandle):
                 waiter=waiter,
             )
             outcome = self._database.run(waiter.during(protocol), transaction or own)
+            if isinstance(outcome, Locked):
+                if transaction is None:
+                    hold = Hold(self.name, transaction=own, make_event=world.event)
+                    self._holds.add(hold)
+                self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
+            if hold is not None:
+                self._holds.remove(hold)
             own.drop()
             if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
@@ -108,15 +116,11 @@ class RowLock(SingleHandle):
         if not isinstance(outcome, Locked):
             own.forget()
             return self._database.not_acquired(self.name, outcome, wait)
-        if transaction is None:
-            hold = Hold(self.name, transaction=own, make_event=world.event)
-            self._holds.add(hold)
-        else:
+        if transaction is not None:
             root = transaction.root  # autobegun by the first statement
             if root is not None:
                 flows.add_borrowed(root, self.name)
                 self._root = root
-        self._tell(Kind.ACQUIRED, start)
         return None
 
     def release(self) -> None:
@@ -164,7 +168,8 @@ class RowLock(SingleHandle):
 
     def _abandon(self, end: Query | None, waiter: Waiter) -> None:
         """End what an interrupted wait may have left."""
-        self._end(end)
+        with contextlib.suppress(Exception):
+            self._end(end)
         with contextlib.suppress(Exception):
             self._database.withdraw(waiter)
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dblock")
 
+# Seconds before another try to listen, at first and at most.
+PAUSE, PAUSE_MAX = 5.0, 60.0
+
 
 class Room:
     """The waiting of one database's users in this process."""
@@ -41,7 +44,7 @@ class Room:
     def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
         self.world = world
         self.listener = Listener(connections, dialect, world)
-        self._lines: dict[Hashable, deque[Event]] = {}
+        self._lines: dict[Hashable, deque[weakref.ref[Event]]] = {}
         _all.add(self)
 
     def forget_parent(self) -> None:
@@ -53,13 +56,29 @@ class Room:
         """Return a place in line, which is not taken yet."""
         return Spot(self, line)
 
-    def enter(self, line: Hashable, mine: Event) -> None:
-        """Stand in line, at its end or where one stands already; the first one's event is set."""
+    def enter(self, line: Hashable, mine: Event) -> bool:
+        """Stand in line, at its end or where one stands already; return whether one is the first.
+
+        The first one's event is set. Others' are by :meth:`alarm`, and are not any more after this.
+        """
         with lock:
             places = self._lines.setdefault(line, deque())
-            if mine not in places:
-                places.append(mine)
-            places[0].set()
+            if not any(place() is mine for place in places):
+                places.append(weakref.ref(mine))
+            # Whoever was interrupted while it left is forgotten.
+            while (first := places[0]()) is None:
+                places.popleft()
+            mine.clear()
+            first.set()
+            return first is mine
+
+    def alarm(self, line: Hashable) -> None:
+        """Wake all who stand in line."""
+        with lock:
+            for place in self._lines.get(line, ()):
+                event = place()
+                if event is not None:
+                    event.set()
 
     def lengths(self) -> list[int]:
         """Return how many stand in each line, the first included."""
@@ -68,15 +87,14 @@ class Room:
     def leave(self, line: Hashable, mine: Event) -> None:
         """Give a place up, if there is one; whoever is the first then may go on."""
         with lock:
-            places = self._lines.get(line)
-            if places is None:
+            left = [place for place in self._lines.get(line, ()) if place() not in (None, mine)]
+            if not left:
+                self._lines.pop(line, None)
                 return
-            if mine in places:
-                places.remove(mine)
-            if places:
-                places[0].set()
-            else:
-                del self._lines[line]
+            self._lines[line] = deque(left)
+            first = left[0]()
+            if first is not None:
+                first.set()
 
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
@@ -97,20 +115,29 @@ class Spot:
         self._call: Call | None = None
         self._uncalled: str | None = None
 
-    def stand(self, seconds: float | None) -> bool:
-        """Wait for the first place, so long; return whether it is ours."""
-        self._room.enter(self._line, self._mine)
-        return self._mine.is_set() or (seconds != 0 and self._room.world.wait(self._mine, seconds))
+    def stand(self, seconds: float | None) -> tuple[bool, bool]:
+        """Wait for the first place, so long; return whether it is ours, or whether an alarm was
+        raised."""
+        if self._room.enter(self._line, self._mine):
+            return True, False
+        if seconds == 0 or not self._room.world.wait(self._mine, seconds):
+            return False, False
+        first = self._room.enter(self._line, self._mine)
+        return first, not first
 
-    def ticket(self, *, connect: bool, look: bool) -> tuple[str | None, bool]:
+    def alarm(self) -> None:
+        """Let all who stand in this line see to it that they can go on."""
+        self._room.alarm(self._line)
+
+    def ticket(self, server: str | None, *, look: bool) -> tuple[str | None, bool]:
         """Return the ticket for the database's queue, if there is one, and whether it is called.
 
-        The same as before, unless the connection it belongs to was lost. ``connect`` allows for
-        one to be made, ``look`` for a ticket that nobody calls.
+        The same as before, unless the connection it belongs to was lost. ``server`` is the one to
+        be called by, None for none; ``look`` allows for a ticket that nobody calls.
         """
         if self._call is None or self._call.over:
             self._drop()
-            self._call = self._room.listener.ticket(connect=connect)
+            self._call = self._room.listener.ticket(server)
         if self._call is not None:
             return self._call.ticket, True
         if look and self._uncalled is None:
@@ -172,12 +199,18 @@ class Listener:
         self._number = 0
         self._calls: dict[str, Call] = {}
         self._connecting = False
+        # After a connection that could not be made: how long not to try, and until when.
+        self._pause = self._not_before = 0.0
         self._reader: Call | None = None
 
-    def ticket(self, *, connect: bool) -> Call | None:
-        """Return a new ticket."""
-        if not self._open and connect:
-            self._connect()
+    def ticket(self, server: str | None) -> Call | None:
+        """Return a new ticket; None where ``server`` cannot call it."""
+        if server is not None:
+            for connection in tuple(self._open):
+                if connection.session.server != server:  # which another has replaced
+                    self._end()
+            if not self._open:
+                self._connect()
         with lock:
             if not self._open:
                 return None
@@ -251,7 +284,7 @@ class Listener:
 
     def _connect(self) -> None:
         with lock:
-            if self._connecting or self._refused:
+            if self._connecting or self._refused or clock.now() < self._not_before:
                 return
             self._connecting = True
         try:
@@ -269,6 +302,7 @@ class Listener:
             with lock:
                 closed = self._refused
                 if not closed:
+                    self._pause = 0.0
                     self._channel = channel
                     self._open.append(connection)
             if closed:
@@ -276,7 +310,13 @@ class Listener:
         except Exception as error:
             if not isinstance(error, Trouble) and self._dialect.classify(error) is None:
                 raise
-            _log.info("nothing listens for free locks, they are asked for: %s", error)
+            self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
+            self._not_before = clock.now() + self._pause
+            _log.info(
+                "nothing listens for free locks for %g s, they are asked for: %s",
+                self._pause,
+                error,
+            )
         finally:
             self._connecting = False
 
@@ -299,6 +339,9 @@ class Listener:
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
         self._refused = True
+        self._end()
+
+    def _end(self) -> None:
         with lock:
             if self._reader is None:
                 connections = self._void()

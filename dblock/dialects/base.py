@@ -199,6 +199,13 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """Make a connection ready that holds the lock of migrations, idle for hours perhaps."""
         self.prepare_connection(connection)
 
+    def hurry(self) -> tuple[str, ...]:
+        """Return statements after which a migration does not wait long for those who use a table.
+
+        Everybody else waits behind it. What somebody has set stays.
+        """
+        return ()
+
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         """Return the statements of one try for the lock of migrations, which needs no table.
 

@@ -28,8 +28,8 @@ CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
     THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
 # May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
 LAZY = "set_config('synchronous_commit', 'off', true)"
-# For a row that others have for a moment.
-PATIENT = "set_config('lock_timeout', '100', true) IS NOT NULL"
+# For a row that others have for a moment. Renewals have the same connections.
+PATIENT = "set_config('lock_timeout', '25', true) IS NOT NULL"
 
 # How many stand in the queue.
 LAST = "coalesce(cardinality(waiters), 0)"

@@ -181,6 +181,12 @@ class PostgreSQL(Calling):
         super().prepare_migrator(connection)
         connection.prepare_threshold = None
 
+    def hurry(self) -> tuple[str, ...]:
+        return (
+            "SELECT set_config('lock_timeout', '2s', true) "
+            "WHERE current_setting('lock_timeout') = '0'",
+        )
+
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
         # is idle, or CREATE INDEX CONCURRENTLY would wait for it: so no REPEATABLE READ, and

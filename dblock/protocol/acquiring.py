@@ -101,6 +101,7 @@ class _Tries:
     place: Place = NOWHERE
     #: Whether this is the first in its line, and what is called then.
     first: bool = True
+    alarmed: bool = False
     ticket: str | None = None
     called: bool = False
     server: str | None = None
@@ -180,7 +181,9 @@ class _Tries:
             self._note(reply)
             grant = self.dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
-                return Held(grant.fence, Term(reply.sent, claim.ttl), reply.server)
+                # It may be an earlier try that was granted, whose reply was lost.
+                start = reply.sent if self.in_doubt is None else self.in_doubt
+                return Held(grant.fence, Term(start, claim.ttl), reply.server)
             self.refused = True
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
@@ -270,7 +273,11 @@ class _Tries:
         if not self.policy.endless:  # its tries are counted, so they are made
             yield from self.stand(0.0)
             return True
-        return (yield from self.stand(self.left))
+        while not (yield from self.stand(self.left)):
+            if not self.alarmed:
+                return False
+            yield from self.look()  # else one would be told after the other, each in its turn
+        return True
 
     def pause(self) -> Protocol[bool]:
         """Wait until another try makes sense; False to give up."""
@@ -325,11 +332,11 @@ class _Tries:
         Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
         """
         # Behind a pooler the server is not known, and nobody can be called.
-        connect = self.dialect.calls and self.server is not None
+        server = self.server if self.dialect.calls else None
         line = self.claim.name, id(self.policy.wait), self.fair
-        stand = partial(Stand, line, connect=connect, look=self.fair and self.number > 0)
+        stand = partial(Stand, line, server=server, look=self.fair and self.number > 0)
         reply = yield from self.waiter.wait(stand, seconds, self.now)
-        self.now, self.first = reply.now, bool(reply.rows)
+        self.now, self.first, self.alarmed = reply.now, bool(reply.rows), bool(reply.matched)
         self.ticket, self.called = reply.rows[0] if reply.rows else (None, False)
         if self.ticket is not None and self.ticket not in self.claim.tickets:
             self.claim.tickets.append(self.ticket)

@@ -10,6 +10,7 @@ Who waits longest need not look often: a cycle is closed by the one who begins t
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +21,6 @@ from .deadlock import Blocked, find_cycle
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, persist
 from .steps import Protocol, Reply, Run, Sleep, Step
-from .troubles import explain
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
@@ -36,8 +36,10 @@ SIGN, LATE = 20.0, 5.0
 # How long to try to leave no trace where others are in the way.
 LEAVING = 0.5
 
-#: What is no reason to stop waiting.
-_HARMLESS = AWAY | PASSING | {Fault.REFUSED}
+# After these it cannot be seen at all.
+NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
+# Of more holds than so many none is told of; four bytes a character have to fit into 64 KiB.
+HOLDS = 50
 
 
 @dataclass(slots=True)
@@ -96,7 +98,10 @@ class Waiter:
         if not holds and not self._is_seen():
             self._next = now + LOOK_MAX
             return now
-        look = min(max(LOOK, LOOK_SHARE * (now - self.start)), LOOK_MAX) if holds else SIGN
+        waited = now - self.start
+        look = min(max(LOOK, LOOK_SHARE * waited), LOOK_MAX) if holds else SIGN
+        if holds and self.strategy == "row" and waited > AFTER + LOOK:
+            look = LOOK_MAX  # each look is at the cost of the place in the server's queue
         self._next = now + look
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
@@ -104,29 +109,33 @@ class Waiter:
                 reply = yield Run(self.dialect.blocked())
                 now = reply.now
                 self._judge(self.dialect.read_blocked(reply))
-        except Trouble as trouble:
-            if trouble.fault not in _HARMLESS:
-                raise explain(self.dialect, trouble, self.name) from trouble.__cause__
+        except Trouble as trouble:  # nobody is refused a lock because it cannot be seen waiting
             now = (yield Sleep(0)).now  # the try itself took its time
             away = trouble.fault in AWAY
             self._next = now + (LOOK_MAX if away else min(look, LOOK_MAX))
+            if trouble.fault in NEVER:
+                self._next = math.inf
         return now
 
     def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Protocol[Reply]:
         first = self.id is None
         if self.id is None:
             self.id = self.new_id()
-        reply = yield Run(
-            self.dialect.register(
-                self.id,
-                self.name,
-                strategy=self.strategy,
-                owner=self.owner(),
-                waited=now - self.start,
-                lasts=lasts,
-                holds=holds,
-            )
+        query = self.dialect.register(
+            self.id,
+            self.name,
+            strategy=self.strategy,
+            owner=self.owner(),
+            waited=now - self.start,
+            lasts=lasts,
+            holds=holds if len(holds) <= HOLDS else {},
         )
+        try:
+            reply = yield Run(query)
+        except Trouble as trouble:
+            if first and trouble.fault is not Fault.DISCONNECTED:
+                self.id = None  # nothing was written
+            raise
         if first:
             reply = yield Run(self.dialect.sweep())
         return reply

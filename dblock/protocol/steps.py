@@ -73,13 +73,14 @@ class Stand:
 
     Once it is ours the reply has a row with the ticket for the database's queue, or None, and
     whether that can be called; before, it has none, and the place is kept. It is left, and the
-    ticket void, when the protocol ends. ``connect`` allows for a connection to be called on;
-    ``look`` for a ticket that cannot be called, where that is not to be had.
+    ticket void, when the protocol ends. ``matched`` is 1 when one before it found that the
+    database is away. ``server`` is the one to be called by, None for none; ``look`` allows for a
+    ticket that cannot be called, where that is not to be had.
     """
 
     line: Hashable
     seconds: float | None
-    connect: bool
+    server: str | None
     look: bool
 
 

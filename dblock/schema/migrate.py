@@ -124,6 +124,8 @@ def migrating(
             stack.enter_context(alone(engine, dialect, "dblock", wait=PATIENCE))
         connection = stack.enter_context(apart.connect())
         stack.enter_context(connection.begin())
+        for statement in dialect.hurry():
+            connection.exec_driver_sql(statement)
         yield connection
 
 

@@ -1,8 +1,9 @@
 """A queue of waiters for each name, and who they are; the witness of what was forgotten.
 
 For a table in use: it is locked for adding a column, which rewrites nothing. Where a transaction is
-in the way of that, all who come later wait behind this one; so run it with a short
-``lock_timeout``, and again when that was not enough.
+in the way of that, all who come later wait behind this one, so it gives up after a moment, or after
+the ``lock_timeout`` that was set, on MariaDB ``lock_wait_timeout``. Run it again then. MariaDB keeps
+what was done before, so there each step is harmless when it is done already.
 """
 
 from __future__ import annotations
@@ -63,15 +64,16 @@ def set_version(version: int) -> None:
 def upgrade() -> None:
     schema, prefix = place()
     on_postgresql = op.get_context().dialect.name == "postgresql"
-    create_witness(on_postgresql)
-    create_waiter()
+    again = op.get_context().dialect.name in MYSQL or None
+    create_witness(on_postgresql, again)
+    create_waiter(again)
     if on_postgresql:  # before the table is locked, since it reads the whole
         op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
-    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema)
+    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema, if_not_exists=again)
     set_version(2)
 
 
-def create_witness(on_postgresql: bool) -> None:
+def create_witness(on_postgresql: bool, again: bool | None) -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}epoch",
@@ -82,6 +84,7 @@ def create_witness(on_postgresql: bool) -> None:
         sa.Column("server", sa.Text()),
         sa.Column("writer", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
+        if_not_exists=again,
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -93,13 +96,14 @@ def create_witness(on_postgresql: bool) -> None:
         sa.Column("grants_from", MOMENT, nullable=False),
         sa.Column("writer", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
+        if_not_exists=again,
         schema=schema,
         mysql_engine="InnoDB",
         prefixes=["UNLOGGED"] if on_postgresql else [],
     )
 
 
-def create_waiter() -> None:
+def create_waiter(again: bool | None) -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}waiter",
@@ -111,6 +115,7 @@ def create_waiter() -> None:
         sa.Column("expires_at", MOMENT, nullable=False),
         sa.Column("holds", HOLDS),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
+        if_not_exists=again,
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -118,7 +123,8 @@ def create_waiter() -> None:
 
 def downgrade() -> None:
     schema, prefix = place()
-    op.drop_column(f"{prefix}lock", "waiters", schema=schema)
+    again = op.get_context().dialect.name in MYSQL or None
+    op.drop_column(f"{prefix}lock", "waiters", schema=schema, if_exists=again)
     for name in ("waiter", "witness", "epoch"):
-        op.drop_table(f"{prefix}{name}", schema=schema)
+        op.drop_table(f"{prefix}{name}", schema=schema, if_exists=again)
     set_version(1)

@@ -45,6 +45,7 @@ def upgrade() -> None:
         sa.Column("ended_at", MOMENT),
         sa.Column("exit_status", sa.Integer()),
         sa.PrimaryKeyConstraint("lock_name", "slot", name=f"{prefix}run_pkey"),
+        if_not_exists=op.get_context().dialect.name in MYSQL or None,
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -53,5 +54,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     schema, prefix = place()
-    op.drop_table(f"{prefix}run", schema=schema)
+    again = op.get_context().dialect.name in MYSQL or None
+    op.drop_table(f"{prefix}run", schema=schema, if_exists=again)
     set_version(2)

@@ -81,8 +81,9 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
         first = threads.start(take_turn, locks, turns, 1)
         queue.wait_for(1)
         busy = Spot(locks.database.room, "busy")
-        assert busy.stand(0.0)
-        assert busy.ticket(connect=True, look=False)
+        assert busy.stand(0.0) == (True, False)
+        server = locks.database.room.listener._open[0].session.server
+        assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()
         waiting = threads.start(locks.lease("other", wait=SECONDS).acquire)

@@ -62,6 +62,8 @@ class Site:
         server.create_database("matrix")
         self.url = server.url_for("matrix")
         upgrade(self.url)
+        with Locks(self.url) as first:  # it writes the witness, with its TTL
+            first.lease("first", ttl=LONG).acquire()
         self.onlooker = create_engine(self.url, poolclass=NullPool)
         metadata.create_all(self.onlooker)
 
