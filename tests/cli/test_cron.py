@@ -48,9 +48,9 @@ def test_at_least_is_not_for_what_did_not_run(sqlite: Program, told: Here) -> No
 
 
 def test_at_most(sqlite: Program, told: Here) -> None:
-    code, out, err = sqlite("run", "a", "--at-most", "0.7", "--grace", "60", "--", *PYTHON, ON_TERM)
+    code, out, err = sqlite("run", "a", "--at-most", "2", "--grace", "60", "--", *PYTHON, ON_TERM)
     assert (code, out) == (79, "started\nterminated\n")
-    assert "held for 0.7 s" in err
+    assert "held for 2 s" in err
     last = shown(told, "a")["last_run"]
     assert isinstance(last, dict)
     assert last["exit_status"] == 79  # though the command may have called it a success

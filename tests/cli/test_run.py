@@ -112,13 +112,11 @@ def test_loss_ends_the_command(dblock: Program, db: Database, how: str) -> None:
 
 ON_TERM = """
 import os, signal
-def end(*_):
-    os.write(1, b"terminated\\n")
-    raise SystemExit(4)
-signal.signal(signal.SIGTERM, end)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 os.write(1, b"started\\n")
-while True:
-    signal.pause()
+signal.sigwait({signal.SIGTERM})
+os.write(1, b"terminated\\n")
+raise SystemExit(4)
 """
 
 

@@ -20,16 +20,14 @@ from tests.support import SECONDS, eventually
 
 # Says which signals it gets, and ends with 9 on the first SIGTERM.
 TELL = """
-import os, signal, sys
-def tell(number, _):
-    os.write(1, signal.Signals(number).name.encode() + b"\\n")
-    if number == signal.SIGTERM:
-        sys.exit(9)
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(number, tell)
+import os, signal
+awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
 os.write(1, b"started\\n")
-while True:
-    signal.pause()
+while (number := signal.sigwait(awaited)) != signal.SIGTERM:
+    os.write(1, number.name.encode() + b"\\n")
+os.write(1, b"SIGTERM\\n")
+raise SystemExit(9)
 """
 
 
