@@ -1,8 +1,8 @@
 """A queue of waiters for each name, and who they are; the witness of what was forgotten.
 
 For a table in use: it is locked for adding a column, which rewrites nothing. Where a transaction is
-in the way of that, all who come later wait behind this one, so it gives up after a moment, or after
-the ``lock_timeout`` that was set, on MariaDB ``lock_wait_timeout``. Run it again then. MariaDB keeps
+in the way of that, all who come later wait behind this one. So it gives up after a moment, or after
+the ``lock_timeout`` that was set (MariaDB: ``lock_wait_timeout``); run it again then. MariaDB keeps
 what was done before, so there each step is harmless when it is done already.
 """
 

@@ -75,7 +75,7 @@ WAITERS = (
         TRACE,
         "dblock/lease.py",
         "                database.withdraw(waiter)\n",
-        "",
+        "                pass\n",
         f"{SEEN}::test_an_interrupted_wait_leaves_no_trace[threads-sqlite-lease]",
     ),
     Mutant(
