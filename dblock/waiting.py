@@ -210,7 +210,7 @@ class Listener:
                 if connection.session.server != server:  # which another has replaced
                     self._end()
             if not self._open:
-                self._connect()
+                self._connect(server)
         with lock:
             if not self._open:
                 return None
@@ -282,7 +282,7 @@ class Listener:
                         self._calls[ticket].woken = True
                         self._calls[ticket].event.set()
 
-    def _connect(self) -> None:
+    def _connect(self, server: str) -> None:
         with lock:
             if self._connecting or self._refused or clock.now() < self._not_before:
                 return
@@ -300,18 +300,18 @@ class Listener:
                 _log.info("this database cannot wake who waits for a lock: it is asked instead")
                 return
             with lock:
-                closed = self._refused
-                if not closed:
+                unwanted = self._refused or connection.session.server != server
+                if not unwanted:
                     self._pause = 0.0
                     self._channel = channel
                     self._open.append(connection)
-            if closed:
+            if unwanted:  # closed by now, or on the way to a new server
                 self._connections.drop(connection)
+                self._rest()
         except Exception as error:
             if not isinstance(error, Trouble) and self._dialect.classify(error) is None:
                 raise
-            self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
-            self._not_before = clock.now() + self._pause
+            self._rest()
             _log.info(
                 "nothing listens for free locks for %g s, they are asked for: %s",
                 self._pause,
@@ -319,6 +319,11 @@ class Listener:
             )
         finally:
             self._connecting = False
+
+    def _rest(self) -> None:
+        """Try again, but not before long."""
+        self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
+        self._not_before = clock.now() + self._pause
 
     def _lose(self) -> None:
         """End the connection. Who waits gets another ticket, or asks instead."""

@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, create_engine, inspect, text
 
-from dblock import Locks, SchemaMissing, Unsupported
+from dblock import Locks, SchemaMissing, Unavailable, Unsupported
 from dblock.schema import downgrade, sql, tables, upgrade
 from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase
@@ -237,6 +237,23 @@ def test_leases_of_before_the_witness(new_database: NewDatabase) -> None:
     downgrade(url, revision="dblock_0001")
     assert execute(url, "SELECT version FROM dblock_schema") == [(1,)]
     assert not {"dblock_epoch", "dblock_witness"} & names(url)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_an_upgrade_that_somebody_is_in_the_way_of(new_database: NewDatabase, kind: str) -> None:
+    """It lets the others go on after a moment, and can be run again."""
+    url = new_database(kind).url
+    upgrade(url, revision="dblock_0001")
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        connection.execute(text("SELECT * FROM dblock_lock FOR UPDATE"))
+        with pytest.raises(Unavailable):
+            upgrade(url)
+    engine.dispose()
+    upgrade(url)
+    with Locks(url) as locks:
+        assert locks.lease("a").acquire()
+        locks.release("a", force=True)
 
 
 @pytest.mark.parametrize("durability", ["volatile", "durable"])

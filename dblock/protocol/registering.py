@@ -38,8 +38,6 @@ LEAVING = 0.5
 
 # After these it cannot be seen at all.
 NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
-# Of more holds than so many none is told of; four bytes a character have to fit into 64 KiB.
-HOLDS = 50
 
 
 @dataclass(slots=True)
@@ -128,7 +126,7 @@ class Waiter:
             owner=self.owner(),
             waited=now - self.start,
             lasts=lasts,
-            holds=holds if len(holds) <= HOLDS else {},
+            holds=holds,
         )
         try:
             reply = yield Run(query)

@@ -31,7 +31,7 @@ LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
 # Tickets, in the order in which they came. Only PostgreSQL has it so far.
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
-HOLDS = Text().with_variant(mysql.TEXT(charset="ascii"), *_MYSQL)
+HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 

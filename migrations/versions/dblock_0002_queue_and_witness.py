@@ -29,7 +29,7 @@ TOKEN = sa.String(32).with_variant(
 )
 STRATEGY = sa.String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *MYSQL)
 LABEL = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *MYSQL)
-HOLDS = sa.Text().with_variant(mysql.TEXT(charset="ascii"), *MYSQL)
+HOLDS = sa.Text().with_variant(mysql.LONGTEXT(charset="ascii"), *MYSQL)
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 
 # No lease of before is forgotten: this is the server that granted them. How long they may last is

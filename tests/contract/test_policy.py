@@ -263,6 +263,21 @@ def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
         protocol.throw(Trouble(Fault.REFUSED, "disk full"))
 
 
+def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
+    """Which is as old as its request."""
+    dialect = dialect_of("mariadb")
+    protocol = lease(dialect, RetryPolicy(), 1.0)
+    step = next(protocol)
+    while isinstance(step, Stand):
+        step = protocol.send(Reply([(None, False)], 0, START, START))
+    step = protocol.throw(Trouble(Fault.DISCONNECTED, "cut"))
+    assert step.query == dialect.look("report")
+    protocol.send(Reply([], 0, START + 5, START + 5))
+    with pytest.raises(StopIteration) as stop:
+        protocol.send(Reply([(8, 28.0, TOKEN)], 1, START + 6, START + 6))
+    assert stop.value.value == Held(8, Term(START, 30.0))
+
+
 def test_a_free_row_is_locked() -> None:
     dialect = dialect_of("postgresql")
     protocol = own_row(dialect, RetryPolicy(), 1.0)

@@ -1,0 +1,125 @@
+"""Waiting when the database, or what would be called on, is away (promises 8 and 10)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dblock import Locks, RetryPolicy, Timeouts, Unavailable, events
+from dblock.protocol import leasing
+from dblock.protocol.faults import Fault, Trouble
+from dblock.waiting import Room
+from tests.faults.proxy import Proxy
+from tests.servers import execute
+from tests.support import LONG, SECONDS, Threads, eventually
+from tests.waiting.conftest import NAME, Queue, lease
+from tests.waiting.test_leaving import Enough
+
+
+def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> None:
+    """And not to one after the other, each after a time of its own."""
+    told: list[float] = []
+
+    def wait(locks: Locks) -> None:
+        with pytest.raises(Unavailable):
+            locks.lease(NAME).acquire()
+        told.append(time.monotonic())
+
+    patience = Timeouts(connect=1, query=0.5, socket=1)
+    holder, proxy = lease(queue.locks()), Proxy(queue.db.url)
+    with holder, proxy, Locks(proxy.url, timeouts=patience) as locks:
+        for _ in range(6):
+            threads.start(wait, locks)
+        eventually(lambda: locks.database.room.lengths() == [6])
+        start = time.monotonic()
+        proxy.refuse()
+        proxy.cut()
+        threads.join()
+    first, last = told[0] - start, told[-1] - start
+    assert last < 3 * first
+
+
+def test_who_cannot_listen_does_not_try_again_at_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, tries = queue.locks(), list[int]()
+
+    def take() -> None:
+        tries.append(1)
+        raise Trouble(Fault.UNREACHABLE, "too many clients already")
+
+    monkeypatch.setattr(locks.database.holders, "take", take)
+    with lease(queue.locks()):
+        assert not locks.lease(NAME, wait=2.0).acquire()
+    assert len(tries) == 1
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
+    """After a failover the old primary may still be there, and would never call."""
+    locks = queue.locks()
+    with lease(queue.locks()):
+        assert not locks.lease(NAME, wait=0.2).acquire()
+    listener = locks.database.room.listener
+    (connection,) = listener._open
+    server = connection.session.server
+    assert server is not None
+    assert listener.ticket(server) is not None
+    assert listener.ticket("another") is None
+    assert not listener._open
+    assert listener.ticket(server) is None  # for a while
+
+
+def test_no_right_to_be_seen_is_no_refusal(queue: Queue) -> None:
+    execute(queue.db.url, "DROP TABLE dblock_waiter")
+    with lease(queue.locks()):
+        assert not queue.locks().lease(NAME, wait=1.0).acquire()
+
+
+def test_interrupted_in_an_outage_another_can_be_seen(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = queue.locks()
+
+    def away(*args: object) -> None:
+        raise Unavailable("nobody answers")
+
+    def enough(attempt: object) -> None:
+        if locks.database._seen:
+            raise Enough
+
+    with lease(queue.locks()), monkeypatch.context() as patch:
+        patch.setattr(leasing, "abandon", away)
+        with pytest.raises(Enough):
+            locks.lease(NAME, retry=RetryPolicy(before_sleep=enough)).acquire()
+    assert locks.database._seen == {}
+
+
+@pytest.mark.parametrize("strategy", ["lease", "row"])
+def test_a_hook_that_raises_leaves_no_lock(queue: Queue, strategy: str) -> None:
+    locks = queue.locks()
+    lock = locks.lease(NAME, ttl=LONG) if strategy == "lease" else locks.row(NAME)
+
+    def interrupted(event: events.LockEvent) -> None:
+        if event.kind is events.Kind.ACQUIRED:
+            raise KeyboardInterrupt
+
+    end = events.listen(interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+    finally:
+        end()
+    assert not lock.held
+    with queue.locks().row(NAME, wait=SECONDS):
+        pass
+
+
+def test_a_place_that_was_never_left_is_not_waited_for(queue: Queue) -> None:
+    room: Room = queue.locks().database.room
+    first, second = room.spot("line"), room.spot("line")
+    assert first.stand(0.0) == (True, False)
+    assert second.stand(0.0) == (False, False)
+    del first  # its thread was interrupted once more while it left
+    assert second.stand(0.0) == (True, False)
