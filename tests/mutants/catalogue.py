@@ -229,6 +229,14 @@ CATALOGUE = (
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
+        "term-from-the-later-try",
+        "the term of a grant is not counted from after an earlier try that may be the one",
+        ACQUIRING,
+        "start = reply.sent if self.in_doubt is None else self.in_doubt",
+        "start = reply.sent",
+        "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
+    ),
+    Mutant(
         "term-from-the-settling",
         "a settled hold's deadline is counted from before its request",
         ACQUIRING,

@@ -9,7 +9,7 @@ PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING = "dblock/protocol/leasing.py"
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
-FAIR = "tests/waiting/test_fair.py"
+FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 WOKEN = "who waits is called by the database"
 
 CALLS = (
@@ -132,5 +132,45 @@ CALLS = (
         "return first is mine",
         "return True",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
+    ),
+    Mutant(
+        "an-outage-told-in-turn",
+        "an outage is told within the policy, to many who wait too",
+        "dblock/driver.py",
+        "                spot.alarm()\n",
+        "                pass\n",
+        f"{AWAY}::test_an_outage_is_told_to_all_who_wait",
+    ),
+    Mutant(
+        "a-herd-of-listeners",
+        "who cannot be called does not try to be each time it looks",
+        WAITING,
+        "or clock.now() < self._not_before:",
+        "or False:",
+        f"{AWAY}::test_who_cannot_listen_does_not_try_again_at_once",
+    ),
+    Mutant(
+        "a-listener-of-the-old-primary",
+        WOKEN,
+        WAITING,
+        "if connection.session.server != server:",
+        "if False:",
+        f"{AWAY}::test_a_listener_of_another_server_is_not_listened_to",
+    ),
+    Mutant(
+        "refused-for-not-being-seen",
+        "a lock is refused to nobody because it cannot be seen waiting",
+        "dblock/protocol/registering.py",
+        "if trouble.fault in NEVER:",
+        "if trouble.fault in NEVER:\n                raise",
+        f"{AWAY}::test_no_right_to_be_seen_is_no_refusal",
+    ),
+    Mutant(
+        "a-dead-first",
+        "an interruption blocks no name",
+        WAITING,
+        "places.append(weakref.ref(mine))",
+        "places.append(lambda: mine)",
+        f"{AWAY}::test_a_place_that_was_never_left_is_not_waited_for",
     ),
 )
