@@ -62,18 +62,38 @@ def durability(patient: Patient) -> Iterator[Finding]:
                 "a crash of the server can lose grants and damage the tables: two may hold a name",
                 f"{name} = on",
             )
-    ((unlogged,),) = patient.ask(
-        "SELECT count(*) FROM pg_class WHERE relpersistence = 'u' AND oid IN "
-        "(to_regclass(%(lock)s), to_regclass(%(run)s))",
-        lock=patient.dialect.lock_table,
-        run=patient.dialect.run_table,
-    )
-    if unlogged:
+    unlogged = {
+        name
+        for (name,) in patient.ask(
+            "SELECT wanted.name FROM (VALUES ('lock', %(lock)s), ('run', %(run)s), "
+            "('witness', %(witness)s)) AS wanted (name, place) "
+            "JOIN pg_class ON pg_class.oid = to_regclass(wanted.place) "
+            "WHERE relpersistence = 'u'",
+            lock=patient.dialect.lock_table,
+            run=patient.dialect.run_table,
+            witness=patient.dialect.table("witness"),
+        )
+    }
+    if "witness" not in unlogged:
+        yield wrong(
+            "witness",
+            "its table is not UNLOGGED",
+            "it outlives a crash and a failover, so that forgotten leases are not found out",
+            f"ALTER TABLE {patient.dialect.table('witness')} SET UNLOGGED",
+        )
+    if "run" in unlogged:
         yield wrong(
             "unlogged",
-            "dblock's tables are UNLOGGED",
-            "they are empty after a crash or a failover: two may hold a name, fences begin anew",
-            f"ALTER TABLE {patient.dialect.lock_table} SET LOGGED",
+            "the table of runs is UNLOGGED",
+            "it is empty after a crash or a failover: a job may run again for its slot",
+            f"ALTER TABLE {patient.dialect.run_table} SET LOGGED",
+        )
+    if "lock" in unlogged:
+        yield note(
+            "volatile",
+            "the lock table is UNLOGGED",
+            "after a crash nothing is granted until the longest TTL is over",
+            "`dblock upgrade --durability durable`, if that is not what is wanted",
         )
     yield ok("synchronous_commit", f"{found['synchronous_commit']}; a grant is never below local")
 
@@ -87,11 +107,11 @@ def replication(patient: Patient) -> Iterator[Finding]:
     elif names and commit != "local":
         yield ok("replication", f"synchronous: {names}")
     else:
-        yield wrong(
+        yield note(
             "replication",
             f"{standbys} asynchronous" + (f" (synchronous_commit = {commit})" if names else ""),
-            "a standby that is promoted may have missed the last grants: two may hold a name, and "
-            "a fence be given twice",
+            "a standby that is promoted may have missed the last grants: nothing is granted there "
+            "until the longest TTL that it knows of is over",
             "synchronous_standby_names, and synchronous_commit = on",
         )
 
@@ -169,8 +189,14 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
 
 
 def rights(patient: Patient) -> Iterator[Finding]:
-    wanted = {"lock": "SELECT, INSERT, UPDATE", "applied": "SELECT, INSERT, DELETE"}
-    wanted["run"] = "SELECT, INSERT, UPDATE, DELETE"
+    wanted = {
+        "lock": "SELECT, INSERT, UPDATE",
+        "applied": "SELECT, INSERT, DELETE",
+        "waiter": "SELECT, INSERT, UPDATE, DELETE",
+        "run": "SELECT, INSERT, UPDATE, DELETE",
+        "witness": "SELECT, INSERT, UPDATE",
+        "epoch": "SELECT, UPDATE",
+    }
     lacking = []
     for name, rights_ in wanted.items():
         table = patient.dialect.table(name)
