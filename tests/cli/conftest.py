@@ -141,12 +141,14 @@ class Here:
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         handlers = {number: signal.getsignal(number) for number in FORWARDED}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
             with pytest.raises(SystemExit) as ended:
                 main(arguments)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         assert isinstance(ended.value.code, int)
         return ended.value.code, *self._capture.readouterr()
 
