@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
-from dblock.protocol import acquiring
+from dblock.protocol import acquiring, registering
 from dblock.protocol.steps import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
@@ -294,6 +294,7 @@ def test_cancelled_before_it_waits(
     url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes with the answer to BEGIN is told before the row is waited for."""
+    monkeypatch.setattr(registering, "AFTER", 3600.0)  # it waits in one piece
 
     async def main() -> None:
         timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
