@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from typing import NoReturn
 
@@ -109,6 +110,8 @@ def test_one_of_a_program_is_shown_after_the_other(
         enough.set()
         assert given_up.result(SECONDS) is False
         eventually(lambda: waiters(engine) == 1)
+        time.sleep(3 * registering.AFTER)  # by now the others would be there too
+        assert waiters(engine) == 1
         assert not any(one.done() for one in rest)
     threads.join()
     assert waiters(engine) == 0

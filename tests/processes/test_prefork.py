@@ -186,8 +186,6 @@ ENDS = {
         another = locks.lease("report", ttl=600, retry=RetryPolicy(before_sleep=attempt))
         threading.Thread(target=another.acquire, daemon=True).start()
         inside.wait()
-        lease.release()
-        lease.acquire(blocking=False)
         """,
         False,
     ),

@@ -11,6 +11,7 @@ from tenacity import wait_fixed
 
 from dblock import Attempt, RetryPolicy
 from dblock.aio import AsyncLocks
+from dblock.protocol import registering
 from dblock.protocol.leasing import look_from
 from dblock.protocol.state import Place
 from dblock.waiting import Spot
@@ -73,9 +74,10 @@ def test_a_cancelled_task(queue: Queue) -> None:
 
 @pytest.mark.usefixtures("only_calls")
 def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
-    queue: Queue, threads: Threads
+    queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that goes hands that on to one who waits, however many have come before it."""
+    monkeypatch.setattr(registering, "AFTER", 3600.0)  # they wait in one piece
     locks, turns = queue.locks(), list[int]()
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
