@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -186,6 +187,14 @@ class NewDatabase:
     def _migrated(self) -> Migrated:
         made: Migrated = self._request.getfixturevalue("migrated")
         return made
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A test's processes inherit the mask: with SIGCHLD in it they are waited for in vain."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
 
 
 @pytest.fixture

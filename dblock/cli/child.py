@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -49,6 +49,20 @@ done
 kill -s KILL -- "$target"
 """
 _OWN_GROUP = 0
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Leave this process's signals as they were, where it goes on after the command."""
+    handlers = {n: signal.getsignal(n) for n in (*FORWARDED, CHILD_ENDED, LOOK)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # nowhere else can they be set
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Interrupted(KeyboardInterrupt):

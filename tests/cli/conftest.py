@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dblock.cli import main
-from dblock.cli.child import FORWARDED
+from dblock.cli.child import restored
 from tests.conftest import Database, NewDatabase
 from tests.support import SECONDS, eventually
 
@@ -140,15 +140,8 @@ class Here:
         return self
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        handlers = {number: signal.getsignal(number) for number in FORWARDED}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main(arguments)
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with restored(), pytest.raises(SystemExit) as ended:
+            main(arguments)
         assert isinstance(ended.value.code, int)
         return ended.value.code, *self._capture.readouterr()
 

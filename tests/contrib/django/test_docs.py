@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
+from dblock.cli.child import restored
 from dblock.contrib.django.management.commands.dblock import Command
 from tests.conftest import Database
 from tests.contrib.test_docs import commands, page
@@ -45,7 +46,7 @@ def test_django(dj: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         if name != "dblock":
             call_command(name, *arguments, verbosity=0)
             continue
-        with pytest.raises(SystemExit) as end:
+        with restored(), pytest.raises(SystemExit) as end:
             Command().run_from_argv(["manage.py", "dblock", *arguments])
         allowed = {0, 1} if arguments[0] in ("show", "release", "doctor") else {0}
         assert end.value.code in allowed, arguments

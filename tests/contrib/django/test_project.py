@@ -18,6 +18,7 @@ from django.test import Client, TestCase, override_settings
 from sqlalchemy import MetaData, Table, create_engine, inspect
 
 from dblock import Locks, NotAcquired, schema
+from dblock.cli.child import restored
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
 from dblock.contrib.django.models import Lock
@@ -137,7 +138,7 @@ def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:
 
 
 def manage(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
+    with restored(), pytest.raises(SystemExit) as end:
         Command().run_from_argv(["manage.py", "dblock", *arguments])
     return int(end.value.code or 0)
 

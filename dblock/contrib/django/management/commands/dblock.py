@@ -11,6 +11,7 @@ import click
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from dblock.cli.child import restored
 from dblock.cli.embedded import Given, commands
 from dblock.cli.output import complain
 from dblock.contrib.django import using
@@ -54,7 +55,8 @@ class Command(BaseCommand):
         parser.add_argument("arguments", nargs="*")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        code = _run([str(argument) for argument in options["arguments"]], "dblock")
+        with restored():  # this is call_command, and who called it goes on
+            code = _run([str(argument) for argument in options["arguments"]], "dblock")
         if code:
             raise CommandError(f"dblock ended with {code}", returncode=code)
 
