@@ -10,6 +10,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.html import format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.timesince import timesince
 
 from .conf import alias
@@ -23,7 +25,7 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic when
     search_fields = ("owner",)
     ordering = ("lock_name",)
     actions = ("force_release",)
-    fields = ("lock_name", "owner", "age", "state", "acquired_at", "expires_at", "fence")
+    fields = ("lock_name", "owner", "age", "state", "acquired_at", "expires_at", "fence", "waiters")
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lock]:
@@ -50,6 +52,10 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic when
     def state(self, lock: Lock) -> str:
         over = lock.expires_at is None or lock.expires_at <= timezone.now()
         return "expired" if over else "held"
+
+    def waiters(self, lock: Lock) -> str:
+        lines = [(waiter.describe(),) for waiter in made(alias()).show(lock.lock_name).waiters]
+        return format_html_join(mark_safe("<br>"), "{}", lines) or "nobody waits"
 
     @admin.action(description="Take from their holders", permissions=["force_release"])
     def force_release(self, request: HttpRequest, chosen: QuerySet[Lock]) -> HttpResponse | None:

@@ -25,7 +25,7 @@ from dblock.contrib.django.models import Lock
 from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
-from tests.support import LONG
+from tests.support import LONG, SECONDS, Threads, eventually
 
 NAMES = tuple(schema.tables(MetaData()))
 
@@ -225,6 +225,21 @@ def test_the_admin(admin: Client, pg: Database) -> None:
         assert lease.locked()
         admin.post(LIST, {**TAKE, "confirmed": "yes"})
         assert not lease.locked()
+
+
+def test_the_admin_shows_who_waits(admin: Client, pg: Database, threads: Threads) -> None:
+    page = "/admin/dblock/lock/waited-for/change/"
+    with Locks(pg.url, label="<first>") as first, Locks(pg.url, label="<second>") as others:
+        holder = first.lease("waited-for")
+        assert holder.acquire()
+        assert "nobody waits" in admin.get(page).content.decode()
+        taken = threads.start(others.lease("waited-for").acquire)
+        eventually(lambda: bool(first.show("waited-for").waiters))
+        shown = admin.get(page).content.decode()
+        assert "&lt;second&gt; for " in shown
+        holder.release()
+        assert taken.result(SECONDS)
+        others.release("waited-for", force=True)
 
 
 def test_names_in_the_admins_model_are_exact(dj: Database) -> None:
