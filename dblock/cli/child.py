@@ -59,10 +59,13 @@ def restored() -> Iterator[None]:
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():  # nowhere else can they be set
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        # What is still pending of the last two was for the command: it goes to handlers of its own.
+        main = threading.current_thread() is threading.main_thread()  # nowhere else can they be set
+        for number in FORWARDED if main else ():
+            signal.signal(number, handlers[number])
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number in (CHILD_ENDED, LOOK) if main else ():
+            signal.signal(number, handlers[number])
 
 
 class Interrupted(KeyboardInterrupt):

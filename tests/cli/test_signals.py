@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dblock import Locks
-from dblock.cli.child import FORWARDED
+from dblock.cli.child import FORWARDED, LOOK, Signals, restored
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Program
 from tests.conftest import Database
 from tests.support import SECONDS, eventually
@@ -275,3 +275,20 @@ def test_signals_at_any_time(sqlite: Program) -> None:
             assert code in (0, 128 + signal.SIGTERM)
             assert err == ""
         assert is_free(sqlite, "a")
+
+
+def test_who_goes_on_has_its_signals_back() -> None:
+    """And none of those that were for the command."""
+    seen: list[int] = []
+    before = signal.signal(LOOK, lambda number, frame: seen.append(number))
+    try:
+        with restored():
+            signals = Signals()
+            signals.keep()
+            signals.wake()
+        assert seen == []
+        assert LOOK not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        signal.raise_signal(LOOK)
+        assert seen == [LOOK]
+    finally:
+        signal.signal(LOOK, before)
