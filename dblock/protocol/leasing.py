@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import Conflict, DBLockError, LockLost, Unavailable
 from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
-from .persisting import AWAY, PASSING, PAUSE, persist
+from .persisting import AWAY, PASSING, PAUSE, insist, persist
 from .state import LockState, WaiterState
 from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
@@ -246,7 +246,7 @@ def _prove(
 
 def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
     """Read the states of all names that have a token or are waited for."""
-    states = dialect.states((yield from _read(dialect, dialect.held(), None, 0.0, now)))
+    states = dialect.states((yield from insist(dialect, dialect.held(), None, 0.0, now)))
     waiters = yield from _waiters(dialect, None, now)
     return [replace(state, waiters=waiters.get(state.name, ())) for state in states]
 
@@ -261,7 +261,7 @@ def show(dialect: Dialect, name: str, now: float) -> Protocol[LockState]:
 def _waiters(
     dialect: Dialect, name: str | None, now: float
 ) -> Protocol[dict[str, tuple[WaiterState, ...]]]:
-    return dialect.read_waiters((yield from _read(dialect, dialect.waiters(name), name, 0.0, now)))
+    return dialect.read_waiters((yield from insist(dialect, dialect.waiters(name), name, 0.0, now)))
 
 
 def look(
@@ -277,18 +277,9 @@ def look_from(
 ) -> Protocol[tuple[LockState | None, Reply]]:
     """As :func:`look`; return the reply too, and ask where a ticket stands."""
     query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
-    reply = yield from _read(dialect, query, name, patience, now)
+    reply = yield from insist(dialect, query, name, patience, now)
     states = dialect.states(reply)
     return (states[0] if states else None), reply
-
-
-def _read(
-    dialect: Dialect, query: Query, name: str | None, patience: float, now: float
-) -> Protocol[Reply]:
-    try:
-        return (yield from persist(query, patience, now, AWAY | PASSING))
-    except Trouble as trouble:
-        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
 
 
 def _why_lost(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .faults import Fault, Trouble
 from .steps import Protocol, Query, Reply, Run, Sleep
+from .troubles import explain
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
@@ -57,3 +63,13 @@ def persist(
             if now >= until:
                 raise
         now = (yield Sleep(min(PAUSE, until - now))).now
+
+
+def insist(
+    dialect: Dialect, query: Query, name: str | None, patience: float, now: float
+) -> Protocol[Reply]:
+    """Run a statement that is always safe to repeat, and explain why it could not be."""
+    try:
+        return (yield from persist(query, patience, now, AWAY | PASSING))
+    except Trouble as trouble:
+        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__

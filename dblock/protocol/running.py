@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .faults import Trouble
-from .persisting import AWAY, PASSING, persist
+from .persisting import insist
 from .state import Pruned, RunState
-from .steps import Protocol, Query, Reply
-from .troubles import explain
+from .steps import Protocol, Query
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
@@ -40,25 +38,25 @@ class JobRun:
 
 def clock(dialect: Dialect, patience: float, now: float) -> Protocol[datetime]:
     """Read the database's clock."""
-    return dialect.told_time((yield from _insist(dialect, dialect.now(), None, patience, now)))
+    return dialect.told_time((yield from insist(dialect, dialect.now(), None, patience, now)))
 
 
 def begin(dialect: Dialect, run: JobRun, owner: str, patience: float, now: float) -> Protocol[bool]:
     """Record that a run begins; False when one has succeeded in its slot."""
     query = dialect.begin_run(run.name, run.slot, run.fence, owner)
-    reply = yield from _insist(dialect, query, run.name, patience, now)
+    reply = yield from insist(dialect, query, run.name, patience, now)
     return bool(reply.rows) and reply.rows[0][0] == run.fence
 
 
 def end(dialect: Dialect, run: JobRun, status: int, patience: float, now: float) -> Protocol[None]:
     """Record how a run ended, unless another run has begun since."""
     query = dialect.end_run(run.name, run.slot, run.fence, status)
-    yield from _insist(dialect, query, run.name, patience, now)
+    yield from insist(dialect, query, run.name, patience, now)
 
 
 def last(dialect: Dialect, name: str, now: float) -> Protocol[RunState | None]:
     """Read the run of a name that began last."""
-    reply = yield from _insist(dialect, dialect.last_run(name), name, 0.0, now)
+    reply = yield from insist(dialect, dialect.last_run(name), name, 0.0, now)
     runs = dialect.runs(reply)
     return runs[0] if runs else None
 
@@ -74,17 +72,7 @@ def _delete(dialect: Dialect, some: Query, patience: float, now: float) -> Proto
     """Repeat a statement that deletes some rows until there are none left."""
     count = 0
     while True:
-        reply = yield from _insist(dialect, some, None, patience, now)
+        reply = yield from insist(dialect, some, None, patience, now)
         if not reply.matched:
             return count
         now, count = reply.now, count + reply.matched
-
-
-def _insist(
-    dialect: Dialect, query: Query, name: str | None, patience: float, now: float
-) -> Protocol[Reply]:
-    """Run a statement that may be repeated, for up to ``patience`` seconds."""
-    try:
-        return (yield from persist(query, patience, now, AWAY | PASSING))
-    except Trouble as trouble:
-        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
