@@ -40,6 +40,17 @@ class Calling(Witnessing):
 
     calls = True
 
+    @property
+    def first_grant(self) -> str:
+        """The part of a grant that takes a name which nobody has had yet."""
+        return f"""INSERT INTO {self.lock_table}
+                    (lock_name, fence, token, owner, acquired_at, expires_at)
+                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
+                    clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM {self.open}
+                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+                ON CONFLICT (lock_name) DO NOTHING"""
+
     def grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
         """Take the name if it is the ticket's turn, or else let that stand in the queue."""
         # It waits for the row, which others who join have for a moment. Who joins disturbs no
@@ -56,13 +67,7 @@ class Calling(Witnessing):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
             ), created AS (
-                INSERT INTO {self.lock_table}
-                    (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
-                    clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM {self.open}
-                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, expires_at
+                {self.first_grant} RETURNING fence, expires_at
             ), refused AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
                     AND array_position(waiters, %(ticket)s) IS NULL

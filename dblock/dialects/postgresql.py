@@ -17,7 +17,7 @@ from ..timeouts import Timeouts
 from . import reading
 from .base import Answer, Session
 from .calling import ALIVE, CALL, LAST, LAZY, PATIENT, Calling
-from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, SERVER
+from .witness import DURABLE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _FAULTS = {
@@ -64,7 +64,7 @@ class PostgreSQL(Calling):
     failure_aborts = True
     remaining = _REMAINING
     later = "clock_timestamp() + {} * interval '1 s'"
-    lazily = "RETURNING set_config('synchronous_commit', 'off', true)"
+    lazily = f"RETURNING {LAZY}"
     clock = "clock_timestamp()"
     ago = "clock_timestamp() - make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
@@ -222,13 +222,7 @@ class PostgreSQL(Calling):
                 ) AS mine WHERE l.lock_name = mine.lock_name
                 RETURNING fence, {_REMAINING}, {DURABLE}
             ), created AS (
-                INSERT INTO {self.lock_table}
-                    (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
-                    clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM {self.open}
-                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, {_REMAINING}, {DURABLE}
+                {self.first_grant} RETURNING fence, {_REMAINING}, {DURABLE}
             )
             TABLE taken UNION ALL TABLE created"""
 
@@ -305,7 +299,7 @@ class PostgreSQL(Calling):
             return Query(
                 f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
-                    AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+                    AND {LAZY} IS NOT NULL
                     FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
                 SELECT current_setting('transaction_isolation'), locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true""",

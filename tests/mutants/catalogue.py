@@ -208,7 +208,16 @@ CATALOGUE = (
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=3,
+        count=2,
+    ),
+    Mutant(
+        "first-expiry-by-the-clients-clock-postgresql",
+        "expiry is the database's clock alone",
+        CALLING,
+        "clock_timestamp() + make_interval(",
+        "to_timestamp({__import__('time').time()}) + make_interval(",
+        f"{CLOCK}[postgresql]",
+        count=2,
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
@@ -381,10 +390,10 @@ CATALOGUE = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        PG,
+        CALLING,
         "WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
-        "                ON CONFLICT (lock_name) DO NOTHING RETURNING",
-        "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false RETURNING",
+        "                ON CONFLICT (lock_name) DO NOTHING",
+        "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
     ),
     Mutant(
