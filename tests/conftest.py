@@ -15,7 +15,10 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
 
+from dblock import Locks
 from tests.lending import Database as Database
 from tests.lending import Lender
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
@@ -222,6 +225,27 @@ def database(request: pytest.FixtureRequest, new_database: NewDatabase) -> Datab
 def db(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
     """A new database of each kind which has dblock's tables."""
     return new_database(request.param, migrated=True)
+
+
+@pytest.fixture
+def locks(db: Database) -> Iterator[Locks]:
+    with Locks(db.url) as made:
+        yield made
+
+
+@pytest.fixture
+def others(db: Database) -> Iterator[Locks]:
+    """What another process would see and get."""
+    with Locks(db.url) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(db: Database) -> Iterator[Engine]:
+    """The database, without dblock."""
+    made = create_engine(db.url)
+    yield made
+    made.dispose()
 
 
 # What could not run: one line for each reason, and in CI a failure.

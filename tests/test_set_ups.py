@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from dblock import Locks
-from tests.conftest import Database, NewDatabase
+from tests.conftest import NewDatabase
 from tests.support import LONG
-
-
-@pytest.fixture
-def locks(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as made:
-        yield made
-
-
-@pytest.fixture
-def others(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as made:
-        yield made
-
-
-@pytest.fixture
-def engine(db: Database) -> Iterator[Engine]:
-    made = create_engine(db.url)
-    yield made
-    made.dispose()
 
 
 def is_free(others: Locks) -> bool:

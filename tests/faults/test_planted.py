@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,32 +21,13 @@ from dblock import (
     Timeouts,
     Unavailable,
 )
-from tests.conftest import Database, NewDatabase
+from tests.conftest import NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
 
 LONG = 600.0
 PAUSE = 0.6
 ROWS = ["postgresql", "mariadb"]  # whose locks are rows, so that two of them can be held
-
-
-@pytest.fixture
-def locks(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as locks:
-        yield locks
-
-
-@pytest.fixture
-def others(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as locks:
-        yield locks
-
-
-@pytest.fixture
-def engine(db: Database) -> Iterator[Engine]:
-    engine = create_engine(db.url)
-    yield engine
-    engine.dispose()
 
 
 def expire(engine: Engine) -> None:

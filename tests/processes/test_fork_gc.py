@@ -10,7 +10,7 @@ import sys
 import textwrap
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,19 +24,6 @@ from tests.conftest import Database
 ROOT = Path(__file__).parents[2]
 LONG = 600.0
 T = TypeVar("T")
-
-
-@pytest.fixture
-def locks(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as locks:
-        yield locks
-
-
-@pytest.fixture
-def others(db: Database) -> Iterator[Locks]:
-    """What another process would see and get."""
-    with Locks(db.url) as locks:
-        yield locks
 
 
 # --- fork --------------------------------------------------------------------------------------

@@ -29,19 +29,6 @@ from tests.support import LONG, SECONDS
 MOST = 20  # statements; no operation here has as many
 
 
-@pytest.fixture
-def locks(db: Database) -> Iterator[Locks]:
-    with Locks(db.url) as locks:
-        yield locks
-
-
-@pytest.fixture
-def others(db: Database) -> Iterator[Locks]:
-    """What another process would see and get."""
-    with Locks(db.url) as locks:
-        yield locks
-
-
 class Interrupt:
     """Presses Ctrl-C at the n-th statement of dblock's, before or after the server ran it."""
 
