@@ -13,6 +13,7 @@ from .arguments import check_label
 from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
+from .gate import Gate, Gates
 from .protocol.faults import Trouble
 from .protocol.leasing import Refused
 from .protocol.registering import Waiter
@@ -65,6 +66,7 @@ class Database:
         self.kept = self
         self._seen: dict[object, Waiter] = {}
         self.room = Room(self.holders, dialect, world)
+        self.gates = Gates(self.holders, dialect)
         self._driver = Driver(self.connections, dialect, world, self.room)
 
     def run(
@@ -72,9 +74,10 @@ class Database:
         protocol: Protocol[T],
         transaction: Transaction | None = None,
         left: list[Query] | None = None,
+        gate: Gate | None = None,
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(protocol, transaction, left)
+        return self._driver.run(protocol, transaction, left, gate)
 
     @property
     def keeper(self) -> Keeper:

@@ -10,11 +10,12 @@ from . import clock
 from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .errors import Unavailable
 from .protocol.faults import Fault, Trouble
-from .protocol.steps import Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
+from .protocol.steps import AtGate, Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
 from .protocol.steps import Protocol as LockProtocol
 
 if TYPE_CHECKING:
     from .dialects import Dialect
+    from .gate import Gate
     from .waiting import Room, Spot
     from .world import World
 
@@ -48,8 +49,9 @@ class Driver:
         protocol: LockProtocol[T],
         transaction: Transaction | None = None,
         left: list[Query] | None = None,
+        gate: Gate | None = None,
     ) -> T:
-        """Perform ``protocol``'s steps; those of the row lock in ``transaction``.
+        """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or at a ``gate``.
 
         ``left`` gets what ends the session that a cancelled statement may still be run on.
         """
@@ -67,7 +69,7 @@ class Driver:
                 if isinstance(step, Stand) and spot is None:
                     spot = self.room.spot(step.line)
                 try:
-                    reply = self._perform(step, transaction, left, spot)
+                    reply = self._perform(step, transaction, left, spot, gate)
                 except Trouble as caught:
                     trouble = caught
                 self.world.check()
@@ -85,9 +87,13 @@ class Driver:
         transaction: Transaction | None,
         left: list[Query] | None,
         spot: Spot | None,
+        gate: Gate | None,
     ) -> Reply:
         if isinstance(step, Run):
             return self._run(step, left)
+        if isinstance(step, AtGate):
+            assert gate is not None, "only who has been given a gate waits at it"
+            return gate.run(step, left)
         sent = clock.now()
         if isinstance(step, Sleep):
             self.world.sleep(step.seconds)

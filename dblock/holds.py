@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .borrowed import Root
     from .database import Database
     from .driver import OwnTransaction
+    from .gate import Gate
     from .protocol.keeping import Danger, Keeping
 
 #: One lock for what the keeper and the users' threads both change, never held for long. Reentrant,
@@ -104,6 +105,7 @@ class LeaseHold(Hold):
     database: Database
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
+    gate: Gate | None = None
     #: A renewal is under way, the keeper's or the holder's own.
     renewing: bool = False
 
@@ -122,6 +124,8 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
+        if self.gate is not None:  # nobody waits at it any more
+            self.gate.drop()
 
     def ran_out(self) -> LockLost:
         """Return the loss for when the term is over."""

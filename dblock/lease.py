@@ -118,6 +118,7 @@ class Lease(SingleHandle):
         owner = self._database.owner(self._label)
         claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
         waiter, start = self._database.waiter(self.name, "lease", self._label), clock.now()
+        gate = self._database.gates.gate(self.name) if wait != 0 else None
         hold: LeaseHold | None = None
         left: list[Query] = []
         try:
@@ -129,8 +130,9 @@ class Lease(SingleHandle):
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
+                gated=gate is not None,
             )
-            outcome = self._database.run(waiter.during(protocol), left=left)
+            outcome = self._database.run(waiter.during(protocol), left=left, gate=gate)
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -141,12 +143,17 @@ class Lease(SingleHandle):
                     make_event=self._database.world.event,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
+                    gate=gate if gate is not None and gate.kept else None,
                 )
+                if outcome.contended:
+                    self._database.gates.note(self.name, hold.since - start, hold.since)
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
+            if gate is not None:
+                gate.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
                     self._holds.remove(hold)
@@ -155,6 +162,8 @@ class Lease(SingleHandle):
             raise
         if isinstance(outcome, Held):
             return None
+        if gate is not None:
+            gate.drop()
         return self._database.not_acquired(self.name, outcome, wait)
 
     def release(self, after: Seconds = 0.0) -> None:
@@ -180,6 +189,7 @@ class Lease(SingleHandle):
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
+        gated = hold.gate is not None and hold.gate.kept
         ending: Protocol[object] = leasing.release(
             self._database.dialect,
             self.name,
@@ -187,12 +197,13 @@ class Lease(SingleHandle):
             hold.lease.fence,
             self._database.timeouts.socket,
             now,
+            gated=gated,
         )
         if after:
             renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
             ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
         try:
-            self._database.run(ending)
+            self._database.run(ending, gate=hold.gate)
         except LockLost as loss:
             self._holds.remove(hold)
             raise self._lose(hold, loss) from loss.__cause__

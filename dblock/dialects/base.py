@@ -236,10 +236,10 @@ class Dialect(WaiterStatements, JobStatements, ABC):
 
         Its row has three columns for the grant, then the state, then the place.
         """
-        if not reply.rows or len(reply.rows[0]) < _JOINED or reply.rows[0][-2] is None:
+        if not reply.rows or len(reply.rows[0]) < _JOINED or reply.rows[0][10] is None:
             return None
-        *_, before, free = row = reply.rows[0]
-        return self._state(row[3:10]), Place(int(before), bool(free))
+        row = reply.rows[0]
+        return self._state(row[3:10]), Place(int(row[10]), bool(row[11]))
 
     @abstractmethod
     def leave(self, name: str, ticket: str) -> Query:
@@ -304,6 +304,27 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     @abstractmethod
     def release(self, name: str, token: str) -> Query:
         """Free the name if the token holds it; one row when it did."""
+
+    def knock(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, patience: float
+    ) -> Query:
+        """Wait for the name's gate, ``patience`` seconds at most, and then take the name, or queue.
+
+        The session has the gate from then on.
+        """
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    def gate_was_held(self, reply: Reply) -> bool:
+        """Whether a knock had to wait for the gate."""
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    def let_go(self, name: str, token: str) -> Query:
+        """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    def ungate(self) -> Query:
+        """Let all gates of the session go."""
+        raise NotImplementedError(f"{self.name} has no gates")
 
     def look(self, *names: str) -> Query:
         """Read the rows of names, waiting for nobody."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from functools import cached_property
 from typing import Any
 
 from ..protocol.steps import Query
 from .base import UNCALLED, Session
-from .witness import DURABLE, FIRST_FENCE, NEXT_FENCE, Witnessing
+from .gating import ENTER, Gating
+from .witness import DURABLE, FIRST_FENCE, NEXT_FENCE
 
 # A ticket begins with the channel on which it is called, which is also a number: the session that
 # listens has an advisory lock on that, so that it can be told whether it is still there.
@@ -35,7 +37,7 @@ PATIENT = "set_config('lock_timeout', '25', true) IS NOT NULL"
 LAST = "coalesce(cardinality(waiters), 0)"
 
 
-class Calling(Witnessing):
+class Calling(Gating):
     """A refused try joins in its own statement: a release sees the waiter, or is seen by it."""
 
     calls = True
@@ -56,17 +58,56 @@ class Calling(Witnessing):
         # It waits for the row, which others who join have for a moment. Who joins disturbs no
         # guard, and who stands in the queue already and is refused writes nothing.
         return Query(
-            f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
-                FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
-                    AND {self.turn(self.before)} FOR UPDATE OF k
-            ), taken AS (
+            self._grant_or_join,
+            {
+                "name": name,
+                "token": token,
+                "owner": owner,
+                "ttl": ttl,
+                "ticket": ticket,
+                "gate": self.gate(name),
+            },
+        )
+
+    @cached_property
+    def _taken(self) -> str:
+        return f"""taken AS (
                 UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
                     waiters = nullif(l.waiters[mine.position + 1:], '{{}}'),
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
-            ), created AS (
+            )"""
+
+    @cached_property
+    def _joined(self) -> str:
+        return f"""joined AS (
+                UPDATE {self.lock_table} AS l
+                SET waiters = array_append({ALIVE}, %(ticket)s)
+                FROM refused WHERE l.lock_name = refused.lock_name
+                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
+                    cardinality(l.waiters) - 1 AS before
+            )"""
+
+    def _told(self, granted: str) -> str:
+        return f"""SELECT fence, {self.remaining}, {DURABLE},
+                NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL
+            FROM {granted}
+            UNION ALL
+            SELECT NULL, NULL, {LAZY},
+                lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining},
+                before, {self.turn("before")}
+            FROM joined"""
+
+    @cached_property
+    def _grant_or_join(self) -> str:
+        newcomer = f" + CASE WHEN {self.standing} THEN 0 ELSE {self.gated} END"
+        return (
+            f"""WITH mine AS MATERIALIZED (
+                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
+                FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
+                    AND {self.turn(self.before + newcomer)} FOR UPDATE OF k
+            ), {self._taken}, created AS (
                 {self.first_grant} RETURNING fence, expires_at
             ), refused AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
@@ -74,23 +115,45 @@ class Calling(Witnessing):
                     AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
                     AND EXISTS (SELECT FROM {self.open})
                 FOR NO KEY UPDATE
-            ), joined AS (
-                UPDATE {self.lock_table} AS l
-                SET waiters = array_append({ALIVE}, %(ticket)s)
-                FROM refused WHERE l.lock_name = refused.lock_name
-                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
-                    cardinality(l.waiters) - 1 AS before
-            )
-            SELECT fence, {self.remaining}, {DURABLE},
-                NULL, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL, NULL
-            FROM (TABLE taken UNION ALL TABLE created) AS granted
-            UNION ALL
-            SELECT NULL, NULL, {LAZY},
-                lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining},
-                before, {self.turn("before")}
-            FROM joined""",
-            {"name": name, "token": token, "owner": owner, "ttl": ttl, "ticket": ticket},
+            ), {self._joined} {self._told("(TABLE taken UNION ALL TABLE created) AS granted")}"""
         )
+
+    def knock(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, patience: float
+    ) -> Query:
+        """Wait for the gate, ``patience`` seconds at most, and then take the name, or queue.
+
+        The session has the gate from then on.
+        """
+        return Query(
+            self._knock,
+            {
+                "name": name,
+                "token": token,
+                "owner": owner,
+                "ttl": ttl,
+                "ticket": ticket,
+                "gate": self.gate(name),
+                "patience": str(max(1, int(patience * 1000))),
+            },
+        )
+
+    @cached_property
+    def _knock(self) -> str:
+        # The snapshot is older than the wait: the row is locked first, which reads its newest
+        # version, and judged then.
+        return f"""WITH gate AS MATERIALIZED (
+                SELECT {ENTER} AS held
+                FROM (SELECT set_config('lock_timeout', %(patience)s, true)) AS patience
+            ), newest AS MATERIALIZED (
+                SELECT k.lock_name, k.token, k.expires_at, k.waiters, open.epoch
+                FROM gate, {self.open}, {self.lock_table} AS k
+                WHERE lock_name = %(name)s FOR UPDATE OF k
+            ), mine AS MATERIALIZED (
+                SELECT lock_name, NULL::int AS position, epoch FROM newest WHERE {self.turn(LAST)}
+            ), {self._taken}, refused AS MATERIALIZED (
+                SELECT lock_name FROM newest WHERE NOT EXISTS (TABLE taken)
+            ), {self._joined} SELECT told.*, gate.held FROM gate, ({self._told("taken")}) AS told"""
 
     def leave(self, name: str, ticket: str) -> Query:
         return Query(
@@ -134,5 +197,5 @@ class Calling(Witnessing):
     def turn(self, before: str) -> str:
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
-            f"expires_at + {before} * interval '{self.grace} s' <= clock_timestamp())"
+            f"expires_at + ({before}) * interval '{self.grace} s' <= clock_timestamp())"
         )

@@ -203,7 +203,10 @@ class PostgreSQL(Calling):
     ) -> Query:
         if ticket is not None:
             return self.grant_or_join(name, token, owner, ttl, ticket)
-        return Query(self._grant, {"name": name, "token": token, "owner": owner, "ttl": ttl})
+        return Query(
+            self._grant,
+            {"name": name, "token": token, "owner": owner, "ttl": ttl, "gate": self.gate(name)},
+        )
 
     # The two of every pair are put together once: each time anew that costs 3 % of the pair.
 
@@ -218,7 +221,8 @@ class PostgreSQL(Calling):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.lock_name, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {self.turn(LAST)} FOR UPDATE OF k SKIP LOCKED
+                    WHERE lock_name = %(name)s AND {self.turn(f"({LAST} + {self.gated})")}
+                    FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.lock_name = mine.lock_name
                 RETURNING fence, {_REMAINING}, {DURABLE}
             ), created AS (
@@ -276,6 +280,15 @@ class PostgreSQL(Calling):
             SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             RETURNING {CALL}, {LAZY}"""
+
+    def let_go(self, name: str, token: str) -> Query:
+        """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
+        params = {"name": name, "token": token, "gate": self.gate(name)}
+        return Query(self._let_go, params)
+
+    @cached_property
+    def _let_go(self) -> str:
+        return f"{self._release}, pg_advisory_unlock(%(gate)s)"
 
     def sweep(self) -> Query:
         over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"

@@ -33,7 +33,7 @@ from .faults import Fault, Trouble
 from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
 from .persisting import AWAY, PASSING, persist
 from .state import LockState, Place
-from .steps import Await, Protocol, Query, Reply, Sleep, Stand
+from .steps import AtGate, Await, Protocol, Query, Reply, Sleep, Stand
 from .term import Term
 from .troubles import explain
 
@@ -48,6 +48,9 @@ LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
 # Of the policy's sleep, for the first in a queue that calls nobody; the second sleeps twice that.
 HURRY = 0.05
 
+# How long to wait at a name's gate, in seconds, before queueing.
+GATE = 0.25
+
 NOWHERE = Place(None, free=False)
 
 
@@ -60,6 +63,7 @@ def acquire(
     wait: float | None,
     patience: float,
     waiter: Waiter,
+    gated: bool = False,
 ) -> Protocol[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
@@ -69,6 +73,7 @@ def acquire(
     """
     start = waiter.start
     tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
+    tries.gated = gated and policy.endless
     try:
         held = yield from tries.take()
     except DeadlockDetected:
@@ -120,6 +125,10 @@ class _Tries:
 
     #: The next try is no more than the rest of the last one: it joins the queue.
     joins: bool = False
+    #: Somebody else was in the way so far.
+    contended: bool = False
+    #: The next try may wait at the gate.
+    gated: bool = False
 
     @property
     def left(self) -> float | None:
@@ -172,9 +181,8 @@ class _Tries:
 
     def _try(self) -> Protocol[Held | None]:
         claim, self.cut_off, self.refused = self.claim, False, False
-        query = self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, self.ticket)
         try:
-            reply = yield from persist(query, self.reach, self.now, AWAY - {Fault.DISCONNECTED})
+            reply = yield from self._ask()
         except Trouble as trouble:
             self._doubt(trouble)
         else:
@@ -183,8 +191,8 @@ class _Tries:
             if grant is not None and grant.remaining > 0:
                 # It may be an earlier try that was granted, whose reply was lost.
                 start = reply.sent if self.in_doubt is None else self.in_doubt
-                return Held(grant.fence, Term(start, claim.ttl), reply.server)
-            self.refused = True
+                return Held(grant.fence, Term(start, claim.ttl), reply.server, self.contended)
+            self.refused = self.contended = True
             stands = self.dialect.stands(reply)
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
@@ -197,6 +205,24 @@ class _Tries:
             return None
         # A grant runs after it was sent, so its expiry is no earlier than this term's.
         return Held(state.fence, Term(self.in_doubt, claim.ttl), self.server)
+
+    def _ask(self) -> Protocol[Reply]:
+        """Run the statement that takes the name, the first one at its gate if that makes sense."""
+        claim, ticket = self.claim, self.ticket
+        asked = claim.name, claim.token, claim.owner, claim.ttl
+        if self.gated and self.called and ticket is not None:
+            self.gated = False
+            patience = GATE if self.left is None else min(GATE, max(0.0, self.left))
+            try:
+                reply = yield AtGate(self.dialect.knock(*asked, ticket, patience))
+                self.contended = self.dialect.gate_was_held(reply)
+                return reply
+            except Trouble as trouble:
+                if trouble.fault is not Fault.BUSY:
+                    raise
+                self.now = (yield Sleep(0)).now  # it is not quick any more
+        grant = self.dialect.grant(*asked, ticket)
+        return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
 
     def _doubt(self, trouble: Trouble) -> None:
         """Take down a try without a clear reply. Raises what no other try can mend."""

@@ -14,7 +14,7 @@ from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, PAUSE, insist, persist
 from .state import LockState, WaiterState
-from .steps import Protocol, Query, Reply, Run, RunHeld, Sleep
+from .steps import AtGate, Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
 from .troubles import explain, transaction_broken
 
@@ -30,6 +30,8 @@ class Held:
     term: Term
     #: The server that granted it, where it is known.
     server: str | None = None
+    #: Somebody else was in the way.
+    contended: bool = False
 
     def elsewhere(self, server: str | None) -> bool:
         """Whether a reply of ``server`` is that of another server than granted it."""
@@ -116,9 +118,16 @@ def abandon(
 
 
 def release(
-    dialect: Dialect, name: str, token: str, fence: int, patience: float, start: float
+    dialect: Dialect,
+    name: str,
+    token: str,
+    fence: int,
+    patience: float,
+    start: float,
+    *,
+    gated: bool = False,
 ) -> Protocol[None]:
-    """Give the lease back. Raises LockLost when it was no longer this hold's.
+    """Give the lease back, with the name's gate if that is kept. Raises LockLost when it was no longer this hold's.
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
     later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
@@ -128,7 +137,11 @@ def release(
     until: float | None = None
     while True:
         try:
-            reply = yield Run(query)
+            if gated:
+                gated = False
+                reply = yield AtGate(dialect.let_go(name, token), last=True)
+            else:
+                reply = yield Run(query)
         except Trouble as trouble:
             in_doubt = in_doubt or trouble.fault is Fault.DISCONNECTED
             if trouble.fault not in AWAY | PASSING:

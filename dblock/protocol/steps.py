@@ -94,6 +94,17 @@ class Await:
     seconds: float
 
 
-Step = Run | RunHeld | Forget | Sleep | Stand | Await
+@dataclass(frozen=True, slots=True)
+class AtGate:
+    """Run one statement on the connection that is kept for the name's gate.
+
+    ``last`` lets the gate go, and with one row matched the connection is not kept any longer.
+    """
+
+    query: Query
+    last: bool = False
+
+
+Step = Run | RunHeld | AtGate | Forget | Sleep | Stand | Await
 T = TypeVar("T")
 Protocol = Generator[Step, Reply, T]

@@ -1,0 +1,126 @@
+"""Where a name changes hands quickly: waiting for a moment in the server, at the name's gate.
+
+A call goes to all who listen, and only then comes the statement of the one who is called. So
+whoever asks again for a name that it had got in a moment, a moment ago, waits inside the statement
+that takes it, for an advisory lock: the gate. It is had with the name and let go with it, in one
+session, so a connection is kept for it. No wait is long enough to hold back a vacuum.
+
+A gate decides nothing. The row does, and the queue in it comes first.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from . import clock
+from .connections import leave_to_parent
+from .driver import execute
+from .protocol.faults import Fault, Trouble
+
+if TYPE_CHECKING:
+    from .connections import Connections, OwnConnection
+    from .dialects import Dialect
+    from .protocol.steps import AtGate, Query, Reply
+
+# A name is quick if it was got within so many seconds; for so long after that.
+QUICK, LASTS = 0.25, 1.0
+# So many gates a process has or waits at; so many names it knows as quick.
+GATES, NAMES = 2, 64
+
+
+class Gates:
+    """Which names are quick, and who of this process is at their gates."""
+
+    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+        self.connections = connections
+        self.dialect = dialect
+        self._quick: dict[str, float] = {}
+        self._gates: WeakSet[Gate] = WeakSet()
+
+    def note(self, name: str, waited: float, now: float) -> None:
+        """Take down how long it took to get a name."""
+        if waited <= QUICK and self.dialect.calls:
+            if len(self._quick) >= NAMES:
+                self._quick.clear()
+            self._quick[name] = now + LASTS
+
+    def gate(self, name: str) -> Gate | None:
+        """Return the gate to wait at for a name, if that makes sense."""
+        if self._quick.pop(name, 0.0) <= clock.now():
+            return None
+        if sum(gate.kept for gate in list(self._gates)) >= GATES:
+            return None
+        gate = Gate(self.connections, self.dialect)
+        self._gates.add(gate)
+        return gate
+
+
+class Gate:
+    """A session's gate, or its place before it, and the connection kept for that."""
+
+    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+        self._connections = connections
+        self._dialect = dialect
+        self._connection: OwnConnection | None = None
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        self.drop()
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a connection that has the gate, or waits for it."""
+        return self._connection is not None and self._pid == os.getpid()
+
+    def run(self, step: AtGate, left: list[Query] | None) -> Reply:
+        """Run a statement of the gate's session.
+
+        ``left`` is as in :meth:`.Driver.run`. Raises Trouble, and the gate is let go then.
+        """
+        if self._connection is None:
+            self._connection = self._connections.take()
+        connection = self._connection
+        try:
+            reply = execute(self._dialect, connection, step.query, waits=not step.last)
+        except Trouble as trouble:
+            if trouble.fault is Fault.BUSY:  # the gate may be had all the same, but not the row
+                self._leave(connection)
+            self.drop()
+            raise
+        except BaseException:
+            if left is not None and connection.session.end is not None:
+                left.append(connection.session.end)
+            self.drop()
+            raise
+        if step.last and reply.matched == 1:
+            self._give(connection)
+        elif step.last:
+            self._leave(connection)
+        return reply
+
+    def _leave(self, connection: OwnConnection) -> None:
+        """Let the gate go, if it is had."""
+        try:
+            execute(self._dialect, connection, self._dialect.ungate())
+        except BaseException as error:
+            self.drop()
+            if not isinstance(error, Trouble):
+                raise
+        else:
+            self._give(connection)
+
+    def _give(self, connection: OwnConnection) -> None:
+        self._connection = None
+        self._connections.give(connection)
+
+    def drop(self) -> None:
+        """Let the gate go, by closing its connection."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._pid == os.getpid():
+            self._connections.drop(connection)
+        else:
+            leave_to_parent(connection)
