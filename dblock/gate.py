@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # A name is quick if it was got within so many seconds; for so long after that.
 QUICK, LASTS = 0.25, 1.0
 # So many gates a process has or waits at; so many names it knows as quick.
-GATES, NAMES = 2, 64
+GATES, NAMES = 4, 64
 
 
 class Gates:
@@ -37,34 +37,35 @@ class Gates:
         self.connections = connections
         self.dialect = dialect
         self._quick: dict[str, float] = {}
-        self._gates: WeakSet[Gate] = WeakSet()
+        #: Those with a connection.
+        self.kept: WeakSet[Gate] = WeakSet()
 
     def note(self, name: str, waited: float, now: float) -> None:
-        """Take down how long it took to get a name."""
-        if waited <= QUICK and self.dialect.calls:
+        """Take down how long it took to get a name that others wanted too."""
+        if waited <= QUICK and self.dialect.has_gates:
             if len(self._quick) >= NAMES:
                 self._quick.clear()
             self._quick[name] = now + LASTS
 
     def gate(self, name: str) -> Gate | None:
         """Return the gate to wait at for a name, if that makes sense."""
-        if self._quick.pop(name, 0.0) <= clock.now():
+        quick = bool(self._quick) and self._quick.pop(name, 0.0) > clock.now()
+        if not self.dialect.has_gates or (self.dialect.calls and not quick):
             return None
-        if sum(gate.kept for gate in list(self._gates)) >= GATES:
-            return None
-        gate = Gate(self.connections, self.dialect)
-        self._gates.add(gate)
-        return gate
+        return Gate(self, quick)
 
 
 class Gate:
     """A session's gate, or its place before it, and the connection kept for that."""
 
-    def __init__(self, connections: Connections, dialect: Dialect) -> None:
-        self._connections = connections
-        self._dialect = dialect
+    def __init__(self, gates: Gates, quick: bool) -> None:
+        self._gates = gates
+        self._connections = gates.connections
+        self._dialect = gates.dialect
         self._connection: OwnConnection | None = None
         self._pid = os.getpid()
+        #: Whether the name changes hands quickly.
+        self.quick = quick
 
     def __del__(self) -> None:
         self.drop()
@@ -80,7 +81,10 @@ class Gate:
         ``left`` is as in :meth:`.Driver.run`. Raises Trouble, and the gate is let go then.
         """
         if self._connection is None:
+            if sum(gate.kept for gate in list(self._gates.kept)) >= GATES:
+                raise Trouble(Fault.BUSY, "this process waits at other gates")
             self._connection = self._connections.take()
+            self._gates.kept.add(self)
         connection = self._connection
         try:
             reply = execute(self._dialect, connection, step.query, waits=not step.last)

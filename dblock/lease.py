@@ -118,7 +118,7 @@ class Lease(SingleHandle):
         owner = self._database.owner(self._label)
         claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
         waiter, start = self._database.waiter(self.name, "lease", self._label), clock.now()
-        gate = self._database.gates.gate(self.name) if wait != 0 else None
+        gate = None if wait == 0 else self._database.gates.gate(self.name)
         hold: LeaseHold | None = None
         left: list[Query] = []
         try:
@@ -131,6 +131,7 @@ class Lease(SingleHandle):
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
                 gated=gate is not None,
+                quick=gate is not None and gate.quick,
             )
             outcome = self._database.run(waiter.during(protocol), left=left, gate=gate)
             if isinstance(outcome, Held):

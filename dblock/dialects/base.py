@@ -76,6 +76,8 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     has_witness: ClassVar[bool] = False
     #: It calls the first in a name's queue; elsewhere whoever stands in it has to look.
     calls: ClassVar[bool] = False
+    #: Names have gates, which are waited for in the server; where it calls, for a moment only.
+    has_gates: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
     grace: ClassVar[float] = 0.4
     #: The longest one statement may wait before it is sent again; None for no limit.
@@ -306,11 +308,12 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """Free the name if the token holds it; one row when it did."""
 
     def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, patience: float
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
     ) -> Query:
-        """Wait for the name's gate, ``patience`` seconds at most, and then take the name, or queue.
+        """Wait for the name's gate, ``patience`` seconds at most, and then take the name if it is
+        free; or else let the ticket stand in its queue.
 
-        The session has the gate from then on.
+        The session has the gate from then on. If not, this fails: the gate, or the row, was busy.
         """
         raise NotImplementedError(f"{self.name} has no gates")
 

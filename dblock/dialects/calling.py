@@ -119,12 +119,8 @@ class Calling(Gating):
         )
 
     def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, patience: float
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
     ) -> Query:
-        """Wait for the gate, ``patience`` seconds at most, and then take the name, or queue.
-
-        The session has the gate from then on.
-        """
         return Query(
             self._knock,
             {

@@ -19,6 +19,8 @@ ENTER = """CASE WHEN pg_try_advisory_lock(%(gate)s) THEN false
 class Gating(Witnessing):
     """The statements about gates that take no name."""
 
+    has_gates = True
+
     def gate(self, name: str) -> int:
         """Return the number of the advisory lock that is a name's gate."""
         key = hashlib.blake2b(f"{self.lock_table}/{name}".encode(), digest_size=8).digest()

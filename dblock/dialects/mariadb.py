@@ -60,6 +60,9 @@ _LAST = f"COALESCE((CHAR_LENGTH(waiters) + 1) DIV {TICKET + 1}, 0)"
 _REST = f"""IF(LOCATE(%(ticket)s, waiters), NULLIF(
     SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + {TICKET + 1}), ''), NULL)"""
 
+# User locks are the whole server's.
+_GATE = "SHA1(CONCAT_WS('/', %(gate)s, DATABASE()))"
+
 
 class MariaDB(Dialect):
     """InnoDB locks whole rows, so what a guard holds is a row of its own in ``{prefix}guard``: a
@@ -77,6 +80,7 @@ class MariaDB(Dialect):
     #: Where the drivers' errors are defined.
     modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
     stale_reads = True  # under REPEATABLE READ, its default
+    has_gates = True
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
     remaining = _REMAINING
@@ -199,12 +203,21 @@ class MariaDB(Dialect):
             return self._grant_or_join(name, token, owner, ttl, ticket)
         return Query(
             f"""BEGIN NOT ATOMIC
-                {self._grant(self.turn(_LAST), rest="NULL")}
+                {self._grant(self.turn(f"({_LAST} + {self._gated})"), rest="NULL")}
                 SELECT fence, {_REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
             END""",
-            {"name": self.key(name), "token": token, "owner": owner, "ttl": _microseconds(ttl)},
+            self._asked(name, token, owner, ttl),
         )
+
+    def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
+        return {
+            "name": self.key(name),
+            "token": token,
+            "owner": owner,
+            "ttl": _microseconds(ttl),
+            "gate": self.gate(name),
+        }
 
     def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
         # It looks before it locks, so that who joins disturbs no guard.
@@ -226,13 +239,66 @@ class MariaDB(Dialect):
                     CASE WHEN {self.standing} THEN {self.before} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",
-            {
-                "name": self.key(name),
-                "token": token,
-                "owner": owner,
-                "ttl": _microseconds(ttl),
-                "ticket": ticket,
-            },
+            self._asked(name, token, owner, ttl) | {"ticket": ticket},
+        )
+
+    def gate(self, name: str) -> str:
+        """Return the name of the user lock that is a name's gate, but for the database."""
+        return hashlib.blake2b(f"{self.lock_table}/{name}".encode(), digest_size=16).hexdigest()
+
+    @property
+    def _gated(self) -> str:
+        """One if somebody is at the gate of a name given back just now, who comes first then."""
+        grace = f"INTERVAL {_microseconds(self.grace)} MICROSECOND"
+        return f"""(expires_at <= UTC_TIMESTAMP(6) AND expires_at + {grace} > UTC_TIMESTAMP(6)
+            AND NOT IS_FREE_LOCK({_GATE}))"""
+
+    def knock(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
+    ) -> Query:
+        # The row is waited for: others have it for the time of a statement. In the order of all
+        # grants, so there is no deadlock.
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE held INT DEFAULT NOT IS_FREE_LOCK({_GATE});
+                IF NOT IS_USED_LOCK({_GATE}) <=> CONNECTION_ID()
+                        AND NOT GET_LOCK({_GATE}, %(patience)s) <=> 1 THEN
+                    SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the gate';
+                END IF;
+                SET SESSION innodb_lock_wait_timeout = 1;
+                BEGIN NOT ATOMIC
+                    {self._grant(self.turn(_LAST), rest="NULL")}
+                END;
+                SET SESSION innodb_lock_wait_timeout = 0;
+                SELECT fence, {_REMAINING}, token, held FROM {self.lock_table}
+                    WHERE lock_name = %(name)s;
+            END""",
+            self._asked(name, token, owner, ttl) | {"patience": patience},
+        )
+
+    def gate_was_held(self, reply: Reply) -> bool:
+        return bool(reply.rows[0][-1])
+
+    def let_go(self, name: str, token: str) -> Query:
+        release = self.release(name, token)
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE released INT DEFAULT 0;
+                {release.sql};
+                SET released = ROW_COUNT();
+                DO RELEASE_LOCK({_GATE});
+                SELECT 1 FROM DUAL WHERE released = 1;
+            END""",
+            {"gate": self.gate(name), **release.params},
+        )
+
+    def ungate(self) -> Query:
+        return Query(
+            """BEGIN NOT ATOMIC
+                DO RELEASE_ALL_LOCKS();
+                SET SESSION innodb_lock_wait_timeout = 0;
+            END""",
+            {},
         )
 
     def _grant(self, free: str, rest: str) -> str:

@@ -64,6 +64,7 @@ def acquire(
     patience: float,
     waiter: Waiter,
     gated: bool = False,
+    quick: bool = False,
 ) -> Protocol[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
@@ -73,7 +74,8 @@ def acquire(
     """
     start = waiter.start
     tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
-    tries.gated = gated and policy.endless
+    tries.gated = gated and policy.endless and wait != 0
+    tries.knocks = tries.gated and quick
     try:
         held = yield from tries.take()
     except DeadlockDetected:
@@ -127,8 +129,12 @@ class _Tries:
     joins: bool = False
     #: Somebody else was in the way so far.
     contended: bool = False
-    #: The next try may wait at the gate.
+    #: Whether it may wait at the name's gate; whether the next try does, or the last one did in
+    #: vain; and whether the gate is had.
     gated: bool = False
+    knocks: bool = False
+    knocked: bool = False
+    passed: bool = False
 
     @property
     def left(self) -> float | None:
@@ -207,22 +213,36 @@ class _Tries:
         return Held(state.fence, Term(self.in_doubt, claim.ttl), self.server)
 
     def _ask(self) -> Protocol[Reply]:
-        """Run the statement that takes the name, the first one at its gate if that makes sense."""
+        """Run the statement that takes the name, at its gate if that makes sense."""
         claim, ticket = self.claim, self.ticket
         asked = claim.name, claim.token, claim.owner, claim.ttl
-        if self.gated and self.called and ticket is not None:
-            self.gated = False
-            patience = GATE if self.left is None else min(GATE, max(0.0, self.left))
+        if self.passed or (self.knocks and self.called is self.dialect.calls):
+            self.knocks = False
+            patience = yield from self._patience()
             try:
                 reply = yield AtGate(self.dialect.knock(*asked, ticket, patience))
-                self.contended = self.dialect.gate_was_held(reply)
+                self.contended = self.contended or self.dialect.gate_was_held(reply)
+                self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
             except Trouble as trouble:
                 if trouble.fault is not Fault.BUSY:
                     raise
-                self.now = (yield Sleep(0)).now  # it is not quick any more
+                self.passed, self.knocked = False, True
+                self.now = (yield Sleep(0)).now
         grant = self.dialect.grant(*asked, ticket)
         return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
+
+    def _patience(self) -> Protocol[float]:
+        """Return how long the next try may wait at the gate."""
+        if self.passed:
+            return 0.0
+        self.now = yield from self.waiter.note(self.now)
+        patience = GATE if self.dialect.calls else LOOK
+        if self.dialect.longest_patience is not None:
+            patience = min(patience, self.dialect.longest_patience / 2)
+        if self.left is not None:
+            patience = max(0.0, min(patience, self.left))
+        return self.waiter.piece(patience, self.now)
 
     def _doubt(self, trouble: Trouble) -> None:
         """Take down a try without a clear reply. Raises what no other try can mend."""
@@ -336,6 +356,11 @@ class _Tries:
             sleep = max(0.0, until - self.now)
             if self.joins:
                 return True
+        waits = self.dialect.calls or self.fair  # in the queue
+        if self.gated and self.first and not (waits or self.passed or self.knocked):
+            self.knocks = True
+            return True
+        self.knocked = False
         if self.place.before is not None and not self.place.free:
             if self.called:
                 reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
