@@ -15,7 +15,7 @@ FLOORS = [
     {"timeouts", "policy", "protocol", "dialects", "events"},
     {"connections", "target"},
     {"driver", "borrowed", "schema", "retrying"},
-    {"holds", "handle"},
+    {"holds", "handle", "gate"},
     {"database", "keeper", "waiting", "world"},
     {"lease", "row", "counter"},
     {"together", "cron", "doctor"},

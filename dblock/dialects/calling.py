@@ -102,8 +102,7 @@ class Calling(Gating):
     @cached_property
     def _grant_or_join(self) -> str:
         newcomer = f" + CASE WHEN {self.standing} THEN 0 ELSE {self.gated} END"
-        return (
-            f"""WITH mine AS MATERIALIZED (
+        return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
                     AND {self.turn(self.before + newcomer)} FOR UPDATE OF k
@@ -116,7 +115,6 @@ class Calling(Gating):
                     AND EXISTS (SELECT FROM {self.open})
                 FOR NO KEY UPDATE
             ), {self._joined} {self._told("(TABLE taken UNION ALL TABLE created) AS granted")}"""
-        )
 
     def knock(
         self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
@@ -185,6 +183,11 @@ class Calling(Gating):
         return f"""(SELECT count(*) FROM unnest(
             waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {LAST})]) AS ticket
             WHERE {_LISTENS})"""
+
+    @property
+    def earlier(self) -> str:
+        """How many come before one who only comes now, without a ticket."""
+        return f"{LAST} + {self.gated}"
 
     @property
     def standing(self) -> str:

@@ -281,6 +281,7 @@ class MariaDB(Dialect):
 
     def let_go(self, name: str, token: str) -> Query:
         release = self.release(name, token)
+        assert isinstance(release.params, dict)
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE released INT DEFAULT 0;

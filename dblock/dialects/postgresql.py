@@ -16,7 +16,7 @@ from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
 from .base import Answer, Session
-from .calling import ALIVE, CALL, LAST, LAZY, PATIENT, Calling
+from .calling import ALIVE, CALL, LAZY, PATIENT, Calling
 from .witness import DURABLE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -221,7 +221,7 @@ class PostgreSQL(Calling):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.lock_name, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {self.turn(f"({LAST} + {self.gated})")}
+                    WHERE lock_name = %(name)s AND {self.turn(self.earlier)}
                     FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.lock_name = mine.lock_name
                 RETURNING fence, {_REMAINING}, {DURABLE}

@@ -331,6 +331,8 @@ class _Tries:
             if self.left is None or self.left > 0:
                 yield from self.stand(0.0)
             if not self.joins:
+                if self._may_knock():
+                    return True
                 sleep = self.policy.sleep_after(
                     self.claim.name, self.number, self.now - self.start, self.left
                 )
@@ -348,6 +350,17 @@ class _Tries:
                 return True
             self.number += 1
 
+    def _may_knock(self) -> bool:
+        """Whether the next try waits at the gate: not where it can stand in a queue, and not twice
+        in vain."""
+        queues = self.dialect.calls or self.fair
+        over = self.left is not None and self.left <= 0
+        self.knocks = (
+            self.gated and self.first and not (queues or over or self.passed or self.knocked)
+        )
+        self.knocked = False
+        return self.knocks
+
     def rest(self, sleep: float) -> Protocol[bool]:
         """Let ``sleep`` seconds pass, or as long as a call takes; return whether one came."""
         until = self.now + sleep
@@ -356,11 +369,6 @@ class _Tries:
             sleep = max(0.0, until - self.now)
             if self.joins:
                 return True
-        waits = self.dialect.calls or self.fair  # in the queue
-        if self.gated and self.first and not (waits or self.passed or self.knocked):
-            self.knocks = True
-            return True
-        self.knocked = False
         if self.place.before is not None and not self.place.free:
             if self.called:
                 reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)

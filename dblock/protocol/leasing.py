@@ -127,7 +127,7 @@ def release(
     *,
     gated: bool = False,
 ) -> Protocol[None]:
-    """Give the lease back, with the name's gate if that is kept. Raises LockLost when it was no longer this hold's.
+    """Give the lease back, with the gate if that is kept. Raises LockLost when it was not held.
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
     later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts

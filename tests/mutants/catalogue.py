@@ -50,8 +50,8 @@ CATALOGUE = (
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
         PG,
-        "AND {self.turn(LAST)} FOR UPDATE OF k SKIP LOCKED",
-        "AND {self.turn(LAST)}",
+        "AND {self.turn(self.earlier)}\n                    FOR UPDATE OF k SKIP LOCKED",
+        "AND {self.turn(self.earlier)}",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(

@@ -33,8 +33,8 @@ CALLS = (
         "overtaking",
         "nobody overtakes who waits",
         PG,
-        "AND {self.turn(LAST)} FOR UPDATE",
-        "AND {self.turn('0')} FOR UPDATE",
+        "AND {self.turn(self.earlier)}",
+        "AND {self.turn('0')}",
         f"{QUEUE}::test_nobody_overtakes",
     ),
     Mutant(
@@ -105,8 +105,8 @@ CALLS = (
         "joining-locks-like-a-grant",
         "who waits disturbs no guard",
         CALLING,
-        "FOR NO KEY UPDATE\n            ), joined",
-        "FOR UPDATE\n            ), joined",
+        "FOR NO KEY UPDATE\n            ), {self._joined}",
+        "FOR UPDATE\n            ), {self._joined}",
         f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
     ),
     Mutant(
