@@ -125,7 +125,7 @@ class _Tries:
     #: What ends the sessions that such tries were sent on.
     lost: list[Query] = field(default_factory=list)
 
-    #: The next try is no more than the rest of the last one: it joins the queue.
+    #: The next try is no more than the rest of the last one: it joins the queue, or waits at the gate.
     joins: bool = False
     #: Somebody else was in the way so far.
     contended: bool = False
@@ -331,7 +331,8 @@ class _Tries:
             if self.left is None or self.left > 0:
                 yield from self.stand(0.0)
             if not self.joins:
-                if self._may_knock():
+                self.knocks = self.joins = self._may_knock()
+                if self.knocks:
                     return True
                 sleep = self.policy.sleep_after(
                     self.claim.name, self.number, self.now - self.start, self.left
@@ -355,11 +356,8 @@ class _Tries:
         in vain."""
         queues = self.dialect.calls or self.fair
         over = self.left is not None and self.left <= 0
-        self.knocks = (
-            self.gated and self.first and not (queues or over or self.passed or self.knocked)
-        )
-        self.knocked = False
-        return self.knocks
+        again, self.knocked = self.knocked, False
+        return self.gated and self.first and not (queues or over or self.passed or again)
 
     def rest(self, sleep: float) -> Protocol[bool]:
         """Let ``sleep`` seconds pass, or as long as a call takes; return whether one came."""
