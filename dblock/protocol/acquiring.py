@@ -125,7 +125,7 @@ class _Tries:
     #: What ends the sessions that such tries were sent on.
     lost: list[Query] = field(default_factory=list)
 
-    #: The next try is no more than the rest of the last one: it joins the queue, or waits at the gate.
+    #: The next try is no more than the rest of the last: it joins the queue, or waits at the gate.
     joins: bool = False
     #: Somebody else was in the way so far.
     contended: bool = False
