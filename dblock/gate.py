@@ -16,7 +16,8 @@ from weakref import WeakSet
 
 from . import clock
 from .connections import leave_to_parent
-from .driver import execute
+from .driver import UNUSABLE, execute
+from .holds import lock
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -37,8 +38,14 @@ class Gates:
         self.connections = connections
         self.dialect = dialect
         self._quick: dict[str, float] = {}
-        #: Those with a connection.
-        self.kept: WeakSet[Gate] = WeakSet()
+        self._admitted: WeakSet[Gate] = WeakSet()
+
+    def admit(self, gate: Gate) -> None:
+        """Raises Trouble if there are too many with a connection already."""
+        with lock:
+            if sum(other.kept for other in self._admitted) >= GATES:
+                raise Trouble(Fault.BUSY, "this process is at other gates")
+            self._admitted.add(gate)
 
     def note(self, name: str, waited: float, now: float) -> None:
         """Take down how long it took to get a name that others wanted too."""
@@ -81,10 +88,8 @@ class Gate:
         ``left`` is as in :meth:`.Driver.run`. Raises Trouble, and the gate is let go then.
         """
         if self._connection is None:
-            if sum(gate.kept for gate in list(self._gates.kept)) >= GATES:
-                raise Trouble(Fault.BUSY, "this process waits at other gates")
+            self._gates.admit(self)
             self._connection = self._connections.take()
-            self._gates.kept.add(self)
         connection = self._connection
         try:
             reply = execute(self._dialect, connection, step.query, waits=not step.last)
@@ -92,6 +97,8 @@ class Gate:
             if trouble.fault is Fault.BUSY:  # the gate may be had all the same, but not the row
                 self._leave(connection)
             self.drop()
+            if trouble.fault in UNUSABLE:
+                self._connections.clear()
             raise
         except BaseException:
             if left is not None and connection.session.end is not None:

@@ -124,7 +124,15 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
-        if self.gate is not None:  # nobody waits at it any more
+        self.ungate()  # by now those who were at it stand in the queue
+
+    def lose(self, loss: LockLost) -> bool:
+        self.ungate()
+        return Hold.lose(self, loss)
+
+    def ungate(self) -> None:
+        """Keep no gate any more."""
+        if self.gate is not None:
             self.gate.drop()
 
     def ran_out(self) -> LockLost:

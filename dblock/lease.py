@@ -215,6 +215,7 @@ class Lease(SingleHandle):
                 raise self._lose(hold, hold.ran_out()) from trouble
             raise
         self._holds.remove(hold)
+        hold.ungate()
         if hold.loss is not None:
             raise hold.loss
         if hold.lease.term.over(now):

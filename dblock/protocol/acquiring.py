@@ -48,8 +48,8 @@ LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
 # Of the policy's sleep, for the first in a queue that calls nobody; the second sleeps twice that.
 HURRY = 0.05
 
-# How long to wait at a name's gate, in seconds, before queueing.
-GATE = 0.25
+# How long to wait at a name's gate, in seconds, before queueing; and of the TTL.
+GATE, GATE_SHARE = 0.25, 0.1
 
 NOWHERE = Place(None, free=False)
 
@@ -74,7 +74,7 @@ def acquire(
     """
     start = waiter.start
     tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
-    tries.gated = gated and policy.endless and wait != 0
+    tries.gated = gated and policy.endless and not fair  # at a gate the order is a rough one
     tries.knocks = tries.gated and quick
     try:
         held = yield from tries.take()
@@ -225,7 +225,7 @@ class _Tries:
                 self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
             except Trouble as trouble:
-                if trouble.fault is not Fault.BUSY:
+                if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                     raise
                 self.passed, self.knocked = False, True
                 self.now = (yield Sleep(0)).now
@@ -233,11 +233,11 @@ class _Tries:
         return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
 
     def _patience(self) -> Protocol[float]:
-        """Return how long the next try may wait at the gate."""
+        """Return how long the next try may wait at the gate. The term begins before that."""
         if self.passed:
             return 0.0
         self.now = yield from self.waiter.note(self.now)
-        patience = GATE if self.dialect.calls else LOOK
+        patience = min(GATE if self.dialect.calls else LOOK, self.claim.ttl * GATE_SHARE)
         if self.dialect.longest_patience is not None:
             patience = min(patience, self.dialect.longest_patience / 2)
         if self.left is not None:
@@ -354,10 +354,10 @@ class _Tries:
     def _may_knock(self) -> bool:
         """Whether the next try waits at the gate: not where it can stand in a queue, and not twice
         in vain."""
-        queues = self.dialect.calls or self.fair
         over = self.left is not None and self.left <= 0
         again, self.knocked = self.knocked, False
-        return self.gated and self.first and not (queues or over or self.passed or again)
+        vain = self.dialect.calls or over or self.passed or again
+        return self.gated and self.first and not vain
 
     def rest(self, sleep: float) -> Protocol[bool]:
         """Let ``sleep`` seconds pass, or as long as a call takes; return whether one came."""
