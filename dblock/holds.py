@@ -124,7 +124,16 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
-        if self.gate is not None:  # nobody waits at it any more
+        self._leave_gate()  # nobody waits at it any more
+
+    def lose(self, loss: LockLost) -> bool:
+        with lock:
+            self._leave_gate()
+            return Hold.lose(self, loss)
+
+    def _leave_gate(self) -> None:
+        """Let the gate go, under the lock; but a release that has begun does so itself."""
+        if self.gate is not None and not self.ended:
             self.gate.drop()
 
     def ran_out(self) -> LockLost:

@@ -203,6 +203,8 @@ class Lease(SingleHandle):
         if after:
             renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
             ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
+            if hold.gate is not None:
+                hold.gate.drop()
         try:
             self._database.run(ending, gate=hold.gate)
         except LockLost as loss:

@@ -51,6 +51,9 @@ HURRY = 0.05
 # How long to wait at a name's gate, in seconds, before queueing.
 GATE = 0.25
 
+# It is not quick any more, or there is no connection for it: nothing was done.
+_NO_GATE = AWAY - {Fault.DISCONNECTED} | {Fault.BUSY}
+
 NOWHERE = Place(None, free=False)
 
 
@@ -225,7 +228,7 @@ class _Tries:
                 self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
             except Trouble as trouble:
-                if trouble.fault is not Fault.BUSY:
+                if trouble.fault not in _NO_GATE:
                     raise
                 self.passed, self.knocked = False, True
                 self.now = (yield Sleep(0)).now
