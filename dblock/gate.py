@@ -17,6 +17,7 @@ from weakref import WeakSet
 from . import clock
 from .connections import leave_to_parent
 from .driver import execute
+from .holds import lock
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class Gates:
         self.connections = connections
         self.dialect = dialect
         self._quick: dict[str, float] = {}
-        #: Those with a connection.
-        self.kept: WeakSet[Gate] = WeakSet()
+        self._admitted: WeakSet[Gate] = WeakSet()
 
     def note(self, name: str, waited: float, now: float) -> None:
         """Take down how long it took to get a name that others wanted too."""
@@ -53,6 +53,19 @@ class Gates:
         if not self.dialect.has_gates or (self.dialect.calls and not quick):
             return None
         return Gate(self, quick)
+
+    @property
+    def kept(self) -> int:
+        """How many there are with a connection."""
+        with lock:  # a set does not grow while somebody goes through it
+            return sum(gate.kept for gate in self._admitted)
+
+    def admit(self, gate: Gate) -> None:
+        """Let a gate have a connection. Raises Trouble where there are enough with one."""
+        with lock:
+            if self.kept >= GATES:
+                raise Trouble(Fault.BUSY, "this process waits at other gates")
+            self._admitted.add(gate)
 
 
 class Gate:
@@ -81,10 +94,8 @@ class Gate:
         ``left`` is as in :meth:`.Driver.run`. Raises Trouble, and the gate is let go then.
         """
         if self._connection is None:
-            if sum(gate.kept for gate in list(self._gates.kept)) >= GATES:
-                raise Trouble(Fault.BUSY, "this process waits at other gates")
+            self._gates.admit(self)
             self._connection = self._connections.take()
-            self._gates.kept.add(self)
         connection = self._connection
         try:
             reply = execute(self._dialect, connection, step.query, waits=not step.last)

@@ -73,6 +73,10 @@ class Gate(Queue):
         """The first column of what is there now."""
         return [row[0] for row in self._watching.exec_driver_sql(query)]
 
+    def _tickets(self, name: str) -> list[str]:
+        found = self.ask(f"SELECT unnest(waiters) FROM dblock_lock WHERE lock_name = '{name}'")
+        return [str(ticket) for ticket in found]
+
     def change(self, change: str) -> None:
         self._watching.exec_driver_sql(f"UPDATE dblock_lock {change} WHERE lock_name = '{NAME}'")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from contextlib import ExitStack
 
@@ -237,6 +238,25 @@ def test_so_many_at_a_time(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
             assert statements.knocks == 1
             assert len(gate.had_by()) == 1
         assert leases[0].acquire()
+
+
+def test_many_threads_at_many_gates(gate: Gate, threads: Threads) -> None:
+    locks, before = gate.quick(), sys.getswitchinterval()
+
+    def take(name: str) -> None:
+        for _ in range(50):
+            hurry(locks, name)
+            with locks.lease(name, ttl=LONG):
+                pass
+
+    sys.setswitchinterval(1e-6)  # they interrupt each other anywhere
+    try:
+        for number in range(6):
+            threads.start(take, f"{number}")
+        threads.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert locks.database.gates.kept == 0
 
 
 def test_none_for_who_counts_its_tries_or_does_not_wait(
