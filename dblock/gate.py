@@ -40,13 +40,6 @@ class Gates:
         self._quick: dict[str, float] = {}
         self._admitted: WeakSet[Gate] = WeakSet()
 
-    def admit(self, gate: Gate) -> None:
-        """Raises Trouble if there are too many with a connection already."""
-        with lock:
-            if sum(other.kept for other in self._admitted) >= GATES:
-                raise Trouble(Fault.BUSY, "this process is at other gates")
-            self._admitted.add(gate)
-
     def note(self, name: str, waited: float, now: float) -> None:
         """Take down how long it took to get a name that others wanted too."""
         if waited <= QUICK and self.dialect.has_gates:
@@ -60,6 +53,19 @@ class Gates:
         if not self.dialect.has_gates or (self.dialect.calls and not quick):
             return None
         return Gate(self, quick)
+
+    @property
+    def kept(self) -> int:
+        """How many there are with a connection."""
+        with lock:  # a set does not grow while somebody goes through it
+            return sum(gate.kept for gate in self._admitted)
+
+    def admit(self, gate: Gate) -> None:
+        """Let a gate have a connection. Raises Trouble where there are enough with one."""
+        with lock:
+            if self.kept >= GATES:
+                raise Trouble(Fault.BUSY, "this process waits at other gates")
+            self._admitted.add(gate)
 
 
 class Gate:

@@ -124,15 +124,16 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
-        self.ungate()  # by now those who were at it stand in the queue
+        self._leave_gate()  # nobody waits at it any more
 
     def lose(self, loss: LockLost) -> bool:
-        self.ungate()
-        return Hold.lose(self, loss)
+        with lock:
+            self._leave_gate()
+            return Hold.lose(self, loss)
 
-    def ungate(self) -> None:
-        """Keep no gate any more."""
-        if self.gate is not None:
+    def _leave_gate(self) -> None:
+        """Let the gate go, under the lock; but a release that has begun does so itself."""
+        if self.gate is not None and not self.ended:
             self.gate.drop()
 
     def ran_out(self) -> LockLost:

@@ -203,6 +203,8 @@ class Lease(SingleHandle):
         if after:
             renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
             ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
+            if hold.gate is not None:
+                hold.gate.drop()
         try:
             self._database.run(ending, gate=hold.gate)
         except LockLost as loss:
@@ -215,7 +217,6 @@ class Lease(SingleHandle):
                 raise self._lose(hold, hold.ran_out()) from trouble
             raise
         self._holds.remove(hold)
-        hold.ungate()
         if hold.loss is not None:
             raise hold.loss
         if hold.lease.term.over(now):

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 
 import dblock.driver
+import dblock.gate
 from dblock import Locks
 from dblock.borrowed import BorrowedTransaction
 from dblock.connections import OwnConnection
@@ -36,7 +37,8 @@ class Interrupt:
         self._own, self._borrowed = dblock.driver.execute, BorrowedTransaction.execute
         self._countdown, self._after = 0, False
         self.connection: OwnConnection | None = None
-        patch.setattr(dblock.driver, "execute", self._execute)
+        for module in (dblock.driver, dblock.gate):
+            patch.setattr(module, "execute", self._execute)
         patch.setattr(BorrowedTransaction, "execute", lambda on, query: self._in(on, query))
 
     def at(self, number: int, *, after: bool) -> None:

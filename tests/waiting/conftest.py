@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dblock import Lease, Locks
 from dblock.dialects import Dialect
-from dblock.protocol import acquiring
+from dblock.protocol import acquiring, registering
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
 from tests.support import SECONDS, eventually
+from tests.worlds.portal import WORLDS
+from tests.worlds.world import World
+
+if TYPE_CHECKING:
+    from tests.waiting.gates import Gate
 
 NAME = "report"
 AGES = 10 * SECONDS  # a TTL that ends no wait here
@@ -83,3 +89,27 @@ def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A free name is kept for the first in the queue, however long that takes."""
     monkeypatch.setattr(Dialect, "grace", 3600.0)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """That of threads, unless a test says otherwise."""
+    with WORLDS[getattr(request, "param", "threads")]() as made:
+        yield made
+
+
+@pytest.fixture
+def gate(new_database: NewDatabase, world: World) -> Iterator[Gate]:
+    from tests.waiting.gates import Gate  # late: it is a Queue
+
+    db = new_database("postgresql", migrated=True)
+    execute(db.url, f"INSERT INTO dblock_lock (lock_name, fence) VALUES ('{NAME}', 0)")
+    with ExitStack() as stack:
+        yield Gate(db, stack, world)
+
+
+@pytest.fixture
+def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the test takes, that is."""
+    monkeypatch.setattr(acquiring, "GATE", SECONDS / 2)
+    monkeypatch.setattr(registering, "AFTER", 3600.0)  # in one piece
