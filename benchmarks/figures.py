@@ -14,7 +14,9 @@ class Effort:
     rounds: int
     #: Of a single client, each round.
     turn: float
-    #: Of processes in a closed loop, each round; how often; how many processes, twice.
+    #: Of processes in a closed loop, each round, once they have had so long to get into their
+    #: stride; how often; how many processes, twice.
+    stride: float
     loop: float
     loops: int
     few: int
@@ -37,6 +39,7 @@ class Effort:
 FULL = Effort(
     rounds=11,
     turn=0.2,
+    stride=2.0,
     loop=2.0,
     loops=3,
     few=8,
@@ -54,6 +57,7 @@ FULL = Effort(
 QUICK = Effort(
     rounds=3,
     turn=0.05,
+    stride=1.0,
     loop=0.5,
     loops=1,
     few=8,
@@ -72,6 +76,7 @@ QUICK = Effort(
 SMOKE = Effort(
     rounds=1,
     turn=0.001,
+    stride=0.0,
     loop=0.05,
     loops=1,
     few=2,

@@ -17,6 +17,13 @@ DISTINCT, ONE = "distinct names", "one name"
 RATE = "pairs"
 MANY = {"few": "8 processes", "many": "32 processes"}
 
+WAITED_FOR = {
+    "postgresql": (*peers.LIBRARIES, peers.ROW, peers.FOR_UPDATE),
+    "mariadb": (peers.LEASE, peers.USER_LOCK, peers.ROW, peers.FOR_UPDATE),
+    "sqlite": (peers.LEASE, peers.ROW, peers.FOR_UPDATE),
+}
+OTHERS = tuple(WAITED_FOR)[1:]
+
 TARGETS = (
     Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 0.9, peers.STATEMENTS, at_least=True),
     Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.5, peers.ADVISORY),
@@ -46,9 +53,13 @@ def run_distinct(site: Site, effort: Effort) -> Iterator[Figure]:
 
 def run_one(site: Site, effort: Effort) -> Iterator[Figure]:
     """All wait for the same lock."""
-    contenders = peers.entries(site, [*peers.LIBRARIES, peers.ROW, peers.FOR_UPDATE])
     with crew(effort.many) as workers:
-        for number, many in ((effort.few, MANY["few"]), (effort.many, MANY["many"])):
+        for number, many, database in (
+            (effort.few, MANY["few"], "postgresql"),
+            (effort.many, MANY["many"], "postgresql"),
+            *((effort.few, f"{MANY['few']}, {other}", other) for other in OTHERS),
+        ):
+            contenders = peers.entries(site, WAITED_FOR[database], database)
             sheet = Sheet(ONE, many)
             for entry, turns in _rounds(workers[:number], contenders, effort, shared=True):
                 found = summary(turns, effort.loop)
@@ -66,7 +77,9 @@ def _rounds(
 ) -> Iterator[tuple[Entry, list[list[Turn]]]]:
     for number in range(effort.loops):
         for entry in contenders if number % 2 else reversed(contenders):
-            yield entry, _turns(race(workers, effort.loop, loop, entry, shared))
+            stride = effort.stride if shared else 0.0
+            seconds = stride + effort.loop
+            yield entry, _turns(race(workers, seconds, loop, entry, shared, stride))
 
 
 def _turns(records: list[bytes]) -> list[list[Turn]]:
@@ -78,8 +91,11 @@ def _turns(records: list[bytes]) -> list[list[Turn]]:
     return found
 
 
-def loop(channel: Channel, number: int, entry: Entry, shared: bool) -> bytes:
-    """Take and give back; return when each was asked for, had, and given back, in ns."""
+def loop(channel: Channel, number: int, entry: Entry, shared: bool, stride: float) -> bytes:
+    """Take and give back; return when each was asked for, had, and given back, in ns.
+
+    What is asked for in the first ``stride`` seconds, while others still connect, is left out.
+    """
     client = entry.connect()
     name = "shared" if shared else f"name {number}"
     warm = client.lock(f"warm {number}")
@@ -87,12 +103,13 @@ def loop(channel: Channel, number: int, entry: Entry, shared: bool) -> bytes:
     warm.release()
     start, stop = channel.meet()
     sleep_until(start)
-    turns = array("q")
+    turns, counted = array("q"), int((start + stride) * 1e9)
     while (asked := monotonic_ns()) < stop * 1e9:
         lock = client.lock(name)
         peers.take(lock)
         had = monotonic_ns()
         lock.release()
-        turns.extend((asked, had, monotonic_ns()))
+        if asked >= counted:
+            turns.extend((asked, had, monotonic_ns()))
     client.close()
     return turns.tobytes()

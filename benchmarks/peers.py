@@ -195,6 +195,7 @@ class Contender:
 LEASE, VOLATILE_LEASE, ROW = "dblock lease", "dblock lease, volatile", "dblock row lock"
 INSERT_DELETE, STATEMENTS = "raw INSERT + DELETE", "raw, dblock's statements"
 FOR_UPDATE, ADVISORY = "raw FOR UPDATE", "raw pg_advisory_lock"
+USER_LOCK = "raw GET_LOCK"
 REDIS_PY, REDIS_PY_AOF = "redis-py", "redis-py, AOF always"
 PYTHON_REDIS_LOCK, PYTHON_REDIS_LOCK_AOF = "python-redis-lock", "python-redis-lock, AOF always"
 KAZOO, PALS = "kazoo", "pals"
@@ -210,6 +211,7 @@ CONTENDERS = {
         Contender(STATEMENTS, lambda url, ttl: raw.SameStatements(url), shared=False),
         Contender(FOR_UPDATE, lambda url, ttl: raw.ForUpdate(url), shared=False),
         Contender(ADVISORY, lambda url, ttl: raw.Advisory(url), shared=False),
+        Contender(USER_LOCK, lambda url, ttl: raw.Advisory(url), shared=False),
         Contender(REDIS_PY, RedisPy, "redis", "redis", "redis", True),
         Contender(REDIS_PY_AOF, RedisPy, "redis-aof", "redis", "redis", True),
         Contender(

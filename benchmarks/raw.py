@@ -138,18 +138,20 @@ class ForUpdate(RawClient):
 
 
 class Advisory(RawClient):
-    """PostgreSQL's own session lock, waited for in the server."""
+    """The server's own session lock, waited for there."""
 
     def make(self, name: str) -> RawLock:
-        key = (zlib.crc32(name.encode()),)
+        key: tuple[int | str] = (zlib.crc32(name.encode()),)
+        lock, unlock = "SELECT pg_advisory_lock(%s)", "SELECT pg_advisory_unlock(%s)"
+        if self.kind == "mysql":
+            key = (name,)
+            lock, unlock = "SELECT GET_LOCK(%s, 600)", "SELECT RELEASE_LOCK(%s)"
 
         def run(sql: str) -> None:
             self.cursor.execute(sql, key)
             self.cursor.fetchone()
 
-        return RawLock(
-            lambda: run("SELECT pg_advisory_lock(%s)"), lambda: run("SELECT pg_advisory_unlock(%s)")
-        )
+        return RawLock(lambda: run(lock), lambda: run(unlock))
 
     def refused(self, name: str) -> Cycle:
         """Try for a lock that another session has."""
