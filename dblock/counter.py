@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select, update
@@ -132,7 +133,9 @@ class Counter:
             self._hot_until = clock.now() + HOT
             elapsed = clock.now() - start
             tell(Kind.CONFLICT, "optimistic", str(self._column), elapsed)
-            sleep = self._retry.sleep_after(str(self), number, elapsed, None, at_once=number == 1)
+            sleep = self._retry.sleep_after(
+                str(self), number, elapsed, None, most=0.0 if number == 1 else inf
+            )
             if sleep is None:
                 raise Conflict(
                     f"{self._column} of {self._key.name} {key!r} was changed by others between "

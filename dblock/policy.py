@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ class RetryPolicy:
         """Four tries, one second apart."""
         return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
 
+    @property
+    def usual(self) -> bool:
+        """Whether nobody has said how long to sleep, or how often."""
+        return self.endless and self.wait is _FULL_JITTER
+
     def sleep_after(
         self,
         name: str,
@@ -61,19 +67,20 @@ class RetryPolicy:
         elapsed: float,
         left: float | None,
         *,
-        at_once: bool = False,
+        share: float = 1.0,
+        most: float = math.inf,
     ) -> float | None:
         """Return how long to sleep after try ``number``, or None to give up.
 
-        ``elapsed`` is the seconds since the first try began, ``left`` those to the deadline.
-        ``at_once`` says that nothing is gained by sleeping.
+        ``elapsed`` is the seconds since the first try began, ``left`` those to the deadline. Where
+        there is reason to hurry only a ``share`` of it is slept, and ``most`` seconds at most.
         """
         if left is not None and left <= 0:
             return None
         state = _call_state(number, elapsed)
         if self.stop(state):
             return None
-        sleep = 0.0 if at_once else max(0.0, float(self.wait(state)))
+        sleep = min(max(0.0, float(self.wait(state))) * share, most)
         if left is not None:
             sleep = min(sleep, left)
         if self.before_sleep is not None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
 LOOK, LOOK_MORE, LOOK_MAX = 2.5, 0.5, 10.0
 
 # Of the policy's sleep, for the first in a queue that calls nobody; the second sleeps twice that.
-HURRY = 0.05
+# And no more, in seconds, while the queue moves; twice that for each look that shows it does not.
+HURRY, HURRY_MIN = 0.05, 0.001
+# After so many seconds of looking everybody stands in the queue, so that nobody is left behind.
+TIRED = 0.02
 
 # How long to wait at a name's gate, in seconds, before queueing; and of the TTL.
 GATE, GATE_SHARE = 0.25, 0.1
@@ -135,6 +139,8 @@ class _Tries:
     knocks: bool = False
     knocked: bool = False
     passed: bool = False
+    #: For how many looks the place in the queue has been the same.
+    stuck: int = 0
 
     @property
     def left(self) -> float | None:
@@ -334,15 +340,23 @@ class _Tries:
                 self.knocks = self.joins = self._may_knock()
                 if self.knocks:
                     return True
+                share, most = self._hurry()
                 sleep = self.policy.sleep_after(
-                    self.claim.name, self.number, self.now - self.start, self.left
+                    self.claim.name,
+                    self.number,
+                    self.now - self.start,
+                    self.left,
+                    share=share,
+                    most=most,
                 )
                 if sleep is None:
                     return False
                 if (yield from self.rest(sleep)):
                     return True
                 # Waiters look, which takes no lock, and try when the name seems free.
+                before = self.place.before
                 yield from self.look()
+                self.stuck = self.stuck + 1 if self.place.before == before else 0
                 mine = self.state is not None and self.state.token == self.claim.token
                 self.joins = self.ticket is not None and self.place.before is None
                 if self.place.free or mine:
@@ -367,14 +381,10 @@ class _Tries:
             sleep = max(0.0, until - self.now)
             if self.joins:
                 return True
-        if self.place.before is not None and not self.place.free:
-            if self.called:
-                reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
-                self.now = reply.now
-                return bool(reply.matched)
-            if self.policy.endless:  # a free name is kept for the first for a moment only
-                behind = 1 + self.place.before
-                sleep = min(sleep * min(1.0, HURRY * behind), self.dialect.grace * behind / 2)
+        if self.called and self.place.before is not None and not self.place.free:
+            reply = yield from self.waiter.wait(Await, self._nap(sleep), self.now)
+            self.now = reply.now
+            return bool(reply.matched)
         # Where it is our turn and we were refused, a row lock is in the way: nobody calls then.
         if self.state is not None and self.state.held and self.state.remaining is not None:
             sleep = min(sleep, self.state.remaining)
@@ -382,6 +392,17 @@ class _Tries:
             sleep = self.closed if self.left is None else min(self.left, self.closed)
         self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return False
+
+    def _hurry(self) -> tuple[float, float]:
+        """Return which share of the policy's sleep to sleep, and how many seconds at most.
+
+        A free name is kept for the first in the queue for a moment only.
+        """
+        if self.place.before is None or self.place.free or self.called or not self.policy.endless:
+            return 1.0, inf
+        behind = 1 + self.place.before
+        most = min(HURRY_MIN * 2 ** min(self.stuck, 10), self.dialect.grace / 2)
+        return min(1.0, HURRY * behind) if self.fair else 1.0, most * behind
 
     def stand(self, seconds: float | None) -> Protocol[bool]:
         """Wait for the first place of those in this process who wait like this, for one name.
@@ -391,7 +412,9 @@ class _Tries:
         # Behind a pooler the server is not known, and nobody can be called.
         server = self.server if self.dialect.calls else None
         line = self.claim.name, id(self.policy.wait), self.fair
-        stand = partial(Stand, line, server=server, look=self.fair and self.number > 0)
+        tired = self.now - self.start >= TIRED and self.policy.usual and not self.gated
+        look = tired or (self.fair and self.number > 0)
+        stand = partial(Stand, line, server=server, look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.now)
         self.now, self.first, self.alarmed = reply.now, bool(reply.rows), bool(reply.matched)
         self.ticket, self.called = reply.rows[0] if reply.rows else (None, False)

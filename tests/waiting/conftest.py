@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dblock import Lease, Locks
+from dblock import Lease, Locks, RetryPolicy
 from dblock.dialects import Dialect
 from dblock.protocol import acquiring, registering
 from tests.conftest import Database, NewDatabase
@@ -26,12 +26,21 @@ AGES = 10 * SECONDS  # a TTL that ends no wait here
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
 
 
-def lease(locks: Locks, wait: float = SECONDS, *, fair: bool = False) -> Lease:
-    return locks.lease(NAME, ttl=AGES, wait=wait, fair=fair)
+def lease(
+    locks: Locks, wait: float = SECONDS, *, fair: bool = False, retry: RetryPolicy | None = None
+) -> Lease:
+    return locks.lease(NAME, ttl=AGES, wait=wait, fair=fair, retry=retry)
 
 
-def take_turn(locks: Locks, turns: list[int], number: int, *, fair: bool = False) -> None:
-    with lease(locks, fair=fair):
+def take_turn(
+    locks: Locks,
+    turns: list[int],
+    number: int,
+    *,
+    fair: bool = False,
+    retry: RetryPolicy | None = None,
+) -> None:
+    with lease(locks, fair=fair, retry=retry):
         turns.append(number)
 
 

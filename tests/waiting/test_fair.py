@@ -6,7 +6,9 @@ from concurrent.futures import Future
 
 import pytest
 from sqlalchemy import create_engine, text
+from tenacity import wait_fixed
 
+from dblock import RetryPolicy
 from dblock.dialects.base import TICKET
 from tests.support import Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
@@ -67,12 +69,27 @@ def test_who_joins_disturbs_no_guard(uncalled: Queue, threads: Threads) -> None:
     assert turns == [1]
 
 
-def test_without_it_nobody_stands_in_the_queue(uncalled: Queue, threads: Threads) -> None:
+def test_nobody_stands_in_the_queue_who_says_how_long_to_sleep(
+    uncalled: Queue, threads: Threads
+) -> None:
     other, turns = uncalled.locks(), list[int]()
+    said = RetryPolicy(wait=wait_fixed(0.05))
     with lease(uncalled.locks()):
-        threads.start(take_turn, other, turns, 1)
+        threads.start(take_turn, other, turns, 1, retry=said)
         eventually(lambda: other.database.room.lengths() == [1])
-        assert not lease(uncalled.locks()).acquire(timeout=0.2)
+        assert not lease(uncalled.locks(), retry=said).acquire(timeout=0.2)
         assert uncalled.tickets == []
     threads.join()
     assert turns == [1]
+
+
+@pytest.mark.parametrize("uncalled", ["pgbouncer", "sqlite"], indirect=True)  # without gates
+def test_who_has_waited_for_a_moment_stands_in_the_queue(uncalled: Queue, threads: Threads) -> None:
+    turns = list[int]()
+    with lease(uncalled.locks()):
+        for number in range(3):
+            threads.start(take_turn, uncalled.locks(), turns, number)
+            uncalled.wait_for(number + 1)
+    threads.join()
+    assert turns == [0, 1, 2]
+    assert uncalled.tickets == []
