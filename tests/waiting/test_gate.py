@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from sqlalchemy import create_engine
 
 import dblock.gate
 from dblock import Lease, RetryPolicy
@@ -160,6 +161,43 @@ def test_who_only_comes_now_and_may_queue_has_to(gate: Gate) -> None:
 
 def ask(query: Query) -> Protocol[Reply]:
     return (yield Run(query))
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("done", [False, True], ids=["under way", "done"])
+def test_who_joins_at_the_gate_disturbs_no_guard(gate: Gate, isolation: str, done: bool) -> None:
+    holder, engine = lease(gate.locks()), create_engine(gate.db.url)
+    assert holder.acquire()
+    knock = gate.locks().dialect.knock(NAME, "token", "owner", AGES, TICKET, SECONDS)
+    with engine.connect() as connection, gate.session() as other:
+        connection = connection.execution_options(isolation_level=isolation)
+        connection.exec_driver_sql("SELECT FROM dblock_lock")  # its snapshot is older
+        other.exec_driver_sql("BEGIN")
+        other.exec_driver_sql(knock.sql, knock.params)
+        if done:
+            other.exec_driver_sql("COMMIT")
+            assert gate.tickets == [TICKET]
+        with holder.guard(connection):
+            connection.exec_driver_sql("SELECT 1")
+        connection.commit()
+    engine.dispose()
+
+
+def test_who_is_at_the_gate_takes_nothing_over_under_a_guard(
+    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, locks, engine = lease(gate.locks()), gate.quick(), create_engine(gate.db.url)
+    assert holder.acquire()
+    statements = Statements(locks, monkeypatch)
+    with engine.connect() as connection, holder.guard(connection):
+        gate.change("SET expires_at = '2000-01-01'")
+        waiting = threads.start(lease(locks).acquire)
+        eventually(lambda: statements.knocks == 1 and len(statements.all) > 2)
+        assert not waiting.done()
+        assert gate.had_by() == []
+        connection.commit()
+    assert waiting.result(SECONDS)
+    engine.dispose()
 
 
 # --- where the gate is no use ------------------------------------------------------------------
