@@ -23,6 +23,7 @@ since a call can be lost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -220,7 +221,9 @@ class _Tries:
             self.knocks = False
             patience = yield from self._patience()
             try:
-                reply = yield AtGate(self.dialect.knock(*asked, ticket, patience))
+                left = min(claim.ttl / 2, math.inf if self.left is None else self.left)
+                knock = self.dialect.knock(*asked, ticket, patience, left - patience)
+                reply = yield AtGate(knock)
                 self.contended = self.contended or self.dialect.gate_was_held(reply)
                 self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
