@@ -243,6 +243,8 @@ class _Tries:
         patience = min(GATE if self.dialect.calls else LOOK, self.claim.ttl * GATE_SHARE)
         if self.dialect.longest_patience is not None:
             patience = min(patience, self.dialect.longest_patience / 2)
+        if self.state is not None and not self.state.held:  # it is kept for who has the gate
+            patience = min(patience, self.dialect.grace)
         if self.left is not None:
             patience = max(0.0, min(patience, self.left))
         return self.waiter.piece(patience, self.now)

@@ -186,12 +186,18 @@ def test_who_gives_it_back_comes_last(gate: UserLock, threads: Threads) -> None:
         assert not held.acquire(blocking=False)
 
 
-def test_a_stale_gate_keeps_the_name_from_nobody(gate: UserLock) -> None:
+def test_a_stale_gate_keeps_the_name_from_nobody(
+    gate: UserLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits at it for longer than a free name is kept for who has it."""
+    monkeypatch.setattr(registering, "AFTER", 3600.0)
+    locks = gate.locks()
+    asked, mine = Asked(locks, monkeypatch), lease(locks)
     with gate.shut():
-        with lease(gate.locks()):
-            pass
-        with lease(gate.locks()):  # which has to wait, given back just now as it is
-            pass
+        for _ in range(2):  # the second time it was given back just now
+            with mine:
+                pass
+    assert max(asked.patience, default=0.0) <= Dialect.grace
 
 
 # --- where the gate is no use ------------------------------------------------------------------
