@@ -13,6 +13,7 @@ import pytest
 
 import dblock.gate
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy
+from dblock.connections import OwnConnection
 from dblock.dialects import Dialect
 from dblock.protocol import acquiring, registering
 from dblock.protocol.steps import Query
@@ -282,6 +283,29 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             assert len(gate.waited_for_by()) <= dblock.gate.GATES
     threads.join()
     assert all(one.held for one in wanted)
+
+
+def test_so_many_when_all_come_at_once(
+    gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them has its connection yet."""
+    names = [f"{number}" for number in range(dblock.gate.GATES + 1)]
+    locks, let_in, go_on = gate.quick(*names), list[int](), threading.Event()
+    take = locks.database.holders.take
+
+    def taking() -> OwnConnection:
+        let_in.append(1)
+        assert go_on.wait(SECONDS)
+        return take()
+
+    monkeypatch.setattr(locks.database.holders, "take", taking)
+    wanted = [locks.lease(name, ttl=LONG) for name in names]
+    done = [threads.start(one.acquire) for one in wanted]
+    eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
+    go_on.set()
+    threads.join()
+    assert len(let_in) == dblock.gate.GATES
+    assert locks.database.gates.kept == dblock.gate.GATES
 
 
 def test_a_short_term_is_not_spent_at_the_gate(
