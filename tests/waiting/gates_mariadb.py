@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,12 @@ from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts, clock
 from dblock.dialects import MariaDB
+from dblock.protocol import acquiring, registering
+from tests.lending import Lender
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
 from tests.waiting.gates import Gate, Statements
+from tests.worlds.world import World
 
 TABLE = "dblock_lock"
 
@@ -32,8 +35,7 @@ class UserLock(Gate):
 
     def quick(self, *names: str) -> Locks:
         locks = self.locks()
-        for name in names or (NAME,):
-            locks.database.gates.note(name, 0.0, clock.now() + SECONDS)
+        hurry(locks, *names or (NAME,))
         return locks
 
     @contextmanager
@@ -123,6 +125,27 @@ class Asked(Statements):
     def patience(self) -> list[float]:
         """How long each may wait at a gate."""
         return [params["patience"] for params in self.params if "patience" in params]
+
+
+@contextmanager
+def lent(lender: Lender, world: World) -> Iterator[UserLock]:
+    """The gate in a database which others have used before, and will."""
+    with lender.lend("mariadb") as db, ExitStack() as stack:
+        made = UserLock(db, stack, world)
+        made.create()
+        yield made
+
+
+def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Wait at gates as long as the test takes, that is, and in one piece."""
+    patch.setattr(acquiring, "LOOK", SECONDS / 2)
+    patch.setattr(registering, "AFTER", 3600.0)
+
+
+def hurry(locks: Locks, *names: str) -> None:
+    """Let some Locks have got names in a moment, a moment ago."""
+    for name in names:
+        locks.database.gates.note(name, 0.0, clock.now() + SECONDS)
 
 
 def user_lock(name: str) -> str:

@@ -21,7 +21,7 @@ from tests.conftest import NewDatabase
 from tests.lending import Lender
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease, take_turn
-from tests.waiting.gates_mariadb import Asked, UserLock, user_lock
+from tests.waiting.gates_mariadb import Asked, UserLock, lent, user_lock, wait_for_ever
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -30,17 +30,13 @@ both = pytest.mark.parametrize("world", WORLDS, indirect=True)
 
 @pytest.fixture
 def gate(lender: Lender, world: World) -> Iterator[UserLock]:
-    with lender.lend("mariadb") as db, ExitStack() as stack:
-        made = UserLock(db, stack, world)
-        made.create()
+    with lent(lender, world) as made:
         yield made
 
 
 @pytest.fixture
 def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as the test takes, that is, and in one piece."""
-    monkeypatch.setattr(acquiring, "LOOK", SECONDS / 2)
-    monkeypatch.setattr(registering, "AFTER", 3600.0)
+    wait_for_ever(monkeypatch)
 
 
 # --- at the gate -------------------------------------------------------------------------------
