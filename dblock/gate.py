@@ -38,7 +38,7 @@ class Gates:
         self.connections = connections
         self.dialect = dialect
         self._quick: dict[str, float] = {}
-        self._admitted: WeakSet[Gate] = WeakSet()
+        self._known: WeakSet[Gate] = WeakSet()
 
     def note(self, name: str, waited: float, now: float) -> None:
         """Take down how long it took to get a name that others wanted too."""
@@ -56,16 +56,17 @@ class Gates:
 
     @property
     def kept(self) -> int:
-        """How many there are with a connection."""
+        """How many there are with a connection, or about to have one."""
         with lock:  # a set does not grow while somebody goes through it
-            return sum(gate.kept for gate in self._admitted)
+            return sum(gate.admitted and not gate.inherited for gate in self._known)
 
     def admit(self, gate: Gate) -> None:
         """Let a gate have a connection. Raises Trouble where there are enough with one."""
         with lock:
             if self.kept >= GATES:
                 raise Trouble(Fault.BUSY, "this process waits at other gates")
-            self._admitted.add(gate)
+            self._known.add(gate)
+            gate.admitted = True
 
 
 class Gate:
@@ -77,6 +78,8 @@ class Gate:
         self._dialect = gates.dialect
         self._connection: OwnConnection | None = None
         self._pid = os.getpid()
+        #: It has a connection, or is about to.
+        self.admitted = False
         #: Whether the name changes hands quickly.
         self.quick = quick
 
@@ -84,9 +87,14 @@ class Gate:
         self.drop()
 
     @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child looking at its parent's."""
+        return self._pid != os.getpid()
+
+    @property
     def kept(self) -> bool:
         """Whether there is a connection that has the gate, or waits for it."""
-        return self._connection is not None and self._pid == os.getpid()
+        return self._connection is not None and not self.inherited
 
     def run(self, step: AtGate, left: list[Query] | None) -> Reply:
         """Run a statement of the gate's session.
@@ -95,7 +103,11 @@ class Gate:
         """
         if self._connection is None:
             self._gates.admit(self)
-            self._connection = self._connections.take()
+            try:
+                self._connection = self._connections.take()
+            except BaseException:
+                self.admitted = False
+                raise
         connection = self._connection
         try:
             reply = execute(self._dialect, connection, step.query, waits=not step.last)
@@ -129,15 +141,15 @@ class Gate:
             self._give(connection)
 
     def _give(self, connection: OwnConnection) -> None:
-        self._connection = None
+        self._connection, self.admitted = None, False
         self._connections.give(connection)
 
     def drop(self) -> None:
         """Let the gate go, by closing its connection."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self.admitted = self._connection, None, False
         if connection is None:
             return
-        if self._pid == os.getpid():
-            self._connections.drop(connection)
-        else:
+        if self.inherited:
             leave_to_parent(connection)
+        else:
+            self._connections.drop(connection)

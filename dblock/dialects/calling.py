@@ -117,7 +117,14 @@ class Calling(Gating):
             ), {self._joined} {self._told("(TABLE taken UNION ALL TABLE created) AS granted")}"""
 
     def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None,
+        patience: float,
+        spare: float,
     ) -> Query:
         return Query(
             self._knock,
@@ -135,16 +142,18 @@ class Calling(Gating):
     @cached_property
     def _knock(self) -> str:
         # The snapshot is older than the wait: the row is locked first, which reads its newest
-        # version, and judged then.
+        # version, and judged then. Not yet as a grant locks it, since who joins disturbs no guard.
         return f"""WITH gate AS MATERIALIZED (
                 SELECT {ENTER} AS held
                 FROM (SELECT set_config('lock_timeout', %(patience)s, true)) AS patience
             ), newest AS MATERIALIZED (
                 SELECT k.lock_name, k.token, k.expires_at, k.waiters, open.epoch
                 FROM gate, {self.open}, {self.lock_table} AS k
-                WHERE lock_name = %(name)s FOR UPDATE OF k
+                WHERE lock_name = %(name)s FOR NO KEY UPDATE OF k
             ), mine AS MATERIALIZED (
-                SELECT lock_name, NULL::int AS position, epoch FROM newest WHERE {self.turn(LAST)}
+                SELECT k.lock_name, NULL::int AS position, free.epoch
+                FROM (SELECT lock_name, epoch FROM newest WHERE {self.turn(LAST)}) AS free
+                JOIN {self.lock_table} AS k ON k.lock_name = free.lock_name FOR UPDATE OF k
             ), {self._taken}, refused AS MATERIALIZED (
                 SELECT lock_name FROM newest WHERE NOT EXISTS (TABLE taken)
             ), {self._joined} SELECT told.*, gate.held FROM gate, ({self._told("taken")}) AS told"""

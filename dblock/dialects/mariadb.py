@@ -254,10 +254,17 @@ class MariaDB(Dialect):
             AND NOT IS_FREE_LOCK({_GATE}))"""
 
     def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None,
+        patience: float,
+        spare: float,
     ) -> Query:
         # The row is waited for: others have it for the time of a statement. In the order of all
-        # grants, so there is no deadlock.
+        # grants, so there is no deadlock. InnoDB counts in seconds.
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE held INT DEFAULT NOT IS_FREE_LOCK({_GATE});
@@ -265,7 +272,7 @@ class MariaDB(Dialect):
                         AND NOT GET_LOCK({_GATE}, %(patience)s) <=> 1 THEN
                     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the gate';
                 END IF;
-                SET SESSION innodb_lock_wait_timeout = 1;
+                SET SESSION innodb_lock_wait_timeout = %(seconds)s;
                 BEGIN NOT ATOMIC
                     {self._grant(self.turn(_LAST), rest="NULL")}
                 END;
@@ -273,7 +280,8 @@ class MariaDB(Dialect):
                 SELECT fence, {_REMAINING}, token, held FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
             END""",
-            self._asked(name, token, owner, ttl) | {"patience": patience},
+            self._asked(name, token, owner, ttl)
+            | {"patience": patience, "seconds": int(spare >= 1)},
         )
 
     def gate_was_held(self, reply: Reply) -> bool:

@@ -23,6 +23,7 @@ since a call can be lost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -226,7 +227,9 @@ class _Tries:
             self.knocks = False
             patience = yield from self._patience()
             try:
-                reply = yield AtGate(self.dialect.knock(*asked, ticket, patience))
+                left = min(claim.ttl / 2, math.inf if self.left is None else self.left)
+                knock = self.dialect.knock(*asked, ticket, patience, left - patience)
+                reply = yield AtGate(knock)
                 self.contended = self.contended or self.dialect.gate_was_held(reply)
                 self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
@@ -246,6 +249,8 @@ class _Tries:
         patience = min(GATE if self.dialect.calls else LOOK, self.claim.ttl * GATE_SHARE)
         if self.dialect.longest_patience is not None:
             patience = min(patience, self.dialect.longest_patience / 2)
+        if self.state is not None and not self.state.held:  # it is kept for who has the gate
+            patience = min(patience, self.dialect.grace)
         if self.left is not None:
             patience = max(0.0, min(patience, self.left))
         return self.waiter.piece(patience, self.now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
+from tests.mutants.gates import GATES
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.mutant import Mutant
@@ -433,6 +434,7 @@ CATALOGUE = (
     *KEEPING,
     *ASYNCHRONOUS,
     *CALLS,
+    *GATES,
     *CRASHES,
     *WAITERS,
     *CONTRIB,

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from sqlalchemy import create_engine
 
 import dblock.gate
 from dblock import Lease, RetryPolicy
@@ -162,6 +163,44 @@ def ask(query: Query) -> Protocol[Reply]:
     return (yield Run(query))
 
 
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("done", [False, True], ids=["under way", "done"])
+def test_who_joins_at_the_gate_disturbs_no_guard(gate: Gate, isolation: str, done: bool) -> None:
+    holder, engine = lease(gate.locks()), create_engine(gate.db.url)
+    assert holder.acquire()
+    knock = gate.locks().dialect.knock(NAME, "token", "owner", AGES, TICKET, SECONDS)
+    with engine.connect() as connection, gate.session() as other:
+        connection = connection.execution_options(isolation_level=isolation)
+        connection.exec_driver_sql("SELECT FROM dblock_lock")  # its snapshot is older
+        other.exec_driver_sql("BEGIN")
+        other.exec_driver_sql(knock.sql, knock.params)
+        if done:
+            other.exec_driver_sql("COMMIT")
+            assert gate.tickets == [TICKET]
+        with holder.guard(connection):
+            connection.exec_driver_sql("SELECT 1")
+        connection.commit()
+    engine.dispose()
+
+
+def test_who_is_at_the_gate_takes_nothing_over_under_a_guard(
+    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, locks, engine = lease(gate.locks()), gate.quick(), create_engine(gate.db.url)
+    assert holder.acquire()
+    statements = Statements(locks, monkeypatch)
+    with engine.connect() as connection, holder.guard(connection):
+        gate.change("SET expires_at = '2000-01-01'")
+        waiting = threads.start(lease(locks).acquire)
+        eventually(lambda: waiting.done() or statements.knocks < len(statements.all) - 1)
+        assert statements.knocks == 1
+        assert not waiting.done()
+        assert gate.had_by() == []
+        connection.commit()
+    assert waiting.result(SECONDS)
+    engine.dispose()
+
+
 # --- where the gate is no use ------------------------------------------------------------------
 
 
@@ -259,9 +298,8 @@ def test_many_threads_at_many_gates(gate: Gate, threads: Threads) -> None:
     assert locks.database.gates.kept == 0
 
 
-def test_none_for_who_counts_its_tries_or_does_not_wait(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_none_for_who_has_no_use_for_it(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not wait, or counts its tries, or insists on the order of arrival."""
     locks = gate.quick()
     statements = Statements(locks, monkeypatch)
     patient = lease(locks)
@@ -270,9 +308,13 @@ def test_none_for_who_counts_its_tries_or_does_not_wait(
     assert statements.knocks == 0
     with patient:  # which the one that did not wait has not spoiled
         assert statements.knocks == 1
-    hurry(locks, NAME)
-    with locks.lease(NAME, wait=SECONDS, retry=RetryPolicy.textbook()):
-        assert statements.knocks == 1
+    for useless in (
+        locks.lease(NAME, wait=SECONDS, retry=RetryPolicy.textbook()),
+        lease(locks, fair=True),
+    ):
+        hurry(locks, NAME)
+        with useless:
+            assert statements.knocks == 1
 
 
 @pytest.mark.parametrize("uncalled", ["pgbouncer"], indirect=True)

@@ -129,6 +129,24 @@ def test_a_forked_child_has_none_of_its_parents(gate: Gate) -> None:
     assert gate.had_by() == []
 
 
+def test_ctrl_c_at_each_statement_of_a_release(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks, other, interrupt = gate.locks(), lease(gate.locks()), Interrupt(monkeypatch)
+    mine, seen = lease(locks), 0
+
+    def acquired() -> Callable[[], object]:
+        hurry(locks, NAME)
+        return has(gate, mine).release
+
+    for after in each(interrupt, locks, acquired):
+        seen += 1
+        gate.wait_until_let_go()
+        if not after:
+            mine.release()
+        assert other.acquire(timeout=SECONDS)
+        other.release()
+    assert seen == 2
+
+
 # --- the wait ----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,154 @@
+"""A name's gate as it is seen from outside, on MariaDB: a user lock, in the list of processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import Connection
+
+from dblock import Locks, Timeouts, clock
+from dblock.dialects import MariaDB
+from dblock.protocol import acquiring, registering
+from tests.lending import Lender
+from tests.support import SECONDS, eventually
+from tests.waiting.conftest import NAME
+from tests.waiting.gates import Gate, Statements
+from tests.worlds.world import World
+
+TABLE = "dblock_lock"
+
+
+@dataclass
+class UserLock(Gate):
+    """The gate of :data:`NAME` there, and who is at it."""
+
+    def create(self) -> None:
+        self._watching.exec_driver_sql(f"INSERT INTO dblock_guard (lock_name) VALUES ('{NAME}')")
+        self._watching.exec_driver_sql(
+            f"INSERT INTO {TABLE} (lock_name, fence) VALUES ('{NAME}', 0)"
+        )
+
+    def quick(self, *names: str) -> Locks:
+        locks = self.locks()
+        hurry(locks, *names or (NAME,))
+        return locks
+
+    @contextmanager
+    def shut(self, *names: str) -> Iterator[Connection]:
+        with self.session() as session:
+            for name in names or (NAME,):
+                session.exec_driver_sql(f"DO GET_LOCK({user_lock(name)}, {SECONDS})")
+            yield session
+            session.exec_driver_sql("DO RELEASE_ALL_LOCKS()")
+
+    @contextmanager
+    def row_locked(self) -> Iterator[None]:
+        with self.session() as session:
+            session.exec_driver_sql("BEGIN")
+            session.exec_driver_sql(
+                f"SELECT 1 FROM dblock_guard WHERE lock_name = '{NAME}' FOR UPDATE"
+            )
+            yield
+            session.exec_driver_sql("ROLLBACK")
+
+    def expire(self, seconds: float) -> None:
+        """Let the name have run out so long ago."""
+        self._expire("'of who had it'", seconds)
+
+    def give_back(self, seconds: float) -> None:
+        """Let the name have been given back so long ago."""
+        self._expire("NULL", seconds)
+
+    def _expire(self, token: str, seconds: float) -> None:
+        ago = f"UTC_TIMESTAMP(6) - INTERVAL {round(seconds * 1e6)} MICROSECOND"
+        self.change(f"SET token = {token}, expires_at = {ago}")
+
+    def had_by(self, name: str = NAME) -> list[int]:
+        return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({user_lock(name)})") if pid]
+
+    def waited_for_by(self) -> list[int]:
+        return self._with("state = 'User lock'")
+
+    def _tickets(self, name: str) -> list[str]:
+        found = self.ask(f"SELECT waiters FROM {TABLE} WHERE lock_name = '{name}'")
+        return found[0].split(",") if found and found[0] else []
+
+    @property
+    def sessions(self) -> list[int]:
+        return self._with("true")
+
+    @property
+    def blocked(self) -> list[int]:
+        return self.waited_for_by()
+
+    def _with(self, condition: str) -> list[int]:
+        return self.ask(
+            f"""SELECT id FROM information_schema.processlist
+            WHERE db = DATABASE() AND id <> CONNECTION_ID() AND {condition} ORDER BY id"""
+        )
+
+    def wait_until_waited_for(self, by: int = 1) -> None:
+        eventually(lambda: len(self.waited_for_by()) == by)
+
+
+class Asked(Statements):
+    """What is asked from now on, and by which threads."""
+
+    def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(locks, patch)
+        self.params: list[Any] = []
+        self.threads: set[int] = set()
+        send = self._dialect.send
+
+        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+            self.params.append(query.params)
+            self.threads.add(threading.get_ident())
+            return send(driver, query, *args, **how)
+
+        patch.setattr(self._dialect, "send", sending)
+
+    @property
+    def knocks(self) -> int:
+        return len(self.patience)
+
+    @property
+    def ungated(self) -> bool:
+        """Whether a session has let go of all its gates."""
+        return any("RELEASE_ALL_LOCKS" in sql for sql in self.all)
+
+    @property
+    def patience(self) -> list[float]:
+        """How long each may wait at a gate."""
+        return [params["patience"] for params in self.params if "patience" in params]
+
+
+@contextmanager
+def lent(lender: Lender, world: World) -> Iterator[UserLock]:
+    """The gate in a database which others have used before, and will."""
+    with lender.lend("mariadb") as db, ExitStack() as stack:
+        made = UserLock(db, stack, world)
+        made.create()
+        yield made
+
+
+def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Wait at gates as long as the test takes, that is, and in one piece."""
+    patch.setattr(acquiring, "LOOK", SECONDS / 2)
+    patch.setattr(registering, "AFTER", 3600.0)
+
+
+def hurry(locks: Locks, *names: str) -> None:
+    """Let some Locks have got names in a moment, a moment ago."""
+    for name in names:
+        locks.database.gates.note(name, 0.0, clock.now() + SECONDS)
+
+
+def user_lock(name: str) -> str:
+    """The user lock that is a name's gate in the session's database."""
+    gate = MariaDB(None, "dblock_", Timeouts()).gate(name)
+    return f"SHA1(CONCAT('{gate}/', DATABASE()))"
