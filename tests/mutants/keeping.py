@@ -128,7 +128,7 @@ KEEPING = (
         RENEWING,
         "            yield from end_lost(lost, within)\n",
         "",
-        "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
+        "tests/faults/test_matrix.py::test_every_statement_meets[mariadb-deaf]",
     ),
     Mutant(
         "loss-keeps-a-connection",
@@ -136,7 +136,7 @@ KEEPING = (
         "dblock/connections.py",
         "traceback.clear_frames(raised.__traceback__)",
         "pass",
-        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+        "tests/faults/test_matrix.py::test_every_statement_meets[postgresql-server stopped]",
     ),
     Mutant(
         "renewal-repeated-to-the-dead",
