@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -32,8 +33,22 @@ settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 
+
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
+
+
+def kind_for(case: str, nth: int = 0) -> str:
+    """One kind for a case that is above the drivers, so that each kind has its share of those."""
+    return KINDS[(crc32(case.encode()) + nth) % len(KINDS)]
+
+
+def needed(metafunc: pytest.Metafunc, *names: str) -> set[str]:
+    """Which of these a test uses and has no parameters of its own for."""
+    given: set[str] = set()
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        given.update([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])
+    return set(names) & set(metafunc.fixturenames) - given
 
 
 def strict() -> bool:
