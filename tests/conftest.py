@@ -230,6 +230,12 @@ def lender(
         yield Lender(NewDatabase(request, directory, stack, with_server=True))
 
 
+def lent(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
+    """Made a fixture, `db = pytest.fixture(lent)`, where no test changes dblock's tables."""
+    with lender.lend(request.param) as database:
+        yield database
+
+
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
     """A new, empty database of each kind."""

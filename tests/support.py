@@ -50,9 +50,13 @@ class Threads:
         self._futures.append(future)
         return future
 
+    def attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Start one that is to fail: its outcome is the caller's alone to look at."""
+        return self._pool.submit(function, *args, **kwargs)
+
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """In another thread, and until it ends."""
-        return self._pool.submit(function, *args, **kwargs).result(SECONDS)
+        return self.attempt(function, *args, **kwargs).result(SECONDS)
 
     def join(self) -> None:
         for future in self._futures:

@@ -12,8 +12,8 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks
 from tests.aio.support import async_url
-from tests.conftest import KINDS, kind_for, needed
-from tests.lending import Database, Lender
+from tests.conftest import KINDS, kind_for, lent, needed
+from tests.lending import Database
 from tests.support import SECONDS, Facts
 
 NewLocks = Callable[..., Any]
@@ -29,10 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("db", [kind_for(name)] if above else KINDS, indirect=True)
 
 
-@pytest.fixture
-def db(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
-    with lender.lend(request.param) as lent:
-        yield lent
+db = pytest.fixture(lent)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def held(database: Database, name: str) -> bool:
         return locks.show(name).held
 
 
-# --- on every database ---------------------------------------------------------------------------
+# --- on a database ------------------------------------------------------------------------------
 
 
 def test_the_command_has_the_lock_and_knows_it(dblock: Program, db: Database) -> None:
@@ -137,7 +137,7 @@ def test_without_tables(here: Here, database: Database) -> None:
     assert err.count("\n") == 1
 
 
-# --- on one ----------------------------------------------------------------------------------
+# --- on a file ---------------------------------------------------------------------------------
 
 
 def test_the_commands_own_code(sqlite: Program) -> None:

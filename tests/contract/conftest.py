@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Locks
-from tests.conftest import KINDS, needed
+from tests.conftest import KINDS, lent, needed
 from tests.contract.apart import THREADS_ONLY, kinds
-from tests.lending import Database, Lender
+from tests.lending import Database
 from tests.support import Facts
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
@@ -41,10 +41,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-@pytest.fixture
-def db(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
-    with lender.lend(request.param) as lent:
-        yield lent
+db = pytest.fixture(lent)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -40,19 +41,6 @@ def quick(net: Net) -> Iterator[Locks]:
         yield locks
 
 
-def failing(threads: Threads, call: Callable[[], object]) -> Future[Exception | None]:
-    """Start a call which is to fail; the outcome is what it raises."""
-
-    def outcome() -> Exception | None:
-        try:
-            call()
-        except Exception as error:
-            return error
-        return None
-
-    return threads.start(outcome)
-
-
 # --- the socket --------------------------------------------------------------------------------
 
 
@@ -67,7 +55,7 @@ def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> No
         connection.exec_driver_sql("SELECT 1")
         net.proxy.deaf = True
         before = len(net.proxy.requests)
-        acquiring = failing(threads, quick.lease("other", ttl=60).acquire)
+        acquiring = threads.attempt(quick.lease("other", ttl=60).acquire)
         # On the connection that was good a moment ago.
         eventually(lambda: any(GRANT in request for request in net.proxy.requests[before:]))
         calls: list[tuple[type[Exception], Callable[[], object]]] = [
@@ -77,9 +65,11 @@ def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> No
             (Unavailable, quick.list),
             (LockLost, row.check),
         ]
-        others = [(error, failing(threads, call)) for error, call in calls]
-        for error, raised in [(OutcomeUnknown, acquiring), *others]:
-            assert isinstance(raised.result(SECONDS), error)
+        outcomes: list[tuple[type[Exception], Future[Any]]] = [(OutcomeUnknown, acquiring)]
+        outcomes += [(error, threads.attempt(call)) for error, call in calls]
+        for error, outcome in outcomes:
+            with pytest.raises(error):
+                outcome.result(SECONDS)
         with pytest.raises(Unavailable):
             threads.run(held.release)
     # Whatever was sent then never arrived.
@@ -149,9 +139,9 @@ def test_a_port_where_nobody_speaks(kind: str, threads: Threads) -> None:
         port = silent.getsockname()[1]
         with Locks(f"{kind}://a@127.0.0.1:{port}/app", timeouts=QUICK) as locks:
             uses = (locks.list, locks.lease("report").acquire, locks.row("report").acquire)
-            for raised in [failing(threads, use) for use in uses]:
-                error = ConnectTimeout if kind == "postgresql" else Unavailable
-                assert isinstance(raised.result(SECONDS), error)
+            for outcome in [threads.attempt(use) for use in uses]:
+                with pytest.raises(ConnectTimeout if kind == "postgresql" else Unavailable):
+                    outcome.result(SECONDS)
 
 
 # --- the query ---------------------------------------------------------------------------------
