@@ -189,7 +189,7 @@ class _Tries:
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
                 if self.place.free:  # since it became so in between, nobody will call
-                    return (yield from self.once())
+                    return (yield from self._try())
                 return None
         yield from self.look()
         state = self.state
