@@ -22,6 +22,7 @@ import dblock.holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
 from tests.conftest import Database, NewDatabase
+from tests.servers import execute
 from tests.support import eventually
 
 SHOW = (
@@ -344,6 +345,21 @@ def test_waits_for_ever_unless_told(sqlite: Program) -> None:
     holder.finish()
     assert waiter.line() == "started"
     assert waiter.finish() == (0, "", "")
+
+
+def test_stands_in_the_queue_if_asked(sqlite: Program) -> None:
+    holder, waiters = sqlite.holder("a"), []
+
+    def standing() -> int:
+        url = sqlite.environment["DBLOCK_URL"]
+        ((queue,),) = execute(url, "SELECT waiters FROM dblock_lock")
+        return len(queue.split(",")) if queue else 0
+
+    for number in (1, 2):
+        waiters.append(sqlite.start("run", "a", "--fair", "--", "true"))
+        eventually(lambda: standing() == number)  # noqa: B023
+    holder.finish()
+    assert [waiter.finish() for waiter in waiters] == [(0, "", "")] * 2
 
 
 @pytest.mark.parametrize(
