@@ -54,7 +54,9 @@ def main(
         )
     path = results / "results.json"
     if publish:
-        page.publish(report.read_json(path))
+        if not (known := report.read_json(path)):
+            raise click.ClickException(f"there are no figures in {path}")
+        page.publish(known)
         return
     effort = SMOKE if smoke else QUICK if quick else FULL
     console, err = Console(), Console(stderr=True)

@@ -92,11 +92,16 @@ def _number(value: float) -> str:
 
 
 def read_json(path: Path) -> list[Figure]:
-    """Return the figures of earlier runs; none if there is no such file."""
+    """Return the figures of earlier runs; none, and say so, if they are not as they are today."""
     if not path.exists():
         return []
-    lines = json.loads(path.read_text())["figures"]
-    return [Figure(**{**line, "rounds": tuple(line["rounds"])}) for line in lines]
+    try:
+        lines = json.loads(path.read_text())["figures"]
+        figures = [Figure(**{**line, "rounds": tuple(line["rounds"])}) for line in lines]
+    except (ValueError, KeyError, TypeError):
+        print(f"{path} is of another version of the benchmarks and is ignored", file=sys.stderr)
+        return []
+    return [figure for figure in figures if figure.group in GROUPS]
 
 
 def merge(old: Sequence[Figure], new: Sequence[Figure]) -> list[Figure]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -26,14 +27,32 @@ from tests.support import Threads
 
 EVER = 3600.0  # the longest TTL that tests take for granted
 
+# PyMySQL reads all the machine's certificates for each connection, which takes twenty times as long
+# as connecting does, and no test has any checked.
+os.environ["SSL_CERT_FILE"] = os.devnull
+
 # How long an example takes is the machine's matter.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 
+
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
+
+
+def kind_for(case: str, nth: int = 0) -> str:
+    """One kind for a case that is above the drivers, so that each kind has its share of those."""
+    return KINDS[(crc32(case.encode()) + nth) % len(KINDS)]
+
+
+def needed(metafunc: pytest.Metafunc, *names: str) -> set[str]:
+    """Which of these a test uses and has no parameters of its own for."""
+    given: set[str] = set()
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        given.update([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])
+    return set(names) & set(metafunc.fixturenames) - given
 
 
 def strict() -> bool:
@@ -213,6 +232,12 @@ def lender(
     with ExitStack() as stack:
         directory = tmp_path_factory.mktemp("lent")
         yield Lender(NewDatabase(request, directory, stack, with_server=True))
+
+
+def lent(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
+    """Made a fixture, `db = pytest.fixture(lent)`, where no test changes dblock's tables."""
+    with lender.lend(request.param) as database:
+        yield database
 
 
 @pytest.fixture(params=KINDS)

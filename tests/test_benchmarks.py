@@ -105,3 +105,41 @@ def test_a_group_that_is_measured_anew_replaces_its_figures() -> None:
         (first, "b"),
         (second, "a"),
     ]
+
+
+GROUP = next(iter(GROUPS))
+FIGURE = {
+    "group": GROUP,
+    "scenario": "s",
+    "what": "w",
+    "unit": "us",
+    "who": "a",
+    "rounds": [1.0],
+}
+
+
+def test_figures_of_a_group_that_is_gone_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"figures": [FIGURE, FIGURE | {"group": "gone"}]}))
+    assert read_json(path) == [Figure(GROUP, "s", "w", "us", "a", (1.0,))]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"results": []},
+        [FIGURE],
+        {"figures": [FIGURE | {"median": 1.0}]},
+        {"figures": [{"group": GROUP, "rounds": [1.0]}]},
+        {"figures": [{"group": GROUP, "median": 1.0}]},
+        {"figures": {"pairs": 1.0}},
+    ],
+)
+def test_results_of_another_format_are_ignored_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: object
+) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(old))
+    assert read_json(path) == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"{path} is of another version of the benchmarks and is ignored"

@@ -71,6 +71,9 @@ class RunCommand(click.Command):
 )
 @duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
+@click.option(
+    "--fair", is_flag=True, help="Wait in order of arrival, also where waiters are not called."
+)
 @duration_option(
     "--at-least",
     check_after,
@@ -121,6 +124,7 @@ def run(
     ttl: float,
     wait: float | None,
     nonblock: bool,
+    fair: bool,
     at_least: float,
     at_most: float | None,
     once_per: str | None,
@@ -159,6 +163,7 @@ def run(
                 0.0 if nonblock else wait,
                 label=label,
                 max_hold=at_most,
+                fair=fair,
                 on_lost=note,
             )
             with arguments():

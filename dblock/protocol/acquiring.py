@@ -23,7 +23,6 @@ since a call can be lost.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -210,7 +209,7 @@ class _Tries:
             if stands is not None and self.in_doubt is None:
                 self.state, self.place = stands
                 if self.place.free:  # since it became so in between, nobody will call
-                    return (yield from self.once())
+                    return (yield from self._try())
                 return None
         yield from self.look()
         state = self.state
@@ -227,7 +226,7 @@ class _Tries:
             self.knocks = False
             patience = yield from self._patience()
             try:
-                left = min(claim.ttl / 2, math.inf if self.left is None else self.left)
+                left = min(claim.ttl / 2, inf if self.left is None else self.left)
                 knock = self.dialect.knock(*asked, ticket, patience, left - patience)
                 reply = yield AtGate(knock)
                 self.contended = self.contended or self.dialect.gate_was_held(reply)

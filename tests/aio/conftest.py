@@ -12,10 +12,24 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks
 from tests.aio.support import async_url
-from tests.conftest import Database
+from tests.conftest import KINDS, kind_for, lent, needed
+from tests.lending import Database
 from tests.support import SECONDS, Facts
 
 NewLocks = Callable[..., Any]
+
+# What they test is above the drivers; what a driver does with a cancellation is in the others.
+ONE_KIND = {"test_loss"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if needed(metafunc, "db"):
+        name = metafunc.function.__name__
+        above = metafunc.module.__name__.rpartition(".")[2] in ONE_KIND
+        metafunc.parametrize("db", [kind_for(name)] if above else KINDS, indirect=True)
+
+
+db = pytest.fixture(lent)
 
 
 @pytest.fixture

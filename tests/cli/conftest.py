@@ -15,7 +15,7 @@ import pytest
 
 from dblock.cli import main
 from dblock.cli.child import restored
-from tests.conftest import Database, NewDatabase
+from tests.conftest import KINDS, Database, NewDatabase, kind_for, lent, needed
 from tests.support import SECONDS, eventually
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -122,6 +122,20 @@ class Program:
         return self.start(*arguments).finish()
 
 
+# What a command does with a lock is above the drivers; that it has it, is seen on every kind.
+EVERY_KIND = {"test_the_command_has_the_lock_and_knows_it"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if needed(metafunc, "db"):
+        name = metafunc.function.__name__
+        one = "dblock" in metafunc.fixturenames and name not in EVERY_KIND
+        metafunc.parametrize("db", [kind_for(name)] if one else KINDS, indirect=True)
+
+
+db = pytest.fixture(lent)
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
     with ExitStack() as stack:
@@ -164,5 +178,5 @@ def sqlite(program: Program, new_database: NewDatabase) -> Program:
 
 @pytest.fixture
 def dblock(program: Program, db: Database) -> Program:
-    """dblock on a new database of each kind."""
+    """dblock on a new database."""
     return program.on(db)

@@ -22,6 +22,7 @@ import dblock.holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
 from tests.conftest import Database, NewDatabase
+from tests.servers import execute
 from tests.support import eventually
 
 SHOW = (
@@ -34,7 +35,7 @@ def held(database: Database, name: str) -> bool:
         return locks.show(name).held
 
 
-# --- on every database ---------------------------------------------------------------------------
+# --- on a database ------------------------------------------------------------------------------
 
 
 def test_the_command_has_the_lock_and_knows_it(dblock: Program, db: Database) -> None:
@@ -137,7 +138,7 @@ def test_without_tables(here: Here, database: Database) -> None:
     assert err.count("\n") == 1
 
 
-# --- on one ----------------------------------------------------------------------------------
+# --- on a file ---------------------------------------------------------------------------------
 
 
 def test_the_commands_own_code(sqlite: Program) -> None:
@@ -344,6 +345,21 @@ def test_waits_for_ever_unless_told(sqlite: Program) -> None:
     holder.finish()
     assert waiter.line() == "started"
     assert waiter.finish() == (0, "", "")
+
+
+def test_stands_in_the_queue_if_asked(sqlite: Program) -> None:
+    holder, waiters = sqlite.holder("a"), []
+
+    def standing() -> int:
+        url = sqlite.environment["DBLOCK_URL"]
+        ((queue,),) = execute(url, "SELECT waiters FROM dblock_lock")
+        return len(queue.split(",")) if queue else 0
+
+    for number in (1, 2):
+        waiters.append(sqlite.start("run", "a", "--fair", "--", "true"))
+        eventually(lambda: standing() == number)  # noqa: B023
+    holder.finish()
+    assert [waiter.finish() for waiter in waiters] == [(0, "", "")] * 2
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from zlib import crc32
 
-from tests.conftest import KINDS
+from tests.conftest import KINDS, kind_for
 
 #: Those that make no sense for tasks.
 THREADS_ONLY: Mapping[str, str] = {
@@ -27,14 +26,44 @@ EVERY_KIND = frozenset(
         "test_row",
         "test_borrowed",
         "test_keeper::test_it_outlives_its_ttl",
-        "test_keeper::test_an_error_that_passes_is_survived",
         "test_keeper::test_it_is_told_unprompted",
     }
 )
 
 
-def kinds_in_asyncio(file: str, case: str) -> Sequence[str]:
-    """Return the kinds of database that a case runs on in asyncio."""
-    if file in EVERY_KIND or case in EVERY_KIND:
+#: Cases that run on one kind of database in each world, and not on the same: they are about the
+#: keeper itself, of which a database sees nothing but the renewal, and the others test that.
+ONE_KIND = frozenset(
+    f"test_keeper::{case}"
+    for case in (
+        "test_an_error_that_passes_is_survived",
+        "test_a_defect_is_logged_and_survived",
+        "test_a_release_waits_for_the_renewal_under_way",
+        "test_a_release_does_not_wait_for_ever_and_is_not_undone",
+        "test_a_release_that_failed_is_not_renewed",
+        "test_a_lease_whose_handle_is_dropped_runs_out",
+        "test_closed_locks_renew_nothing",
+        "test_danger_then_loss_then_another_holder",
+        "test_unreachable",
+        "test_the_loss_is_told_in_time_while_a_renewal_hangs",
+        "test_an_answer_that_comes_late_revives_nothing",
+        "test_what_the_holder_can_see_needs_no_keeper",
+        "test_at_most_so_many_renewals",
+        "test_never_held_longer",
+        "test_held_shorter_than_its_ttl",
+        "test_a_callback_that_fails_harms_nobody",
+        "test_a_callback_that_blocks_harms_nobody",
+        "test_lost_is_set_for_all_before_anybody_is_called",
+        "test_leases_that_come_and_go_do_not_wake_the_timer",
+        "test_the_threads_end_when_nothing_is_held",
+    )
+)
+
+
+def kinds(world: str, file: str, case: str) -> Sequence[str]:
+    """Return the kinds of database that a case runs on in a world."""
+    if case in ONE_KIND:
+        return (kind_for(case, 1 if world == "threads" else 0),)
+    if world == "threads" or file in EVERY_KIND or case in EVERY_KIND:
         return KINDS
-    return (KINDS[crc32(case.encode()) % len(KINDS)],)
+    return (kind_for(case),)

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Locks
-from tests.conftest import KINDS
-from tests.contract.apart import THREADS_ONLY, kinds_in_asyncio
-from tests.lending import Database, Lender
+from tests.conftest import KINDS, lent, needed
+from tests.contract.apart import THREADS_ONLY, kinds
+from tests.lending import Database
 from tests.support import Facts
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
@@ -25,18 +25,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     file = metafunc.module.__name__.rpartition(".")[2]
     case = f"{file}::{metafunc.function.__name__}"
     worlds = [world for world in WORLDS if world == "threads" or case not in THREADS_ONLY]
-    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
-    needed = {"world", "db"} & set(metafunc.fixturenames) - set(given)
-    if needed == {"world", "db"}:
-        both = [
-            (world, kind)
-            for world in worlds
-            for kind in (KINDS if world == "threads" else kinds_in_asyncio(file, case))
-        ]
+    missing = needed(metafunc, "world", "db")
+    if missing == {"world", "db"}:
+        both = [(world, kind) for world in worlds for kind in kinds(world, file, case)]
         metafunc.parametrize(("world", "db"), both, indirect=True)
-    elif needed == {"world"}:
+    elif missing == {"world"}:
         metafunc.parametrize("world", worlds, indirect=True)
-    elif needed == {"db"}:
+    elif missing == {"db"}:
         metafunc.parametrize("db", KINDS, indirect=True)
 
 
@@ -46,10 +41,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-@pytest.fixture
-def db(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
-    with lender.lend(request.param) as lent:
-        yield lent
+db = pytest.fixture(lent)
 
 
 @pytest.fixture

@@ -95,26 +95,24 @@ def test_without_a_hold(locks: Locks, engine: Engine) -> None:
         raise AssertionError("not reached")
 
 
-@pytest.mark.parametrize("kind", ["lease", "row", "borrowed row"])
 def test_a_takeover_waits_for_the_guarded_transaction(
-    locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads, kind: str
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads
 ) -> None:
     one_writer = locks.dialect.one_writer
     lease = locks.lease("report", ttl=ENOUGH if one_writer else LONG, renew=False)
     assert lease.acquire()
-    begun = threading.Event()
+    begun: list[str] = []
 
-    def take() -> int:
-        begun.set()
-        if kind == "borrowed row":
-            with borrowed(engine, "connection") as on:
-                assert others.row("report", on=on).acquire()
-                return facts.read(on)
-        later: Lease | RowLock = others.lease("report", ttl=LONG)
-        if kind == "row":
-            later = others.row("report")
-        with later:
+    def take(lock: Lease | RowLock) -> int:
+        begun.append(lock.name)
+        with lock:
             return facts.n
+
+    def take_in_a_transaction() -> int:
+        begun.append("report")
+        with borrowed(engine, "connection") as on:
+            assert others.row("report", on=on).acquire()
+            return facts.read(on)
 
     with borrowed(engine, "session") as on, lease.guard(on):
         facts.write(on, 7)
@@ -123,12 +121,16 @@ def test_a_takeover_waits_for_the_guarded_transaction(
         eventually(lambda: not lease.locked())  # by the database's clock
         assert not threads.run(others.lease("report").acquire, blocking=False)
         assert not threads.run(others.row("report").acquire, blocking=False)
-        taking = threads.start(take)
-        assert begun.wait(LONG)
+        taking = [
+            threads.start(take, others.lease("report", ttl=LONG)),
+            threads.start(take, others.row("report")),
+            threads.start(take_in_a_transaction),
+        ]
+        eventually(lambda: len(begun) == len(taking))
         threading.Event().wait(MOMENT)
-        assert not taking.done()
+        assert not any(one.done() for one in taking)
         on.commit()
-    assert taking.result(LONG) == 7
+    assert [one.result(LONG) for one in taking] == [7, 7, 7]
     with pytest.raises(LockLost):
         lease.renew()
 

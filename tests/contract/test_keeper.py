@@ -182,7 +182,9 @@ def test_a_defect_is_logged_and_survived(
     assert "a defect" in caplog.text
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize(
+    ("world", "db"), [("threads", "postgresql"), ("asyncio", "mariadb")], indirect=True
+)
 def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: Engine) -> None:
     leases = [locks.lease(f"report {number}", ttl=4 * TTL) for number in range(5)]
     for lease in leases:

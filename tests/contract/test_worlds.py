@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from tests.contract.apart import EVERY_KIND, THREADS_ONLY
+from tests.contract.apart import EVERY_KIND, ONE_KIND, THREADS_ONLY
 
 
 def exists(case: str) -> bool:
@@ -14,5 +14,5 @@ def exists(case: str) -> bool:
 
 
 def test_what_is_apart_is_there() -> None:
-    assert [case for case in (*THREADS_ONLY, *EVERY_KIND) if not exists(case)] == []
+    assert [case for case in (*THREADS_ONLY, *EVERY_KIND, *ONE_KIND) if not exists(case)] == []
     assert len(THREADS_ONLY) == 4

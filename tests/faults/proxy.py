@@ -71,6 +71,8 @@ class Proxy:
         self._links: list[Link] = []
         self._rules: list[Rule] = []
         self.deaf = self._refusing = False
+        self.passing = threading.Event()  # while it is not set, whatever comes is kept
+        self.passing.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose(
@@ -129,6 +131,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
         self._listener.close()
+        self.passing.set()
         self.cut()
 
 
@@ -154,6 +157,7 @@ class Link:
             self._answered = False
             if self._deaf or self._proxy.deaf:
                 continue
+            self._proxy.passing.wait()
             time.sleep(self._proxy.delay)
             rule = self._proxy.rule_for(request)
             self._meet(rule, request) if rule else send(self._server, request)
@@ -187,6 +191,7 @@ class Link:
         for reply in received(self._server):
             if self._deaf:
                 continue
+            self._proxy.passing.wait()
             time.sleep(self._proxy.delay)
             self._answered = True
             rule, self._rule = self._rule, None

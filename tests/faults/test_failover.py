@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -275,13 +276,13 @@ def as_app(server: OwnServer, db: Database) -> str:
     if server.kind == "postgresql":
         execute(
             db.url,
-            f"CREATE ROLE {APP} LOGIN CONNECTION LIMIT 5",
+            f"CREATE ROLE {APP} LOGIN CONNECTION LIMIT 10",
             f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {APP}",
         )
     else:
         execute(
             db.url,
-            "SET GLOBAL max_connections = 10",
+            "SET GLOBAL max_connections = 12",
             f"CREATE USER {APP}",
             f"GRANT ALL ON {name}.* TO {APP}",
         )
@@ -290,7 +291,11 @@ def as_app(server: OwnServer, db: Database) -> str:
 
 @pytest.mark.parametrize("away", AWAY, ids=lambda away: f"{away.kind} {away.what}")
 def test_a_server_that_cannot_serve(
-    away: Away, new_database: NewDatabase, own_server: OwnServers, monkeypatch: pytest.MonkeyPatch
+    away: Away,
+    new_database: NewDatabase,
+    own_server: OwnServers,
+    threads: Threads,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = own_server(SERVERS[away.kind])
     db = new_database(away.kind, migrated=True, server=server)
@@ -301,19 +306,23 @@ def test_a_server_that_cannot_serve(
         assert kept.acquire()
         assert lost.acquire()
         locks.database.connections.clear()  # a failover ends them; a new process has none
+        hold = lost._holds.find()
+        assert hold is not None
         with away.state(server, url):
-            for blocking in ({"blocking": False}, {"timeout": 0.5}, {}):
-                with pytest.raises(Unavailable, match=away.says) as refused:
-                    locks.lease("report").acquire(**blocking)
-                assert code_of(refused.value.__cause__) == away.code
-            with pytest.raises(Unavailable, match=away.says):
-                kept.release()
-            assert not kept.held
-            hold = lost._holds.find()
-            assert hold is not None
             keeper.moved(hold, Term(clock.now(), 1.0))  # as if it had been held for long
+            renewing = threads.attempt(lost.renew)
+            refused: list[Future[Any]] = [threads.attempt(kept.release)]
+            ways: list[dict[str, Any]] = [{"blocking": False}, {"timeout": 0.5}, {}]
+            for number, way in enumerate(ways):
+                lease = locks.lease(f"report {number}")
+                refused.append(threads.attempt(lease.acquire, **way))
+            for outcome in refused:
+                with pytest.raises(Unavailable, match=away.says) as told:
+                    outcome.result(SECONDS)
+                assert code_of(told.value.__cause__) == away.code
+            assert not kept.held
             with pytest.raises(LockLost) as ran_out:
-                lost.renew()
+                renewing.result(SECONDS)
             assert ran_out.value.reason == "unreachable"
             assert troubles.seen == {(away.code, away.fault)}
         kept.release()
@@ -380,14 +389,16 @@ def test_a_users_session_that_was_idle_too_long(
             lambda connection: locks.row("order", on=connection).acquire(),
             guard,
         ]
-        for use in uses:
-            with engine.connect() as connection:
-                session = connection.exec_driver_sql(mine).scalar_one()
+        with ExitStack() as stack:
+            connections = [stack.enter_context(engine.connect()) for _ in uses]
+            ids = [connection.exec_driver_sql(mine).scalar_one() for connection in connections]
+            for connection in connections:
                 connection.exec_driver_sql(f"SET SESSION {limit}")
                 connection.commit()
                 if "transaction" in limit:
                     connection.exec_driver_sql("SELECT * FROM dblock_lock")
-                eventually(lambda: not execute(db.url, sessions.format(session)))  # noqa: B023
+            eventually(lambda: not any(execute(db.url, sessions.format(id)) for id in ids))
+            for use, connection in zip(uses, connections, strict=True):
                 with pytest.raises(Unavailable, match="transaction's connection broke") as caught:
                     use(connection)
                 assert code_of(caught.value.__cause__) == code

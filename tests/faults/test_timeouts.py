@@ -6,6 +6,8 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -26,7 +28,7 @@ from tests.faults.conftest import GRANT, RELEASE, Net
 from tests.faults.proxy import Lose
 from tests.faults.test_settling import SESSIONS, locked
 from tests.servers import execute
-from tests.support import LONG, Threads, eventually
+from tests.support import LONG, SECONDS, Threads, eventually
 
 QUICK = Timeouts(connect=1, query=0.3, socket=0.8)
 SERVERS = ["postgresql", "mariadb"]
@@ -52,18 +54,24 @@ def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> No
         connection.begin()
         connection.exec_driver_sql("SELECT 1")
         net.proxy.deaf = True
+        before = len(net.proxy.requests)
+        acquiring = threads.attempt(quick.lease("other", ttl=60).acquire)
+        # On the connection that was good a moment ago.
+        eventually(lambda: any(GRANT in request for request in net.proxy.requests[before:]))
         calls: list[tuple[type[Exception], Callable[[], object]]] = [
-            (OutcomeUnknown, lambda: quick.lease("other", ttl=60).acquire()),
             (SocketTimeout, lambda: held.guard(connection).__enter__()),
             (Unavailable, lambda: quick.show("held")),
             (Unavailable, lambda: quick.row("other").acquire()),
             (Unavailable, quick.list),
             (LockLost, row.check),
-            (Unavailable, held.release),
         ]
-        for error, call in calls:
+        outcomes: list[tuple[type[Exception], Future[Any]]] = [(OutcomeUnknown, acquiring)]
+        outcomes += [(error, threads.attempt(call)) for error, call in calls]
+        for error, outcome in outcomes:
             with pytest.raises(error):
-                threads.run(call)
+                outcome.result(SECONDS)
+        with pytest.raises(Unavailable):
+            threads.run(held.release)
     # Whatever was sent then never arrived.
     assert [state.name for state in net.direct.list()] == ["held"]
     net.proxy.restore()
@@ -130,9 +138,10 @@ def test_a_port_where_nobody_speaks(kind: str, threads: Threads) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with Locks(f"{kind}://a@127.0.0.1:{port}/app", timeouts=QUICK) as locks:
-            for use in (locks.list, locks.lease("report").acquire, locks.row("report").acquire):
+            uses = (locks.list, locks.lease("report").acquire, locks.row("report").acquire)
+            for outcome in [threads.attempt(use) for use in uses]:
                 with pytest.raises(ConnectTimeout if kind == "postgresql" else Unavailable):
-                    threads.run(use)
+                    outcome.result(SECONDS)
 
 
 # --- the query ---------------------------------------------------------------------------------

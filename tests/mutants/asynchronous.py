@@ -83,7 +83,7 @@ ASYNCHRONOUS = (
         BODIES,
         "if self._loss is None and whose() is not self._task:",
         "if self._loss is None:",
-        f"{LOSS}::test_a_loss_that_the_body_finds_itself_does_not_cancel_it[sqlite]",
+        f"{LOSS}::test_a_loss_that_the_body_finds_itself_does_not_cancel_it[mariadb]",
     ),
     Mutant(
         "loss-cancels-every-body",
@@ -91,7 +91,7 @@ ASYNCHRONOUS = (
         BODIES,
         "            if hold.loss is loss:\n",
         "            if True:\n",
-        f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[sqlite]",
+        f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[mariadb]",
     ),
     Mutant(
         "keeper-always-in-the-loop",

@@ -128,7 +128,7 @@ KEEPING = (
         RENEWING,
         "            yield from end_lost(lost, within)\n",
         "",
-        "tests/faults/test_matrix.py::test_cell[mariadb-renew renew deaf]",
+        "tests/faults/test_matrix.py::test_every_statement_meets[mariadb-deaf]",
     ),
     Mutant(
         "loss-keeps-a-connection",
@@ -136,7 +136,7 @@ KEEPING = (
         "dblock/connections.py",
         "traceback.clear_frames(raised.__traceback__)",
         "pass",
-        "tests/faults/test_matrix.py::test_cell[postgresql-renew renew server stopped]",
+        "tests/faults/test_matrix.py::test_every_statement_meets[postgresql-server stopped]",
     ),
     Mutant(
         "renewal-repeated-to-the-dead",
@@ -226,7 +226,7 @@ KEEPING = (
         KEEPER,
         "if not keeping.warned and keeping.danger(term) <= now:",
         "if False:",
-        f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-sqlite]",
+        f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-mariadb]",
     ),
     Mutant(
         "dropped-handles-are-kept",
@@ -234,7 +234,7 @@ KEEPING = (
         KEEPER,
         "self._kept.add(ref(hold, self._forget))",
         "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', []).append(hold)",
-        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-sqlite]",
+        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mariadb]",
     ),
     Mutant(
         "a-child-keeps-its-parents",
@@ -250,7 +250,7 @@ KEEPING = (
         KEEPER,
         "if self._kept or self._came else math.inf",
         "if self._kept else math.inf",
-        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-postgresql]",
+        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-sqlite]",
     ),
     Mutant(
         "keeper-takes-signals",

@@ -173,4 +173,12 @@ CALLS = (
         "places.append(lambda: mine)",
         f"{AWAY}::test_a_place_that_was_never_left_is_not_waited_for",
     ),
+    Mutant(
+        "joining-is-a-try-of-its-own",
+        "a policy that counts tries counts each once",
+        ACQUIRING,
+        "return (yield from self._try())",
+        "return (yield from self.once())",
+        "tests/protocol/test_acquiring.py",
+    ),
 )

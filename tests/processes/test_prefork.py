@@ -101,7 +101,18 @@ MASTER = """
 """
 
 
-@pytest.mark.parametrize("method", ["os.fork", "fork", "spawn"])
+# What a fork inherits is the driver's; how Python makes a process is not.
+@pytest.mark.parametrize(
+    ("db", "method"),
+    [
+        ("postgresql", "os.fork"),
+        ("mariadb", "os.fork"),
+        ("sqlite", "os.fork"),
+        ("postgresql", "fork"),
+        ("mariadb", "spawn"),
+    ],
+    indirect=["db"],
+)
 def test_workers_of_a_master_that_holds(db: Database, method: str, tmp_path: Path) -> None:
     for name, source in {"app.py": APP, "master.py": MASTER}.items():
         (tmp_path / name).write_text(textwrap.dedent(source))

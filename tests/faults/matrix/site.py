@@ -1,12 +1,12 @@
-"""A server of the matrix's own with one database, and how one cell is run on it."""
+"""A server of the matrix's own with one database, and how its cells are run on it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import NullPool, create_engine
 
@@ -15,7 +15,7 @@ from dblock.schema import upgrade
 from tests.faults.matrix.expected import STATEMENTS, Cell, Fault, Row
 from tests.faults.matrix.operations import OPERATIONS, Operation, Ways, metadata
 from tests.faults.matrix.within import impatient_engine
-from tests.faults.proxy import SECONDS, Lose, Proxy, Rule
+from tests.faults.proxy import SECONDS, Lose, Proxy
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
 from tests.support import LONG, MOMENT
 from tests.worlds.world import World
@@ -43,7 +43,6 @@ class Outcome:
     told: str
     found: str
     left: tuple[str, ...]
-    seconds: float
 
     def fits(self, cell: Cell) -> bool:
         return self.told in cell.told and self.found in cell.found and bool(self.left) == cell.left
@@ -51,6 +50,55 @@ class Outcome:
     def __str__(self) -> str:
         text = f"{self.told}; {self.found}"
         return f"{text}; left: {', '.join(self.left)}" if self.left else text
+
+
+LOSES = {
+    Fault.REQUEST: Lose.REQUEST,
+    Fault.REPLY: Lose.REPLY,
+    Fault.RESET: Lose.CONNECTIONS,
+    Fault.DEAF: Lose.HEARING,
+}
+
+
+@dataclass
+class Case:
+    """One cell while it runs, its operation in a thread."""
+
+    cell: Cell
+    subject: Operation
+    proxy: Proxy
+    client: ExitStack  # closes its connections
+    told: str = "never ended"
+    reached: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> None:
+        """Run it until its statement is on the way."""
+        threading.Thread(target=self._run, daemon=True).start()
+        assert self.reached.wait(SECONDS), f"the statement was not sent: {self.told}"
+
+    def _run(self) -> None:
+        try:
+            self.told = self.subject.told()
+        except BaseException as error:
+            self.told = f"{type(error).__name__}: {error}"
+        finally:
+            self.ended.set()
+
+    def wait_for_the_server(self) -> None:
+        """Hold the request, and all that comes after, until the server is as it shall be.
+
+        To the client it is so from now on.
+        """
+        self.proxy.passing.clear()
+        self.reached.set()
+        self.proxy.passing.wait()
+
+    def close(self) -> None:
+        if not self.ended.is_set():
+            self.proxy.cut()
+            assert self.ended.wait(SECONDS)
+        self.client.close()
 
 
 class Site:
@@ -77,34 +125,57 @@ class Site:
             seen = [request for request in proxy.requests[before:] if not is_rollback(request)]
         return [name_of(request) for request in seen]
 
-    def run(self, row: Row, fault: Fault) -> Outcome:
-        """Run one cell; it ends whatever the code under test does."""
-        cell, start = row.cells[fault], time.monotonic()
-        stopped, restarted = fault is Fault.STOPPED, fault is Fault.RESTARTED
-        with Proxy(self.url) as proxy, Locks(self.url) as direct, ExitStack() as client:
-            subject = self._subject(
-                row.operation,
-                proxy,
-                direct,
-                client,
-                PATIENT if restarted else SHORT,
-                TTL if stopped else LONG,
-            )
-            rule = self._put(fault, row, proxy)
+    def meet(self, fault: Fault, rows: Sequence[Row]) -> list[Outcome]:
+        """Let each row's statement meet a fault, all at the same time; return what came of them.
+
+        They have clients, connections and locks of their own, and only the server in common. What
+        happens to that happens once, when each has its statement on the way. It ends whatever the
+        code under test does.
+        """
+        with ExitStack() as clients:
+            cases = []
+            for row in rows:
+                cases.append(case := self._case(row, fault, clients))
+                case.begin()
+            if fault is Fault.STOPPED:
+                self.server.pause()
+            elif fault is Fault.RESTARTED:
+                self.server.kill()
+                self.server.start()
             try:
-                told, ended = in_thread(subject.told)
-                assert rule.done.wait(SECONDS), "the statement was not sent"
+                for case in cases:
+                    case.proxy.passing.set()
+                for case in cases:
+                    case.ended.wait(SECONDS)
             finally:
                 self.server.resume()
-            if not ended.is_set():
-                proxy.cut()
-                assert ended.wait(SECONDS)
-            client.close()
-            left = self._left(proxy, MOMENT if cell.left else SESSIONS_END)
-            proxy.cut()  # as the server's own keepalive does, in the end
-            assert not self._left(proxy, SECONDS), "sessions without a client"
-            found = subject.found()
-        return Outcome(told, found, left, time.monotonic() - start)
+            for case in cases:
+                case.close()
+            closed = time.monotonic()
+            return [self._outcome(case, closed) for case in cases]
+
+    def _case(self, row: Row, fault: Fault, clients: ExitStack) -> Case:
+        """Return a row whose operation is about to begin, and to meet the fault."""
+        proxy = clients.enter_context(Proxy(self.url))
+        direct = clients.enter_context(Locks(self.url))
+        client = clients.enter_context(ExitStack())
+        timeouts = PATIENT if fault is Fault.RESTARTED else SHORT
+        ttl = TTL if fault is Fault.STOPPED else LONG
+        subject = self._subject(row.operation, proxy, direct, client, timeouts, ttl)
+        case = Case(row.cells[fault], subject, proxy, client)
+        marker = marker_of(row.statement, self.server.kind)
+        if fault in LOSES:
+            proxy.lose(LOSES[fault], marker, case.reached.set, row.nth)
+        else:
+            proxy.lose(Lose.NOTHING, marker, case.wait_for_the_server, row.nth)
+        return case
+
+    def _outcome(self, case: Case, closed: float) -> Outcome:
+        """Look at what came of it, its client being closed."""
+        left = self._left(case.proxy, closed + (MOMENT if case.cell.left else SESSIONS_END))
+        case.proxy.cut()  # as the server's own keepalive does, in the end
+        assert not self._left(case.proxy, time.monotonic() + SECONDS), "sessions without a client"
+        return Outcome(case.told, case.subject.found(), left)
 
     def _subject(
         self,
@@ -123,29 +194,8 @@ class Site:
         subject.prepare()
         return subject
 
-    def _put(self, fault: Fault, row: Row, proxy: Proxy) -> Rule:
-        marker = marker_of(row.statement, self.server.kind)
-        match fault:
-            case Fault.REQUEST:
-                return proxy.lose(Lose.REQUEST, marker, nth=row.nth)
-            case Fault.REPLY:
-                return proxy.lose(Lose.REPLY, marker, nth=row.nth)
-            case Fault.RESET:
-                return proxy.lose(Lose.CONNECTIONS, marker, nth=row.nth)
-            case Fault.DEAF:
-                return proxy.lose(Lose.HEARING, marker, nth=row.nth)
-            case Fault.STOPPED:
-                return proxy.lose(Lose.NOTHING, marker, self.server.pause, row.nth)
-            case Fault.RESTARTED:
-                return proxy.lose(Lose.NOTHING, marker, self._crash, row.nth)
-
-    def _crash(self) -> None:
-        self.server.kill()
-        self.server.start()
-
-    def _left(self, proxy: Proxy, seconds: float) -> tuple[str, ...]:
-        """Return what is left of the client's sessions on the server after so many seconds."""
-        deadline = time.monotonic() + seconds
+    def _left(self, proxy: Proxy, deadline: float) -> tuple[str, ...]:
+        """Return what is left of the client's sessions on the server at the deadline."""
         while True:
             left = tuple(
                 " ".join(f"{state} {query or ''}".split())[:60]
@@ -157,21 +207,14 @@ class Site:
             time.sleep(0.01)
 
 
-def in_thread(function: Callable[[], str]) -> tuple[str, threading.Event]:
-    """Return what it returns, or that it did not within the tests' patience."""
-    outcome, ended = ["never ended"], threading.Event()
-
-    def run() -> None:
-        try:
-            outcome.append(function())
-        except BaseException as error:
-            outcome.append(f"{type(error).__name__}: {error}")
-        finally:
-            ended.set()
-
-    threading.Thread(target=run, daemon=True).start()
-    ended.wait(SECONDS)
-    return outcome[-1], ended
+def unexpected(site: Site, fault: Fault, rows: Sequence[Row]) -> list[str]:
+    """Let the rows' statements meet a fault; say which outcomes are not as demanded."""
+    outcomes = site.meet(fault, rows)
+    return [
+        f"{row.operation}, {row.statement}: expected {row.cells[fault]}, but {outcome}"
+        for row, outcome in zip(rows, outcomes, strict=True)
+        if not outcome.fits(row.cells[fault])
+    ]
 
 
 def marker_of(statement: str, kind: str) -> bytes:
