@@ -104,10 +104,11 @@ class Locks:
         ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
         ``reentrant`` lets the holding thread take it again, without a round trip.
 
-        Who waits on PostgreSQL is called, in the order of arrival. Elsewhere, and behind a pooler,
-        waiters look, after random times; ``fair`` keeps the order there too, for a longer way from
-        one to the next. A free name is kept for whoever is the first for 0.4 s, so that one that
-        died keeps nobody waiting.
+        Who waits on PostgreSQL is called, in the order of arrival; on MariaDB one looks and the
+        others wait behind it in the server; on SQLite, and behind a pooler, waiters look, after
+        random times. Nobody is left behind. ``fair`` keeps the order strictly, everywhere, for a
+        longer way from one to the next. A free name is kept for whoever is the first for 0.4 s, so
+        that one that died keeps nobody waiting.
 
         It is renewed every third of the TTL, unless ``renew=False``: at most ``max_renewals``
         times, and never past ``max_hold`` seconds after it was acquired. Then it runs out.

@@ -57,8 +57,8 @@ CALLS = (
         "standing-aside",
         "waiters are served in the order of arrival where that is asked for",
         ACQUIRING,
-        "look=self.fair and self.number > 0",
-        "look=False",
+        "look = tired or (self.fair and self.number > 0)",
+        "look = tired",
         f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
     ),
     Mutant(
