@@ -6,10 +6,14 @@ from tests.mutants.mutant import Mutant
 
 CALLING = "dblock/dialects/calling.py"
 PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
+MARIA = "dblock/dialects/mariadb.py"
 ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING = "dblock/protocol/leasing.py"
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
+MARIAS = "tests/waiting/test_gate_mariadb.py"
+MARIA_ENDS = "tests/waiting/test_gate_mariadb_ends.py"
+STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
 CALLS = (
@@ -40,10 +44,114 @@ CALLS = (
     Mutant(
         "overtaking-on-mariadb",
         "nobody overtakes who waits",
-        "dblock/dialects/mariadb.py",
+        MARIA,
+        "({_LAST} + {self._gated})",
+        "{self._gated}",
+        f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
+    ),
+    Mutant(
+        "overtaking-through-mariadbs-gate",
+        "nobody overtakes who waits",
+        MARIA,
         "{self._grant(self.turn(_LAST), ",
         "{self._grant(self.turn('0'), ",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
+    ),
+    Mutant(
+        "mariadb-has-no-gates",
+        STARVES,
+        MARIA,
+        "has_gates = True",
+        "has_gates = False",
+        f"{MARIAS}::test_nobody_starves",
+    ),
+    Mutant(
+        "newcomers-come-first-on-mariadb",
+        STARVES,
+        MARIA,
+        "({_LAST} + {self._gated})",
+        "{_LAST}",
+        f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
+    ),
+    Mutant(
+        "one-gate-for-all-databases-of-mariadb",
+        "databases of one server have nothing to do with each other",
+        MARIA,
+        """CONCAT_WS('/', %(gate)s, DATABASE()))"\n\n\n""",
+        """%(gate)s)"\n\n\n""",
+        f"{MARIAS}::test_another_database_has_gates_of_its_own",
+    ),
+    Mutant(
+        "mariadbs-gate-stays-shut",
+        "who gives a name back lets the next through its gate",
+        MARIA,
+        "DO RELEASE_LOCK({_GATE});",
+        "",
+        f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_gate",
+    ),
+    Mutant(
+        "mariadbs-gate-is-kept-in-vain",
+        "who does not get the name's row lets the next through its gate",
+        "dblock/gate.py",
+        "                self._leave(connection)\n            self.drop()",
+        "                self._give(connection)\n            self.drop()",
+        f"{MARIAS}::test_the_gate_is_not_kept_without_the_row",
+    ),
+    Mutant(
+        "waits-for-rows-ever-after-on-mariadb",
+        "a statement of dblock's waits for no row",
+        MARIA,
+        "DO RELEASE_ALL_LOCKS();\n                SET SESSION innodb_lock_wait_timeout = 0;",
+        "DO RELEASE_ALL_LOCKS();",
+        f"{MARIAS}::test_the_gate_is_not_kept_without_the_row",
+    ),
+    Mutant(
+        "the-row-is-worth-any-wait-on-mariadb",
+        "a deadline is kept",
+        MARIA,
+        "int(spare >= 1)",
+        "1",
+        f"{MARIAS}::test_the_deadline_is_kept_where_the_row_is_locked",
+    ),
+    Mutant(
+        "fair-at-mariadbs-gate",
+        "waiters are served in the order of arrival where that is asked for",
+        ACQUIRING,
+        "gated and policy.endless and not fair",
+        "gated and policy.endless",
+        f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
+    ),
+    Mutant(
+        "counted-tries-at-mariadbs-gate",
+        "a retry policy is kept to",
+        ACQUIRING,
+        "gated and policy.endless and not fair",
+        "gated and not fair",
+        f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
+    ),
+    Mutant(
+        "a-stale-gate-is-waited-at-on-mariadb",
+        "whoever died or hangs keeps a free name for a moment at most",
+        ACQUIRING,
+        "patience = min(patience, self.dialect.grace)",
+        "pass",
+        f"{MARIAS}::test_a_stale_gate_keeps_the_name_from_nobody",
+    ),
+    Mutant(
+        "any-number-of-gates-at-once-on-mariadb",
+        "waiting takes few connections",
+        "dblock/gate.py",
+        "gate.admitted and not gate.inherited",
+        "gate.kept",
+        f"{MARIAS}::test_so_many_when_all_come_at_once",
+    ),
+    Mutant(
+        "interrupted-and-still-at-mariadbs-gate",
+        "a waiter that is interrupted leaves no trace",
+        "dblock/gate.py",
+        "left.append(connection.session.end)",
+        "pass",
+        f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_at_the_gate",
     ),
     Mutant(
         "overtaking-on-sqlite",

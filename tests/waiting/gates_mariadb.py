@@ -117,9 +117,9 @@ class Asked(Statements):
         return len(self.patience)
 
     @property
-    def ungated(self) -> bool:
-        """Whether a session has let go of all its gates."""
-        return any("RELEASE_ALL_LOCKS" in sql for sql in self.all)
+    def grants(self) -> int:
+        """How many take a name, or try to, at no gate."""
+        return sum("owner" in params for params in self.params) - self.knocks
 
     @property
     def patience(self) -> list[float]:

@@ -21,7 +21,7 @@ from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait
 from tests.support import LONG, SECONDS, Threads
 from tests.waiting.conftest import AGES, NAME, lease
-from tests.waiting.gates import PATIENT, Gate, hurry, hurry_here
+from tests.waiting.gates import PATIENT, Gate, Statements, hurry, hurry_here
 from tests.worlds.portal import WORLDS
 
 # --- the hold ----------------------------------------------------------------------------------
@@ -59,8 +59,11 @@ def test_it_is_let_go_with_a_lease_that_was_lost(gate: Gate) -> None:
     assert gate.had_by() == []
 
 
-def test_the_loss_itself_lets_it_go(gate: Gate) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=1.0, renew=False))
+def test_the_loss_itself_lets_it_go(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = gate.quick()
+    statements, held = Statements(locks, monkeypatch), locks.lease(NAME, ttl=1.0, renew=False)
+    assert held.acquire()
+    assert statements.knocks == 1
     assert held.lost.wait(SECONDS)
     gate.wait_until_let_go()
     with pytest.raises(LockLost):

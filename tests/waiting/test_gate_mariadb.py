@@ -95,7 +95,6 @@ def test_nobody_starves(gate: UserLock) -> None:
     assert gate.had_by() == []
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
 def test_another_database_has_gates_of_its_own(gate: UserLock, new_database: NewDatabase) -> None:
     """Names of user locks are the whole server's."""
     other = new_database("mariadb", migrated=True)
@@ -221,29 +220,18 @@ def test_the_deadline_is_kept_at_the_gate(gate: UserLock) -> None:
 def test_the_gate_is_not_kept_without_the_row(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks, turns = gate.quick(), list[int]()
-    asked = Asked(locks, monkeypatch)
-    with gate.row_locked():
-        threads.start(take_turn, locks, turns, 1)
-        eventually(lambda: asked.ungated)
-        gate.wait_until_let_go()
-        assert turns == []
-    threads.join()
-    assert turns == [1]
-    assert gate.had_by() == []
-
-
-def test_nor_does_its_session_wait_for_rows_then(
-    gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """Nor does its session wait for rows then."""
     locks, turns = gate.quick(), list[int]()
     asked = Asked(locks, monkeypatch)
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.knocks == 1)
         monkeypatch.setattr(dblock.gate, "GATES", 0)  # once is enough
-        eventually(lambda: asked.ungated)
+        eventually(lambda: asked.grants > 0)
+        assert gate.had_by() == []
+        assert turns == []
     threads.join()
+    assert turns == [1]
     idle = [*locks.database.connections._idle, *locks.database.holders._idle]
     assert len(idle) == 2
     for connection in idle:
