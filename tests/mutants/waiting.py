@@ -166,7 +166,7 @@ CALLS = (
         "waiters are served in the order of arrival where that is asked for",
         ACQUIRING,
         "look = tired or (self.fair and self.number > 0)",
-        "look = tired",
+        "look = False",
         f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
     ),
     Mutant(
