@@ -226,9 +226,9 @@ class _Tries:
             self.knocks = False
             patience = yield from self._patience()
             try:
-                left = min(claim.ttl / 2, inf if self.left is None else self.left)
-                knock = self.dialect.knock(*asked, ticket, patience, left - patience)
-                reply = yield AtGate(knock)
+                most = min(claim.ttl / 2, self.dialect.timeouts.query)
+                spare = (most if self.left is None else min(most, self.left)) - patience
+                reply = yield AtGate(self.dialect.knock(*asked, ticket, patience, spare))
                 self.contended = self.contended or self.dialect.gate_was_held(reply)
                 self.passed = not self.dialect.calls  # or else the ticket stands in the queue
                 return reply
@@ -245,9 +245,11 @@ class _Tries:
         if self.passed:
             return 0.0
         self.now = yield from self.waiter.note(self.now)
-        patience = min(GATE if self.dialect.calls else LOOK, self.claim.ttl * GATE_SHARE)
-        if self.dialect.longest_patience is not None:
-            patience = min(patience, self.dialect.longest_patience / 2)
+        patience = min(
+            GATE if self.dialect.calls else LOOK,
+            self.claim.ttl * GATE_SHARE,
+            self.dialect.timeouts.query / 2,
+        )
         if self.state is not None and not self.state.held:  # it is kept for who has the gate
             patience = min(patience, self.dialect.grace)
         if self.left is not None:

@@ -34,6 +34,7 @@ DRAWN = (
     "{__import__('builtins').__dict__.setdefault('drawn', dict())"
     ".setdefault(token, __import__('time').time_ns())}"
 )
+CALLERS_TOKEN = "__import__('sys')._getframe(1).f_locals['token']"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
 CLOCK = f"{PLANTED}::test_a_wrong_clock_here_takes_no_lease_from_others"
 
@@ -100,8 +101,8 @@ CATALOGUE = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         CALLING,
-        "fence = {NEXT_FENCE},\n",
-        f"fence = {DRAWN},\n",
+        "self._grant_or_join,\n",
+        f"self._grant_or_join.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),\n",
         f"{TRAP_4}[postgresql]",
     ),
     Mutant(
@@ -109,7 +110,7 @@ CATALOGUE = (
         "fences grow in the order of the holds, not of the tries",
         MARIADB,
         "fence = fence + {free}",
-        f"fence = IF({{free}}, {DRAWN}, fence)",
+        f"fence = IF({{free}}, {DRAWN.replace('token', CALLERS_TOKEN)}, fence)",
         f"{TRAP_4}[mariadb]",
     ),
     Mutant(

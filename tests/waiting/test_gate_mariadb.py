@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 import dblock.gate
-from dblock import DeadlockDetected, Lease, Locks, RetryPolicy
+from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
 from dblock.connections import OwnConnection
 from dblock.dialects import Dialect
 from dblock.protocol import acquiring, registering
@@ -307,6 +307,23 @@ def test_a_short_term_is_not_spent_at_the_gate(
         eventually(lambda: asked.knocks >= 3)
     waiting.exception(SECONDS)
     assert max(asked.patience) <= ttl * acquiring.GATE_SHARE
+
+
+def test_the_server_does_not_cut_the_wait_short(
+    gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends statements that last too long, and knows nothing of what they wait for."""
+    monkeypatch.setattr(registering, "AFTER", 3600.0)
+    limits = Timeouts(query=0.8)
+    locks = gate.stack.enter_context(Locks(gate.db.url, timeouts=limits))
+    asked, turns = Asked(locks, monkeypatch), list[int]()
+    with gate.shut(), lease(gate.locks()):
+        threads.start(take_turn, locks, turns, 1)
+        eventually(lambda: asked.knocks >= 2)
+    threads.join()
+    assert turns == [1]
+    assert max(asked.patience) <= limits.query / 2
+    assert not any(params["seconds"] for params in asked.params if "patience" in params)
 
 
 def test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait(

@@ -24,7 +24,6 @@ from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease
 from tests.waiting.gates import PATIENT
 from tests.waiting.gates_mariadb import Asked, UserLock, hurry, lent, wait_for_ever
-from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
 
@@ -70,7 +69,6 @@ def test_a_renewal_lets_it_go(gate: UserLock) -> None:
     assert gate.ask("SELECT token FROM dblock_lock") == [None]
 
 
-@pytest.mark.parametrize("world", WORLDS, indirect=True)
 def test_the_keepers_renewal_lets_it_go(gate: UserLock) -> None:
     held = has(gate, gate.quick().lease(NAME, ttl=6.0))
     gate.wait_until_let_go()
