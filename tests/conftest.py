@@ -37,7 +37,6 @@ settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 
-
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
 

@@ -66,7 +66,7 @@ def test_in_the_order_of_the_grants(new_locks: NewLocks, engine: Engine, threads
 
     A number drawn when a try begins would be out of order: trap 4 of the field notes.
     """
-    workers, holds = 8, 40
+    workers, holds = 8, 20
     programs = [new_locks(retry=EAGER) for _ in range(workers)]
     with programs[0].lease("report", ttl=LONG) as first:
         fences = [first.fence]  # appended to by the holder alone

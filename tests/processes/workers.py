@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -68,7 +69,8 @@ class Process:
 
     def kill(self) -> None:
         if self._process.is_alive():
-            self.send(signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ends by itself just then
+                self.send(signal.SIGKILL)
         self._process.join(SECONDS)
         self._reader.close()
 

@@ -52,6 +52,7 @@ class Outcome:
         return f"{text}; left: {', '.join(self.left)}" if self.left else text
 
 
+# Of the other faults the server itself is the object.
 LOSES = {
     Fault.REQUEST: Lose.REQUEST,
     Fault.REPLY: Lose.REPLY,
@@ -137,16 +138,17 @@ class Site:
             for row in rows:
                 cases.append(case := self._case(row, fault, clients))
                 case.begin()
-            if fault is Fault.STOPPED:
-                self.server.pause()
-            elif fault is Fault.RESTARTED:
-                self.server.kill()
-                self.server.start()
             try:
+                if fault is Fault.STOPPED:
+                    self.server.pause()
+                elif fault is Fault.RESTARTED:
+                    self.server.kill()
+                    self.server.start()
                 for case in cases:
                     case.proxy.passing.set()
+                deadline = time.monotonic() + SECONDS
                 for case in cases:
-                    case.ended.wait(SECONDS)
+                    case.ended.wait(max(0.0, deadline - time.monotonic()))
             finally:
                 self.server.resume()
             for case in cases:
