@@ -19,6 +19,7 @@ from .connections import leave_to_parent
 from .driver import UNUSABLE, execute
 from .holds import lock
 from .protocol.faults import Fault, Trouble
+from .protocol.persisting import UNDONE
 
 if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
@@ -99,7 +100,7 @@ class Gate:
     def run(self, step: AtGate, left: list[Query] | None) -> Reply:
         """Run a statement of the gate's session.
 
-        ``left`` is as in :meth:`.Driver.run`. Raises Trouble, and the gate is let go then.
+        ``left`` is as in :meth:`.Driver.run`. Raises Trouble.
         """
         if self._connection is None:
             self._gates.admit(self)
@@ -110,11 +111,12 @@ class Gate:
                 raise
         connection = self._connection
         try:
-            reply = execute(self._dialect, connection, step.query, waits=not step.last)
+            reply = execute(self._dialect, connection, step.query, waits=step.first)
         except Trouble as trouble:
-            if trouble.fault is Fault.BUSY:  # the gate may be had all the same, but not the row
-                self._leave(connection)
-            self.drop()
+            if trouble.fault not in UNDONE:
+                self.drop()
+            elif step.first or step.last:
+                self._leave(connection)  # it may be had all the same: the row was busy
             if trouble.fault in UNUSABLE:
                 self._connections.clear()
             raise

@@ -308,20 +308,12 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """Free the name if the token holds it; one row when it did."""
 
     def knock(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None,
-        patience: float,
-        spare: float,
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
     ) -> Query:
-        """Wait for the name's gate, ``patience`` seconds at most, and then take the name if it is
-        free; or else let the ticket stand in its queue. The row is waited for no longer than
-        ``patience``, or than there is time to ``spare``.
+        """Wait for the name's gate, ``patience`` seconds at most. Where waiters are called, take
+        the name too, or else let the ticket stand in its queue.
 
-        The session has the gate from then on. If not, this fails: the gate, or the row, was busy.
+        The session has the gate from then on, or this fails: the gate, or the row, was busy.
         """
         raise NotImplementedError(f"{self.name} has no gates")
 

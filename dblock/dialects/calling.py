@@ -117,14 +117,7 @@ class Calling(Gating):
             ), {self._joined} {self._told("(TABLE taken UNION ALL TABLE created) AS granted")}"""
 
     def knock(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None,
-        patience: float,
-        spare: float,
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
     ) -> Query:
         return Query(
             self._knock,

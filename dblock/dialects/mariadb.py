@@ -248,44 +248,29 @@ class MariaDB(Dialect):
 
     @property
     def _gated(self) -> str:
-        """One if somebody is at the gate of a name given back just now, who comes first then."""
+        """One if another is at the gate of a name given back just now, who comes first then."""
         grace = f"INTERVAL {_microseconds(self.grace)} MICROSECOND"
         return f"""(expires_at <= UTC_TIMESTAMP(6) AND expires_at + {grace} > UTC_TIMESTAMP(6)
-            AND NOT IS_FREE_LOCK({_GATE}))"""
+            AND COALESCE(IS_USED_LOCK({_GATE}) <> CONNECTION_ID(), FALSE))"""
 
     def knock(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None,
-        patience: float,
-        spare: float,
+        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
     ) -> Query:
-        # The row is waited for: others have it for the time of a statement. In the order of all
-        # grants, so there is no deadlock. InnoDB counts in seconds.
+        # No more than that: the server finds out only after a second that who waits has died, and
+        # the name would be taken for nobody.
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE held INT DEFAULT NOT IS_FREE_LOCK({_GATE});
-                IF NOT IS_USED_LOCK({_GATE}) <=> CONNECTION_ID()
-                        AND NOT GET_LOCK({_GATE}, %(patience)s) <=> 1 THEN
+                IF NOT GET_LOCK({_GATE}, %(patience)s) <=> 1 THEN
                     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the gate';
                 END IF;
-                SET SESSION innodb_lock_wait_timeout = %(seconds)s;
-                BEGIN NOT ATOMIC
-                    {self._grant(self.turn(_LAST), rest="NULL")}
-                END;
-                SET SESSION innodb_lock_wait_timeout = 0;
-                SELECT fence, {_REMAINING}, token, held FROM {self.lock_table}
-                    WHERE lock_name = %(name)s;
+                SELECT held;
             END""",
-            self._asked(name, token, owner, ttl)
-            | {"patience": patience, "seconds": int(spare >= 1)},
+            {"gate": self.gate(name), "patience": patience},
         )
 
     def gate_was_held(self, reply: Reply) -> bool:
-        return bool(reply.rows[0][-1])
+        return bool(reply.rows[0][0])
 
     def let_go(self, name: str, token: str) -> Query:
         release = self.release(name, token)
@@ -302,13 +287,7 @@ class MariaDB(Dialect):
         )
 
     def ungate(self) -> Query:
-        return Query(
-            """BEGIN NOT ATOMIC
-                DO RELEASE_ALL_LOCKS();
-                SET SESSION innodb_lock_wait_timeout = 0;
-            END""",
-            {},
-        )
+        return Query("DO RELEASE_ALL_LOCKS()", {})
 
     def _grant(self, free: str, rest: str) -> str:
         """Return the part of a compound statement, which is one round trip, that takes the name.

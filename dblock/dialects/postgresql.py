@@ -393,7 +393,7 @@ def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
     idle, interval = _keepalives(timeouts)
     milliseconds = {
         "statement_timeout": timeouts.query,
-        "client_connection_check_interval": timeouts.query / 2,
+        "client_connection_check_interval": min(0.05, timeouts.query / 2),
         "tcp_user_timeout": timeouts.socket,
         "idle_in_transaction_session_timeout": 0.0,
         "idle_session_timeout": 0.0,

@@ -32,7 +32,7 @@ from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown
 from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
-from .persisting import AWAY, PASSING, persist
+from .persisting import AWAY, PASSING, UNDONE, persist
 from .state import LockState, Place
 from .steps import AtGate, Await, Protocol, Query, Reply, Sleep, Stand
 from .term import Term
@@ -221,35 +221,38 @@ class _Tries:
     def _ask(self) -> Protocol[Reply]:
         """Run the statement that takes the name, at its gate if that makes sense."""
         claim, ticket = self.claim, self.ticket
-        asked = claim.name, claim.token, claim.owner, claim.ttl
-        if self.passed or (self.knocks and self.called is self.dialect.calls):
-            self.knocks = False
+        asked = claim.name, claim.token, claim.owner, claim.ttl, ticket
+        if self.knocks and self.called is self.dialect.calls:
             patience = yield from self._patience()
             try:
-                most = min(claim.ttl / 2, self.dialect.timeouts.query)
-                spare = (most if self.left is None else min(most, self.left)) - patience
-                reply = yield AtGate(self.dialect.knock(*asked, ticket, patience, spare))
-                self.contended = self.contended or self.dialect.gate_was_held(reply)
-                self.passed = not self.dialect.calls  # or else the ticket stands in the queue
-                return reply
+                reply = yield AtGate(self.dialect.knock(*asked, patience), first=True)
             except Trouble as trouble:
                 if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                     raise
-                self.passed, self.knocked = False, True
+                self.knocked = True
                 self.now = (yield Sleep(0)).now
-        grant = self.dialect.grant(*asked, ticket)
-        return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
+            else:
+                self.contended = self.contended or self.dialect.gate_was_held(reply)
+                if self.dialect.calls:  # it may have taken the name, or the ticket is in the queue
+                    return reply
+                self.now, self.passed = reply.now, True
+        self.knocks = False
+        grant = self.dialect.grant(*asked)
+        if not self.passed:
+            return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
+        try:
+            return (yield AtGate(grant))
+        except Trouble as trouble:
+            self.passed = trouble.fault in UNDONE
+            raise
 
     def _patience(self) -> Protocol[float]:
-        """Return how long the next try may wait at the gate. The term begins before that."""
-        if self.passed:
-            return 0.0
+        """Return how long the next try may wait at the gate."""
+        self.knocks = False
         self.now = yield from self.waiter.note(self.now)
-        patience = min(
-            GATE if self.dialect.calls else LOOK,
-            self.claim.ttl * GATE_SHARE,
-            self.dialect.timeouts.query / 2,
-        )
+        # Where the name is taken in the same statement its term begins before the wait.
+        longest = min(GATE, self.claim.ttl * GATE_SHARE) if self.dialect.calls else LOOK
+        patience = min(longest, self.dialect.timeouts.query / 2)
         if self.state is not None and not self.state.held:  # it is kept for who has the gate
             patience = min(patience, self.dialect.grace)
         if self.left is not None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
+# And nobody cut it off, whichever part of it was run then.
+UNDONE = PASSING - {Fault.CANCELED}
 # Another connection may well do: after a failover the old primary is a standby.
 AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 # Between two tries to reach a database that is away, or a row that is busy.

@@ -98,10 +98,12 @@ class Await:
 class AtGate:
     """Run one statement on the connection that is kept for the name's gate.
 
-    ``last`` lets the gate go, and with one row matched the connection is not kept any longer.
+    ``first`` waits for it, and where that is in vain the connection is not kept. ``last`` lets the
+    gate go, and so does this step if that found no row.
     """
 
     query: Query
+    first: bool = False
     last: bool = False
 
 

@@ -178,7 +178,7 @@ def test_the_sessions_of_dblock(new_database: NewDatabase) -> None:
         settings = dict(rows.fetchall())
         locks.database.holders.give(connection)
     assert settings["statement_timeout"] == "1234"
-    assert settings["client_connection_check_interval"] == "2000"
+    assert settings["client_connection_check_interval"] == "50"
     assert settings["tcp_keepalives_idle"] == "5"
     assert settings["tcp_user_timeout"] == "10000"
 

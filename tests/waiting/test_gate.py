@@ -168,7 +168,7 @@ def ask(query: Query) -> Protocol[Reply]:
 def test_who_joins_at_the_gate_disturbs_no_guard(gate: Gate, isolation: str, done: bool) -> None:
     holder, engine = lease(gate.locks()), create_engine(gate.db.url)
     assert holder.acquire()
-    knock = gate.locks().dialect.knock(NAME, "token", "owner", AGES, TICKET, SECONDS, SECONDS)
+    knock = gate.locks().dialect.knock(NAME, "token", "owner", AGES, TICKET, SECONDS)
     with engine.connect() as connection, gate.session() as other:
         connection = connection.execution_options(isolation_level=isolation)
         connection.exec_driver_sql("SELECT FROM dblock_lock")  # its snapshot is older
