@@ -144,5 +144,6 @@ class Database:
         try:
             self.room.close()
         finally:
+            self.gates.close()
             self.connections.close()
             self.holders.close()

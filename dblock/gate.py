@@ -69,6 +69,13 @@ class Gates:
             self._known.add(gate)
             gate.admitted = True
 
+    def close(self) -> None:
+        """Let all gates go."""
+        with lock:
+            gates = list(self._known)
+        for gate in gates:
+            gate.drop()
+
 
 class Gate:
     """A session's gate, or its place before it, and the connection kept for that."""

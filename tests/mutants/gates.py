@@ -16,8 +16,8 @@ GATES = (
         "the-gate-is-kept-without-the-row",
         KEPT,
         GATE,
-        "                self._leave(connection)\n            self.drop()\n",
-        "                self._give(connection)\n            self.drop()\n",
+        "            elif step.first or step.last:\n                self._leave(connection)",
+        "            elif step.first or step.last:\n                self._give(connection)",
         f"{WAITS}::test_the_gate_is_not_kept_without_the_row",
     ),
     Mutant(
