@@ -130,8 +130,7 @@ def test_one_that_waited_at_the_gate_is_killed(gate: UserLock, threads: Threads)
         gate.wait_until_waited_for()
         waiting = threads.start(follower.acquire)
         gate.wait_until_waited_for(2)
-    gate.wait_until_waited_for(1)  # the server has found out
-    holder.release()
+    holder.release()  # the server takes about a second to find out, and lets the dead one through
     assert waiting.result(SECONDS)
     assert follower.fence == 2
 
