@@ -19,6 +19,8 @@ NEW, KNOWN, SIZE = "a new name", "a known name", "the table"
 EMPTY, FULL = "empty table", "full table"
 #: The names that the loop over known ones uses.
 KNOWN_NAMES = 50
+#: Of those that are held for good, in seconds.
+TTL = 3600.0
 
 TARGETS = (
     Target(GROUP, NEW, "acquire", FULL, 1.2, EMPTY),
@@ -78,17 +80,21 @@ def pair(locks: Locks, names: Iterator[str]) -> Cycle:
 
 def fill(url: str, what: str, number: int, *, release: bool) -> None:
     """Grant, and release, that many names by dblock's own statements, many to a transaction."""
+    with Locks(url) as locks, locks.lease("first", ttl=TTL):
+        pass  # from now on such a TTL is known: nothing is granted for longer than that
     dialect = raw.dialect_of(url)
     names = [f"{what} {n}" for n in range(number)]
     with closing(raw.connect(url, autocommit=False)) as connection:
         cursor = connection.cursor()
         for some in range(0, number, 10_000):
             batch = names[some : some + 10_000]
-            steps = [[dialect.grant(name, raw.TOKEN, raw.OWNER, 3600.0) for name in batch]]
+            steps = [[dialect.grant(name, raw.TOKEN, raw.OWNER, TTL) for name in batch]]
             if release:
                 steps.append([dialect.release(name, raw.TOKEN) for name in batch])
             for queries in steps:
                 cursor.executemany(queries[0].sql, [query.params for query in queries])
+                if cursor.rowcount != len(batch):
+                    raise AssertionError(f"{cursor.rowcount} of {len(batch)} names were {what}")
                 connection.commit()
 
 

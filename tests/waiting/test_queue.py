@@ -167,5 +167,11 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
 def test_no_call_is_lost(queue: Queue) -> None:
     """``python -m tests.waiting.race`` is the same for longer."""
     rounds = 500
-    called = race(queue.db.url, rounds)
+    called = race(queue.db.url, rounds, fair=True)
     assert 0 < called < rounds  # it was a race
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_no_call_is_lost_where_most_wait_at_the_gate(queue: Queue) -> None:
+    rounds = 500
+    assert race(queue.db.url, rounds, fair=False) < rounds / 2
