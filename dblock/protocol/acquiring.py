@@ -15,7 +15,7 @@ Where the database keeps a queue, in the name's row::
                                             ^       └── looked ── our turn ─> try
                                             └────────────┴── not in it any more
 
-Where names have gates (:mod:`dblock.gate`) a try may begin with a wait at the name's, in the server.
+Where names have gates (:mod:`dblock.gate`) a try may begin with a wait there, in the server.
 
 A release calls the first in the queue and nobody else, and keeps the name for it for a moment:
 :attr:`.Dialect.grace`. Then the second may take it, a moment later the third, and so on; so a

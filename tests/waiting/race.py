@@ -23,7 +23,7 @@ SPREAD = 0.002  # seconds, about as long as it takes to join the queue
 def race(url: str, rounds: int, *, fair: bool, seed: int = 1) -> int:
     """Race so many times; return how often the waiter had joined the queue in time to be called.
 
-    All of them for the queue if ``fair``; or else mostly at the gate, for the name is a quick one.
+    If not ``fair`` the waiter mostly has the gate, for the name is a quick one, and then joins.
     Raises NotAcquired when a call was lost.
     """
     start = threading.Barrier(2, timeout=SECONDS)
@@ -59,7 +59,7 @@ def main() -> None:
     acquiring.LOOK = acquiring.LOOK_MAX = 3600.0
     with PostgreSQL() as server:
         upgrade(server.url)
-        for fair, where in ((True, "for the queue"), (False, "for the gate")):
+        for fair, where in ((True, "for the queue"), (False, "with the gate")):
             called = race(server.url, rounds, fair=fair)
             print(f"{rounds:,} races {where}, {called:,} waiters called, none lost", flush=True)
 

@@ -172,6 +172,6 @@ def test_no_call_is_lost(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("only_calls")
-def test_no_call_is_lost_where_most_wait_at_the_gate(queue: Queue) -> None:
+def test_no_call_is_lost_by_who_has_the_gate(queue: Queue) -> None:
     rounds = 500
-    assert race(queue.db.url, rounds, fair=False) < rounds / 2
+    assert 0 < race(queue.db.url, rounds, fair=False) < rounds
