@@ -59,15 +59,18 @@ class Calling(Gating):
         # guard, and who stands in the queue already and is refused writes nothing.
         return Query(
             self._grant_or_join,
-            {
-                "name": name,
-                "token": token,
-                "owner": owner,
-                "ttl": ttl,
-                "ticket": ticket,
-                "gate": self.gate(name),
-            },
+            self.asked(name, token, owner, ttl) | {"ticket": ticket},
         )
+
+    def asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
+        """Return what every statement that takes a name is given."""
+        return {
+            "name": name,
+            "token": token,
+            "owner": owner,
+            "ttl": ttl,
+            "gate": self.gate(name),
+        }
 
     @cached_property
     def _taken(self) -> str:
@@ -121,15 +124,8 @@ class Calling(Gating):
     ) -> Query:
         return Query(
             self._knock,
-            {
-                "name": name,
-                "token": token,
-                "owner": owner,
-                "ttl": ttl,
-                "ticket": ticket,
-                "gate": self.gate(name),
-                "patience": str(max(1, int(patience * 1000))),
-            },
+            self.asked(name, token, owner, ttl)
+            | {"ticket": ticket, "patience": str(max(1, int(patience * 1000)))},
         )
 
     @cached_property

@@ -203,10 +203,7 @@ class PostgreSQL(Calling):
     ) -> Query:
         if ticket is not None:
             return self.grant_or_join(name, token, owner, ttl, ticket)
-        return Query(
-            self._grant,
-            {"name": name, "token": token, "owner": owner, "ttl": ttl, "gate": self.gate(name)},
-        )
+        return Query(self._grant, self.asked(name, token, owner, ttl))
 
     # The two of every pair are put together once: each time anew that costs 3 % of the pair.
 

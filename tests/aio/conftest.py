@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 
 from dblock import Locks
@@ -62,13 +61,6 @@ def direct(db: Database) -> Iterator[Locks]:
     """Another program's, which is not asyncio's."""
     with Locks(db.url, label="others") as made:
         yield made
-
-
-@pytest.fixture
-def engine(db: Database) -> Iterator[Engine]:
-    made = create_engine(db.url)
-    yield made
-    made.dispose()
 
 
 @pytest.fixture
