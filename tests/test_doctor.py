@@ -14,7 +14,7 @@ from dblock.doctor import Finding, examine
 from dblock.schema import upgrade
 from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase, OwnServers, new_name
-from tests.servers import PostgreSQL, execute
+from tests.servers import MariaDB, PostgreSQL, execute
 
 
 def findings(url: str) -> dict[str, Finding]:
@@ -184,6 +184,17 @@ def test_mariadbs_tables(new_database: NewDatabase, statement: str, what: str) -
     assert level(url, what) == "wrong"
 
 
+@pytest.fixture(scope="module")
+def own_mariadb() -> Iterator[str]:
+    """On a server of its own, whose settings are nobody else's."""
+    with MariaDB() as server:
+        name = new_name()
+        server.create_database(name)
+        url = server.url_for(name)
+        upgrade(url)
+        yield url
+
+
 @pytest.mark.parametrize(
     ("variable", "well", "ill", "what", "expected"),
     [
@@ -195,17 +206,13 @@ def test_mariadbs_tables(new_database: NewDatabase, statement: str, what: str) -
     ],
 )
 def test_mariadbs_settings(
-    new_database: NewDatabase, variable: str, well: str, ill: str, what: str, expected: str
+    own_mariadb: str, variable: str, well: str, ill: str, what: str, expected: str
 ) -> None:
-    url = new_database("mariadb", migrated=True).url
-    ((before,),) = execute(url, f"SELECT @@GLOBAL.{variable}")
-    try:
-        execute(url, f"SET GLOBAL {variable} = {well}")
-        assert level(url, what) == "ok"
-        execute(url, f"SET GLOBAL {variable} = {ill}")
-        assert level(url, what) == expected
-    finally:
-        execute(url, f"SET GLOBAL {variable} = {before!r}")
+    execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
+    assert level(own_mariadb, what) == "ok"
+    execute(own_mariadb, f"SET GLOBAL {variable} = {ill}")
+    assert level(own_mariadb, what) == expected
+    execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
 
 
 # --- SQLite --------------------------------------------------------------------------------------
