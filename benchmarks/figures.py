@@ -22,6 +22,7 @@ class Effort:
     few: int
     many: int
     #: What waiters are given to come to rest; how long they are then watched, and how many.
+    #: PostgreSQL's idle sessions report only after ten seconds what they did last.
     settle: float
     watch: float
     waiters: int
@@ -44,8 +45,8 @@ FULL = Effort(
     loops=3,
     few=8,
     many=32,
-    settle=1.5,
-    watch=5.0,
+    settle=11.0,
+    watch=10.0,
     waiters=50,
     notice=1.5,
     ttl=3.0,

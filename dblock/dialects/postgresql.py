@@ -267,15 +267,11 @@ class PostgreSQL(Calling):
 
     @cached_property
     def _release(self) -> str:
-        # May be lost in a crash: then the lease runs out by itself, which only delays reuse.
-        return f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND token = %(token)s AND {PATIENT}
-                FOR NO KEY UPDATE
-            )
-            UPDATE {self.lock_table} AS l
+        # May be lost in a crash: then the lease runs out by itself, which only delays reuse. Where
+        # somebody joins meanwhile, all of it is computed anew from the row that has the new queue.
+        return f"""UPDATE {self.lock_table} AS l
             SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}
-            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
+            WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}
             RETURNING {CALL}, {LAZY}"""
 
     def let_go(self, name: str, token: str) -> Query:

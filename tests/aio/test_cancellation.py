@@ -265,9 +265,9 @@ def test_a_timeout_around_acquire(
 WAITING = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity"
     " WHERE wait_event_type = 'Lock' AND datname = current_database()",
-    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx"
-    " JOIN information_schema.processlist ON id = trx_mysql_thread_id"
-    " WHERE trx_state = 'LOCK WAIT' AND db = database()",
+    "mariadb": "SELECT count(*) FROM information_schema.processlist"
+    " WHERE command = 'Query' AND INSTR(info, 'FOR UPDATE WAIT ') AND id <> connection_id()"
+    " AND db = database()",
     "sqlite": "SELECT 0",
 }
 

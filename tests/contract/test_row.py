@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -129,30 +130,30 @@ def test_one_at_a_time(new_locks: NewLocks) -> None:
     assert most == 1
 
 
-# How to end the sessions of the database's other users; SQLite has no sessions.
-SESSIONS = {
-    "postgresql": (
-        "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' "
-        "AND state = 'idle in transaction'",
-        "SELECT pg_terminate_backend({session})",
-    ),
-    "mariadb": (
-        "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t JOIN "
-        "information_schema.processlist p ON p.id = t.trx_mysql_thread_id "
-        "WHERE p.db = '{database}'",
-        "KILL {session}",
-    ),
-}
+# How to end the sessions of the database's users; SQLite has no sessions.
+END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+
+
+def in_transactions(db: Database) -> list[int]:
+    """The sessions in transactions of this database."""
+    if db.kind == "postgresql":
+        idle = "state = 'idle in transaction' AND datname = current_database()"
+        return [pid for (pid,) in execute(db.url, f"SELECT pid FROM pg_stat_activity WHERE {idle}")]
+    ours = execute(db.url, "SELECT id FROM information_schema.processlist WHERE db = database()")
+    # Not innodb_trx, which for a moment shows what it has shown last.
+    ((_, _, status),) = execute(db.url, "SHOW ENGINE INNODB STATUS")
+    active = re.findall(
+        r"^---TRANSACTION .* ACTIVE .*\n(?:(?!---).*\n)+?.*thread id (\d+),", status, re.M
+    )
+    return [session for (session,) in ours if str(session) in active]
 
 
 def end_sessions(db: Database) -> int:
     if db.server is None:
         return 0
-    find, end = SESSIONS[db.kind]
-    database = db.url.rpartition("/")[2]
-    found = execute(db.server.url, find.format(database=database))
-    for (session,) in found:
-        execute(db.server.url, end.format(session=session))
+    found = in_transactions(db)
+    for session in found:
+        execute(db.server.url, END[db.kind].format(session))
     return len(found)
 
 

@@ -96,6 +96,35 @@ def test_a_takeover_is_one_statement(db: Database) -> None:
         assert lease.fence == 2
 
 
+def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabase) -> None:
+    """Not even where PostgreSQL has never counted its rows, and takes it for a small one."""
+    db = new_database("postgresql", migrated=True)
+    with Locks(db.url) as locks:
+        name, token, owner, ttl, ticket = "report", "token", "owner", 30.0, "0123456789abcdef"
+        dialect = locks.dialect
+        queries = (
+            dialect.grant(name, token, owner, ttl),
+            dialect.grant(name, token, owner, ttl, ticket),
+            dialect.knock(name, token, owner, ttl, ticket, 0.1),
+            dialect.release(name, token),
+            dialect.let_go(name, token),
+            dialect.leave(name, ticket),
+            dialect.guard(name, token, 1),
+            dialect.look(name),
+            dialect.look_queued(name, ticket),
+            dialect.create(name),
+            dialect.lock_row(name, None, borrowed=False),
+            dialect.lock_row(name, None, borrowed=True),
+        )
+    with psycopg.connect(
+        make_url(db.url).set(drivername="postgresql").render_as_string(hide_password=False),
+        autocommit=True,
+    ) as connection:
+        for query in queries:
+            plan = connection.execute(f"EXPLAIN {query.sql}", query.params).fetchall()
+            assert not [line for (line,) in plan if "Seq Scan on dblock_lock" in line], query.sql
+
+
 # --- a refused try writes nothing --------------------------------------------------------------
 
 

@@ -118,8 +118,8 @@ CATALOGUE = (
         "a fence outlives the holds of its name",
         PG,
         "UPDATE {self.lock_table} AS l\n            SET token = NULL, "
-        "expires_at = clock_timestamp(), waiters = {ALIVE}\n            FROM mine",
-        "DELETE FROM {self.lock_table} AS l\n            USING mine",
+        "expires_at = clock_timestamp(), waiters = {ALIVE}\n            WHERE",
+        "DELETE FROM {self.lock_table} AS l\n            WHERE",
         f"{TRAP_4}[postgresql]",
     ),
     # --- 3: no waiting for ever
@@ -152,14 +152,8 @@ CATALOGUE = (
         "release-without-token-postgresql",
         "only the holder releases",
         PG,
-        "AND token = %(token)s AND {PATIENT}\n                FOR NO KEY UPDATE\n"
-        "            )\n            UPDATE {self.lock_table} AS l\n"
-        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s\n",
-        "AND {PATIENT}\n                FOR NO KEY UPDATE\n"
-        "            )\n            UPDATE {self.lock_table} AS l\n"
-        "            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name\n",
+        "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
+        "WHERE l.lock_name = %(name)s AND {PATIENT}",
         f"{TAKEN_OVER}[postgresql-release]",
     ),
     Mutant(
@@ -405,6 +399,14 @@ CATALOGUE = (
         'RETURNING {CALL}, {LAZY}"""\n',
         'RETURNING {CALL}"""\n',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
+    ),
+    Mutant(
+        "release-reads-the-whole-table",
+        "a lease costs the same among many",
+        PG,
+        "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
+        "WHERE l.lock_name || '' = %(name)s AND l.token = %(token)s AND {PATIENT}",
+        f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",
     ),
     # --- counters
     Mutant(
