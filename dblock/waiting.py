@@ -44,7 +44,7 @@ class Room:
     def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
         self.world = world
         self.listener = Listener(connections, dialect, world)
-        self._lines: dict[Hashable, deque[weakref.ref[Event]]] = {}
+        self._lines: dict[Hashable, deque[weakref.ref[Spot]]] = {}
         _all.add(self)
 
     def forget_parent(self) -> None:
@@ -56,35 +56,40 @@ class Room:
         """Return a place in line, which is not taken yet."""
         return Spot(self, line)
 
-    def enter(self, line: Hashable, mine: Event) -> bool:
+    def enter(self, line: Hashable, mine: Spot) -> bool:
         """Stand in line, at its end or where one stands already; return whether one is the first.
 
-        The first one's event is set. Others' are by :meth:`alarm`, and are not any more after this.
+        If not, one is woken when that changes, or by :meth:`alarm`.
         """
         with lock:
-            places = self._lines.setdefault(line, deque())
+            places = self._lines.get(line)
+            if places is None:
+                self._lines[line] = deque((weakref.ref(mine),))
+                return True
             if not any(place() is mine for place in places):
                 places.append(weakref.ref(mine))
             # Whoever was interrupted while it left is forgotten.
             while (first := places[0]()) is None:
                 places.popleft()
-            mine.clear()
-            first.set()
-            return first is mine
+            if first is mine:
+                return True
+            mine.rest()
+            first.wake()
+            return False
 
     def alarm(self, line: Hashable) -> None:
         """Wake all who stand in line."""
         with lock:
             for place in self._lines.get(line, ()):
-                event = place()
-                if event is not None:
-                    event.set()
+                spot = place()
+                if spot is not None:
+                    spot.wake()
 
     def lengths(self) -> list[int]:
         """Return how many stand in each line, the first included."""
         return [len(places) for places in self._lines.values()]
 
-    def leave(self, line: Hashable, mine: Event) -> None:
+    def leave(self, line: Hashable, mine: Spot) -> None:
         """Give a place up, if there is one; whoever is the first then may go on."""
         with lock:
             left = [place for place in self._lines.get(line, ()) if place() not in (None, mine)]
@@ -94,7 +99,7 @@ class Room:
             self._lines[line] = deque(left)
             first = left[0]()
             if first is not None:
-                first.set()
+                first.wake()
 
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
@@ -108,21 +113,34 @@ class Spot:
     behind that :meth:`leave` does not find.
     """
 
+    __slots__ = ("__weakref__", "_call", "_line", "_room", "_uncalled", "_woken")
+
     def __init__(self, room: Room, line: Hashable) -> None:
         self._room = room
         self._line = line
-        self._mine = room.world.event()
+        self._woken: Event | None = None  # once it is not the first; most always are
         self._call: Call | None = None
         self._uncalled: str | None = None
+
+    def rest(self) -> None:
+        """Be ready to wait until woken."""
+        if self._woken is None:
+            self._woken = self._room.world.event()
+        self._woken.clear()
+
+    def wake(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
 
     def stand(self, seconds: float | None) -> tuple[bool, bool]:
         """Wait for the first place, so long; return whether it is ours, or whether an alarm was
         raised."""
-        if self._room.enter(self._line, self._mine):
+        if self._room.enter(self._line, self):
             return True, False
-        if seconds == 0 or not self._room.world.wait(self._mine, seconds):
+        assert self._woken is not None
+        if seconds == 0 or not self._room.world.wait(self._woken, seconds):
             return False, False
-        first = self._room.enter(self._line, self._mine)
+        first = self._room.enter(self._line, self)
         return first, not first
 
     def alarm(self) -> None:
@@ -151,7 +169,7 @@ class Spot:
 
     def leave(self) -> None:
         """Let the next one have the place."""
-        self._room.leave(self._line, self._mine)
+        self._room.leave(self._line, self)
         self._drop()
 
     def _drop(self) -> None:
