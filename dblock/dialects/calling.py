@@ -50,7 +50,8 @@ class Calling(Gating):
                 SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM {self.open}
-                WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+                WHERE NOT EXISTS (TABLE taken)
+                    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING"""
 
     def grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:

@@ -211,16 +211,18 @@ class PostgreSQL(Calling):
     def _grant(self) -> str:
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
         # Every node of the plan is made ready each time, whether it runs or not, so there are few.
+        # By `ctid` it need not be sought again, among as many versions as an old snapshot keeps. A
+        # version that is newer than this statement is not seen then, which another try mends.
         # The grant is on disk before it is told, even where synchronous_commit is off.
         return f"""WITH taken AS (
                 UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = NULL,
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
-                    SELECT k.lock_name, open.epoch FROM {self.open}, {self.lock_table} AS k
+                    SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
                     WHERE lock_name = %(name)s AND {self.turn(self.earlier)}
                     FOR UPDATE OF k SKIP LOCKED
-                ) AS mine WHERE l.lock_name = mine.lock_name
+                ) AS mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {_REMAINING}, {DURABLE}
             ), created AS (
                 {self.first_grant} RETURNING fence, {_REMAINING}, {DURABLE}

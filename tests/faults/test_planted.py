@@ -24,6 +24,8 @@ from dblock import (
 from tests.conftest import NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
+from tests.servers import execute
+from tests.support import Threads, eventually
 
 LONG = 600.0
 PAUSE = 0.6
@@ -93,6 +95,36 @@ def test_a_try_that_began_before_another_hold_has_the_later_fence(
     assert first.acquire()
     with late:
         assert fences[0] < fences[1] < late.fence
+
+
+def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(
+    new_database: NewDatabase, threads: Threads
+) -> None:
+    """The name was free when it was read, and is free once it is locked, but had another hold."""
+    db = new_database("postgresql", migrated=True)
+    engine = create_engine(db.url)
+    stop = "SELECT pg_advisory_lock_shared(1)"
+    stopped = (
+        "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database "
+        "WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+    )
+    with Locks(db.url) as locks, Locks(db.url) as others, engine.connect() as connection:
+        with others.lease("report"):
+            pass
+        connection.execute(text("SELECT pg_advisory_lock(1)"))
+        late = locks.lease("report")
+        grant = locks.dialect.grant("report", "", "", 1.0).sql
+        assert " AS open, " in grant
+        vars(locks.dialect)["_grant"] = grant.replace(" AS open, ", f" AS open, ({stop}) AS stop, ")
+        trying = threads.start(late.acquire, blocking=False)
+        eventually(lambda: execute(db.url, stopped) == [(1,)])
+        with others.lease("report"):
+            pass
+        connection.execute(text("SELECT pg_advisory_unlock(1)"))
+        assert trying.result(SECONDS)
+        assert late.fence == 3
+        late.release()
+    engine.dispose()
 
 
 # --- clocks ------------------------------------------------------------------------------------

@@ -387,7 +387,8 @@ CATALOGUE = (
         "refused-try-writes",
         "a refused try writes nothing",
         CALLING,
-        "WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
+        "WHERE NOT EXISTS (TABLE taken)\n                    "
+        "AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
         "                ON CONFLICT (lock_name) DO NOTHING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
@@ -399,6 +400,14 @@ CATALOGUE = (
         'RETURNING {CALL}, {LAZY}"""\n',
         'RETURNING {CALL}"""\n',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
+    ),
+    Mutant(
+        "a-newer-row-is-not-seen",
+        "a free name is granted",
+        ACQUIRING,
+        "return self.refused and self.dialect.has_witness and (self.place.free or out)",
+        "return self.refused and self.dialect.has_witness and out",
+        f"{PLANTED}::test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted",
     ),
     Mutant(
         "release-reads-the-whole-table",

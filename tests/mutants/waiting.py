@@ -205,8 +205,8 @@ CALLS = (
         "every-thread-for-itself",
         "many waiters of one process cost one",
         WAITING,
-        "return first is mine",
-        "return True",
+        "            first.wake()\n            return False",
+        "            return True",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
     ),
     Mutant(
