@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 GATE, CALLING = "dblock/gate.py", "dblock/dialects/calling.py"
 ACQUIRING, HOLDS, LEASE = "dblock/protocol/acquiring.py", "dblock/holds.py", "dblock/lease.py"
 WAITS, ENDS = "tests/waiting/test_gate.py", "tests/waiting/test_gate_ends.py"
+HOLDING = "tests/waiting/test_gate_holds.py"
 QUICKLY = "a name that changes hands quickly is waited for in the server"
 ORDER = "nobody overtakes who waits"
 KEPT = "nobody keeps the gate without the name"
@@ -90,7 +91,7 @@ GATES = (
         HOLDS,
         "        self._leave_gate()  # nobody waits at it any more\n",
         "",
-        f"{ENDS}::test_a_renewal_lets_it_go",
+        f"{HOLDING}::test_a_renewal_lets_it_go[postgresql]",
     ),
     Mutant(
         "a-lost-hold-keeps-the-gate",
@@ -98,7 +99,7 @@ GATES = (
         HOLDS,
         "            self._leave_gate()\n",
         "",
-        f"{ENDS}::test_the_loss_itself_lets_it_go",
+        f"{HOLDING}::test_the_loss_itself_lets_it_go[postgresql]",
     ),
     Mutant(
         "a-name-left-to-run-out-keeps-the-gate",
@@ -106,7 +107,7 @@ GATES = (
         LEASE,
         "                hold.gate.drop()\n",
         "                pass\n",
-        f"{ENDS}::test_a_name_that_is_left_to_run_out_has_no_gate",
+        f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_gate[postgresql]",
     ),
     Mutant(
         "interrupted-and-keeps-the-gate",

@@ -13,6 +13,7 @@ from dblock import Lease, Locks, RetryPolicy
 from dblock.dialects import Dialect
 from dblock.protocol import acquiring, registering
 from tests.conftest import Database, NewDatabase
+from tests.lending import Lender
 from tests.servers import execute
 from tests.support import SECONDS, eventually
 from tests.worlds.portal import WORLDS
@@ -20,6 +21,7 @@ from tests.worlds.world import World
 
 if TYPE_CHECKING:
     from tests.waiting.gates import Gate
+    from tests.waiting.gates_mariadb import UserLock
 
 NAME = "report"
 AGES = 10 * SECONDS  # a TTL that ends no wait here
@@ -117,6 +119,17 @@ def gate(new_database: NewDatabase, world: World) -> Iterator[Gate]:
     execute(db.url, f"INSERT INTO dblock_lock (lock_name, fence) VALUES ('{NAME}', 0)")
     with ExitStack() as stack:
         yield Gate(db, stack, world)
+
+
+@pytest.fixture
+def user_lock(lender: Lender, world: World) -> Iterator[UserLock]:
+    """The gate in a MariaDB database which others have used before, and will."""
+    from tests.waiting.gates_mariadb import UserLock
+
+    with lender.lend("mariadb") as db, ExitStack() as stack:
+        made = UserLock(db, stack, world)
+        made.create()
+        yield made
 
 
 @pytest.fixture

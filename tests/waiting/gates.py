@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import Connection
 
-from dblock import Locks, Timeouts, clock
+from dblock import Lease, Locks, Timeouts, clock
 from dblock.database import Database
 from dblock.dialects import PostgreSQL
 from dblock.dialects.gating import ENTER
@@ -142,6 +142,13 @@ class Statements:
         return sum(ENTER in sql for sql in self.all)
 
 
+def has(gate: Gate, held: Lease) -> Lease:
+    """A hold that has the gate."""
+    assert held.acquire()
+    assert len(gate.had_by()) == 1
+    return held
+
+
 def number(name: str) -> int:
     """The number of a name's gate, in tables with the usual prefix."""
     return PostgreSQL(None, "dblock_", Timeouts()).gate(name)
@@ -161,7 +168,7 @@ def hurry(locks: Locks, *names: str) -> None:
 def hurry_here(database: Database, *names: str) -> None:
     """In the world that the database's Locks are of."""
     listener = database.room.listener
-    if not listener._open:
+    if database.dialect.calls and not listener._open:
         connection = database.holders.take()
         database.holders.give(connection)
         call = listener.ticket(connection.session.server)

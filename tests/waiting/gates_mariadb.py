@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import Connection
 
-from dblock import Locks, Timeouts, clock
+from dblock import Locks, Timeouts
 from dblock.dialects import MariaDB
 from dblock.protocol import acquiring, registering
-from tests.lending import Lender
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
 from tests.waiting.gates import Gate, Statements
-from tests.worlds.world import World
 
 TABLE = "dblock_lock"
 
@@ -32,11 +30,6 @@ class UserLock(Gate):
         self._watching.exec_driver_sql(
             f"INSERT INTO {TABLE} (lock_name, fence) VALUES ('{NAME}', 0)"
         )
-
-    def quick(self, *names: str) -> Locks:
-        locks = self.locks()
-        hurry(locks, *names or (NAME,))
-        return locks
 
     @contextmanager
     def shut(self, *names: str) -> Iterator[Connection]:
@@ -127,25 +120,10 @@ class Asked(Statements):
         return [params["patience"] for params in self.params if "patience" in params]
 
 
-@contextmanager
-def lent(lender: Lender, world: World) -> Iterator[UserLock]:
-    """The gate in a database which others have used before, and will."""
-    with lender.lend("mariadb") as db, ExitStack() as stack:
-        made = UserLock(db, stack, world)
-        made.create()
-        yield made
-
-
 def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Wait at gates as long as the test takes, that is, and in one piece."""
     patch.setattr(acquiring, "LOOK", SECONDS / 2)
     patch.setattr(registering, "AFTER", 3600.0)
-
-
-def hurry(locks: Locks, *names: str) -> None:
-    """Let some Locks have got names in a moment, a moment ago."""
-    for name in names:
-        locks.database.gates.note(name, 0.0, clock.now() + SECONDS)
 
 
 def user_lock(name: str) -> str:

@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from dblock import Lease, LockLost, Locks
+from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
 from dblock.protocol import acquiring
 from tests.aio.support import cancelled_at, settled
@@ -21,66 +21,9 @@ from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait
 from tests.support import LONG, SECONDS, Threads
 from tests.waiting.conftest import AGES, NAME, lease
-from tests.waiting.gates import PATIENT, Gate, Statements, hurry, hurry_here
-from tests.worlds.portal import WORLDS
+from tests.waiting.gates import PATIENT, Gate, has, hurry, hurry_here
 
 # --- the hold ----------------------------------------------------------------------------------
-
-
-def has(gate: Gate, held: Lease) -> Lease:
-    """A hold that has the gate."""
-    assert held.acquire()
-    assert len(gate.had_by()) == 1
-    return held
-
-
-def test_a_renewal_lets_it_go(gate: Gate) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG, renew=False))
-    held.renew()
-    gate.wait_until_let_go()
-    held.release()
-    assert gate.ask("SELECT token FROM dblock_lock") == [None]
-
-
-@pytest.mark.parametrize("world", WORLDS, indirect=True)
-def test_the_keepers_renewal_lets_it_go(gate: Gate) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=6.0))
-    gate.wait_until_let_go()
-    held.check()
-    held.release()
-    assert gate.ask("SELECT token FROM dblock_lock") == [None]
-
-
-def test_it_is_let_go_with_a_lease_that_was_lost(gate: Gate) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG))
-    assert gate.locks().release(NAME, force=True)
-    with pytest.raises(LockLost, match="by force"):
-        held.release()
-    assert gate.had_by() == []
-
-
-def test_the_loss_itself_lets_it_go(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    locks = gate.quick()
-    statements, held = Statements(locks, monkeypatch), locks.lease(NAME, ttl=1.0, renew=False)
-    assert held.acquire()
-    assert statements.knocks == 1
-    assert held.lost.wait(SECONDS)
-    gate.wait_until_let_go()
-    with pytest.raises(LockLost):
-        held.release()
-
-
-def test_a_name_that_is_left_to_run_out_has_no_gate(gate: Gate) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG))
-    held.release(after=LONG)
-    gate.wait_until_let_go()
-    assert not lease(gate.locks()).acquire(blocking=False)
-
-
-def test_a_handle_that_is_dropped_has_no_gate(gate: Gate) -> None:
-    assert len(has(gate, gate.quick().lease(NAME, ttl=LONG)).token) > 1
-    gc.collect()
-    gate.wait_until_let_go()
 
 
 @pytest.mark.usefixtures("at_the_gate_for_ever")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -18,20 +17,17 @@ from dblock.dialects import Dialect
 from dblock.protocol import acquiring, registering
 from dblock.protocol.steps import Query
 from tests.conftest import NewDatabase
-from tests.lending import Lender
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease, take_turn
-from tests.waiting.gates_mariadb import Asked, UserLock, lent, user_lock, wait_for_ever
+from tests.waiting.gates_mariadb import Asked, UserLock, user_lock, wait_for_ever
 from tests.worlds.portal import WORLDS
-from tests.worlds.world import World
 
 both = pytest.mark.parametrize("world", WORLDS, indirect=True)
 
 
 @pytest.fixture
-def gate(lender: Lender, world: World) -> Iterator[UserLock]:
-    with lent(lender, world) as made:
-        yield made
+def gate(user_lock: UserLock) -> UserLock:
+    return user_lock
 
 
 @pytest.fixture

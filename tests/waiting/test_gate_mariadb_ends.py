@@ -4,48 +4,34 @@ through (promise 10)."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 
 import pytest
 
-from dblock import Lease, LockLost, Locks
+from dblock import Locks
 from dblock.aio import AsyncLocks
 from dblock.protocol import acquiring, registering
 from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
-from tests.lending import Lender
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease
-from tests.waiting.gates import PATIENT
-from tests.waiting.gates_mariadb import Asked, UserLock, hurry, lent, wait_for_ever
-from tests.worlds.world import World
+from tests.waiting.gates import PATIENT, has, hurry, hurry_here
+from tests.waiting.gates_mariadb import Asked, UserLock, wait_for_ever
 
 
 @pytest.fixture
-def gate(lender: Lender, world: World) -> Iterator[UserLock]:
-    with lent(lender, world) as made:
-        yield made
+def gate(user_lock: UserLock) -> UserLock:
+    return user_lock
 
 
 @pytest.fixture
 def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_ever(monkeypatch)
-
-
-# --- the hold ----------------------------------------------------------------------------------
-
-
-def has(gate: UserLock, held: Lease) -> Lease:
-    """A hold that has the gate."""
-    assert held.acquire()
-    assert len(gate.had_by()) == 1
-    return held
 
 
 def test_one_statement_lets_the_name_go_and_its_gate(
@@ -59,50 +45,6 @@ def test_one_statement_lets_the_name_go_and_its_gate(
     assert gate.ask("SELECT token FROM dblock_lock") == [None]
     assert len(asked.all) == 1
     assert gate.sessions == sessions
-
-
-def test_a_renewal_lets_it_go(gate: UserLock) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG, renew=False))
-    held.renew()
-    gate.wait_until_let_go()
-    held.release()
-    assert gate.ask("SELECT token FROM dblock_lock") == [None]
-
-
-def test_the_keepers_renewal_lets_it_go(gate: UserLock) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=6.0))
-    gate.wait_until_let_go()
-    held.check()
-    held.release()
-
-
-def test_it_is_let_go_with_a_lease_that_was_lost(gate: UserLock) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG))
-    assert gate.locks().release(NAME, force=True)
-    with pytest.raises(LockLost, match="by force"):
-        held.release()
-    assert gate.had_by() == []
-
-
-def test_the_loss_itself_lets_it_go(gate: UserLock) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=1.0, renew=False))
-    assert held.lost.wait(SECONDS)
-    gate.wait_until_let_go()
-    with pytest.raises(LockLost):
-        held.release()
-
-
-def test_a_name_that_is_left_to_run_out_has_no_gate(gate: UserLock) -> None:
-    held = has(gate, gate.quick().lease(NAME, ttl=LONG))
-    held.release(after=LONG)
-    gate.wait_until_let_go()
-    assert not lease(gate.locks()).acquire(blocking=False)
-
-
-def test_a_handle_that_is_dropped_has_no_gate(gate: UserLock) -> None:
-    assert len(has(gate, gate.quick().lease(NAME, ttl=LONG)).token) > 1
-    gc.collect()
-    gate.wait_until_let_go()
 
 
 # --- a process that is killed ------------------------------------------------------------------
@@ -193,7 +135,7 @@ def test_ctrl_c_while_waiting_at_the_gate(gate: UserLock) -> None:
 def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: UserLock) -> None:
     async def main() -> None:
         async with AsyncLocks(async_url(gate.db.url), timeouts=PATIENT) as locks:
-            await locks.run(hurry, locks.sync, NAME)
+            await locks.run(hurry_here, locks.database, NAME)
             task = asyncio.create_task(locks.lease(NAME).acquire())
             await asyncio.to_thread(gate.wait_until_waited_for)
             task.cancel()
@@ -282,7 +224,7 @@ def test_a_task_that_is_cancelled_at_each_point(gate: UserLock, how: str) -> Non
         async with AsyncLocks(async_url(gate.db.url)) as locks:
             mine = locks.lease(NAME, ttl=LONG)
             for at in count(1):
-                await locks.run(hurry, locks.sync, NAME)
+                await locks.run(hurry_here, locks.database, NAME)
                 cancelled = await cancelled_at(mine.acquire(), at, how)
                 await settled(locks)
                 assert mine.held is not cancelled
