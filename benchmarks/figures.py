@@ -21,11 +21,13 @@ class Effort:
     loops: int
     few: int
     many: int
-    #: What waiters are given to come to rest; how long they are then watched, and how many.
-    #: PostgreSQL's idle sessions report only after ten seconds what they did last.
+    #: What waiters are given to come to rest, and how many there are.
     settle: float
-    watch: float
     waiters: int
+    #: Before their statements are counted, for an idle session of PostgreSQL 15 tells what it did
+    #: last after ten seconds; and for how long that is done.
+    report: float
+    watch: float
     #: From their kill until the server is asked whether it has noticed; of locks whose holder dies.
     notice: float
     ttl: float
@@ -45,9 +47,10 @@ FULL = Effort(
     loops=3,
     few=8,
     many=32,
-    settle=11.0,
-    watch=10.0,
+    settle=1.5,
     waiters=50,
+    report=15.0,
+    watch=10.0,
     notice=1.5,
     ttl=3.0,
     steady=60.0,
@@ -64,8 +67,9 @@ QUICK = Effort(
     few=8,
     many=32,
     settle=1.0,
-    watch=1.0,
     waiters=50,
+    report=1.0,
+    watch=1.0,
     notice=1.5,
     ttl=3.0,
     steady=3.0,
@@ -83,8 +87,9 @@ SMOKE = Effort(
     few=2,
     many=3,
     settle=0.05,
-    watch=0.05,
     waiters=2,
+    report=0.05,
+    watch=0.05,
     notice=0.05,
     ttl=0.5,
     steady=0.1,

@@ -56,7 +56,7 @@ def watch(
         waiter.begin(wait, entry, threads)
     for waiter in waiters:
         waiter.hear()
-    sleep(effort.settle)
+    sleep(effort.report)
     before = read(site, entry.url)
     sleep(effort.watch)
     after = read(site, entry.url)

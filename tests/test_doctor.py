@@ -13,7 +13,7 @@ from dblock import Locks, Unavailable
 from dblock.doctor import Finding, examine
 from dblock.schema import upgrade
 from dblock.version import SCHEMA_VERSION
-from tests.conftest import Database, NewDatabase, OwnServers, new_name
+from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
 
 
@@ -187,7 +187,7 @@ def test_mariadbs_tables(new_database: NewDatabase, statement: str, what: str) -
 @pytest.fixture(scope="module")
 def own_mariadb() -> Iterator[str]:
     """On a server of its own, whose settings are nobody else's."""
-    with MariaDB() as server:
+    with find_or_skip(MariaDB) as server:
         name = new_name()
         server.create_database(name)
         url = server.url_for(name)

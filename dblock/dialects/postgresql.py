@@ -48,9 +48,9 @@ _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 
 
 class PostgreSQL(Calling):
-    """Expiry is written and compared with ``clock_timestamp()``, and only after the row is locked:
-    ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a wait when
-    the statement that waits also reads it.
+    """Expiry is written and compared with ``clock_timestamp()``, and a new one only after the row
+    is locked: ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a
+    wait when the statement that waits also reads it.
 
     A guard is ``FOR KEY SHARE``, the lock of a foreign key's check: renewal and release change no
     key, so they pass it; a grant and a row lock take the row ``FOR UPDATE`` first and do not. Under
@@ -270,7 +270,8 @@ class PostgreSQL(Calling):
     @cached_property
     def _release(self) -> str:
         # May be lost in a crash: then the lease runs out by itself, which only delays reuse. Where
-        # somebody joins meanwhile, all of it is computed anew from the row that has the new queue.
+        # somebody joins meanwhile, all of it is computed anew from the row that has the new queue;
+        # where the row was merely locked for a moment, the time is that of before.
         return f"""UPDATE {self.lock_table} AS l
             SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}
             WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}

@@ -108,7 +108,12 @@ def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(
         "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database "
         "WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
     )
-    with Locks(db.url) as locks, Locks(db.url) as others, engine.connect() as connection:
+    patient = Timeouts(connect=SECONDS, query=SECONDS, socket=2 * SECONDS)
+    with (
+        Locks(db.url, timeouts=patient) as locks,
+        Locks(db.url) as others,
+        engine.connect() as connection,
+    ):
         with others.lease("report"):
             pass
         connection.execute(text("SELECT pg_advisory_lock(1)"))

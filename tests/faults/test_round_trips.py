@@ -97,7 +97,10 @@ def test_a_takeover_is_one_statement(db: Database) -> None:
 
 
 def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabase) -> None:
-    """Not even where PostgreSQL has never counted its rows, and takes it for a small one."""
+    """Not even where PostgreSQL has never counted its rows, and takes it for a small one.
+
+    A renewal is for many names.
+    """
     db = new_database("postgresql", migrated=True)
     with Locks(db.url) as locks:
         name, token, owner, ttl, ticket = "report", "token", "owner", 30.0, "0123456789abcdef"

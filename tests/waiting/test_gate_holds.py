@@ -46,8 +46,7 @@ def test_it_is_let_go_with_a_lease_that_was_lost(either: Gate) -> None:
 
 
 def test_the_loss_itself_lets_it_go(either: Gate) -> None:
-    held = either.quick().lease(NAME, ttl=1.0, renew=False)
-    assert held.acquire()
+    held = has(either, either.quick().lease(NAME, ttl=3.0, renew=False))
     assert held.lost.wait(SECONDS)
     either.wait_until_let_go()
     with pytest.raises(LockLost):
