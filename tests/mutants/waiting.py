@@ -245,8 +245,8 @@ CALLS = (
         "a-dead-first",
         "an interruption blocks no name",
         WAITING,
-        "places.append(weakref.ref(mine))",
-        "places.append(lambda: mine)",
+        "deque((weakref.ref(mine),))",
+        "deque((lambda: mine,))",
         f"{AWAY}::test_a_place_that_was_never_left_is_not_waited_for",
     ),
     Mutant(
