@@ -210,9 +210,11 @@ def test_mariadbs_settings(
 ) -> None:
     execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
     assert level(own_mariadb, what) == "ok"
-    execute(own_mariadb, f"SET GLOBAL {variable} = {ill}")
-    assert level(own_mariadb, what) == expected
-    execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
+    try:
+        execute(own_mariadb, f"SET GLOBAL {variable} = {ill}")
+        assert level(own_mariadb, what) == expected
+    finally:
+        execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
 
 
 # --- SQLite --------------------------------------------------------------------------------------
