@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
+from types import FrameType
 from typing import Any, TypeVar
 
 Seconds = float | timedelta
@@ -15,6 +18,12 @@ Seconds = float | timedelta
 NAME_MAX = 255
 TTL_MIN = 0.1  # below this a round trip is a large part of the lease
 TTL_MAX = 366 * 24 * 3600.0
+TTL_LONG = 24 * 3600.0
+_LONG = (  # the same for all of them, so that it is said once
+    "a TTL is longer than a day: a holder that dies keeps the name for so long, and after a "
+    "failover of PostgreSQL nothing at all is granted for so long; a lease is renewed while it is "
+    "held, so a short TTL does"
+)
 WAIT_MAX = threading.TIMEOUT_MAX
 
 
@@ -77,7 +86,7 @@ def seconds(what: str, value: object) -> float:
 
 
 def check_ttl(ttl: object) -> float:
-    """Return a lease's TTL in seconds: from 0.1 to 366 days."""
+    """Return a lease's TTL in seconds: from 0.1 to 366 days. Warns of one above a day."""
     number = seconds("a TTL", ttl)
     if number < TTL_MIN:
         raise ValueError(f"a TTL is at least {TTL_MIN} seconds: {ttl!r}")
@@ -85,7 +94,21 @@ def check_ttl(ttl: object) -> float:
         raise ValueError("a TTL is finite: a lease that never ends would outlive a dead holder")
     if number > TTL_MAX:
         raise OverflowError(f"a TTL is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
+    if number > TTL_LONG:
+        warnings.warn(_LONG, stacklevel=_outside())
     return number
+
+
+def _outside() -> int:
+    """Return the stack level, for a warning of who calls this, of who called dblock."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _package(frame) == "dblock":
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]  # what exec() runs has none
 
 
 def check_after(after: object) -> float:
@@ -115,6 +138,13 @@ def check_max_renewals(max_renewals: object) -> int | None:
     if max_renewals < 0:
         raise ValueError(f"max_renewals cannot be negative: {max_renewals!r}")
     return max_renewals
+
+
+def check_flag(what: str, flag: object) -> bool:
+    """Return ``flag`` if it is one: a text such as "false" is not."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{what} is True or False, not {flag!r}")
+    return flag
 
 
 def check_renew(renew: object) -> bool:

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlalchemy import inspect
 from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.sql import Select
 
 from . import clock
@@ -18,6 +19,8 @@ from .protocol.steps import Query, Reply, RunHeld
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
+    from sqlalchemy.schema import Table
+    from sqlalchemy.types import TypeEngine
 
     from .dialects import Dialect
 
@@ -188,12 +191,27 @@ class BorrowedTransaction(Borrowed):
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 
+    def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
+        """Return the types of a table's columns in the database; none where that does not tell."""
+        try:
+            columns = inspect(self.connection).get_columns(table.name, schema=table.schema)
+        except NoSuchTableError:
+            return {}
+        except DBAPIError as error:
+            fault = self._fault(error)
+            lacking = isinstance(fault, Trouble) and fault.fault is Fault.PRIVILEGE
+            if lacking and not self._dialect.failure_aborts:  # of a view, or only some columns
+                return {}
+            raise fault from error.orig
+        return {column["name"]: column["type"] for column in columns}
+
     def _fault(self, error: DBAPIError) -> Exception:
         """Return what a protocol understands of an error; SQLAlchemy's own error if nothing."""
         if error.orig is None:
             return error
         fault = self._dialect.classify(error.orig)
         if fault is None:
+            error.hide_parameters = True  # a token may be among them
             return error
         timed_out = fault is Fault.DISCONNECTED and self._dialect.timed_out(error.orig)
         return Trouble(fault, first_line(error.orig), timed_out=timed_out)

@@ -1,9 +1,9 @@
 """dblock's own connections: made as the engine makes them, outside its pool, one stack for all.
 
 A lock must not starve the application's pool, nor the other way round, and a statement on the hot
-path cannot pay for a pool checkout and a reset. So connections come from a private copy of the
-engine's pool, are detached from it and kept here while idle. A connection is put back only when
-its state is known; everything else is thrown away.
+path cannot pay for a pool checkout and a reset. So connections come from private copies of the
+engine's pool, one for each, are detached from them and kept here while idle. A connection is put
+back only when its state is known; everything else is thrown away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
+from .dialects.look_alikes import unreadable
 from .errors import Unsupported
+from .printable import printable
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ _log = logging.getLogger("dblock")
 
 IDLE_MAX = 8
 
+# The servers that this process has reached.
+_reached: set[str] = set()
+
 # Connections of a forked child's parent: kept for ever, because closing one says goodbye to the
 # server on the socket that the parent still uses.
 _inherited: list[object] = []
@@ -47,6 +52,8 @@ class OwnConnection:
 
     driver: Any
     session: Session
+    #: How often its :class:`Connections` had been cleared when it was made.
+    cleared: int = 0
     #: Kept for all its statements, where making a cursor takes its time.
     cursor: Any = None
 
@@ -56,7 +63,9 @@ class Connections:
 
     ``limit`` bounds how many are in use at once; a statement waits for its turn up to
     ``Timeouts.socket``. ``verify`` is called with the first connection made. ``lent`` tells
-    that the engine is the user's, and how it connects is not ours to say.
+    that the engine is the user's, and how it connects is not ours to say. ``beside`` are others
+    whose idle connections are used where a server takes no more of them, but for one, by which
+    leases are renewed.
     """
 
     def __init__(
@@ -68,6 +77,7 @@ class Connections:
         world: World,
         verify: Callable[[OwnConnection], None] | None = None,
         lent: bool = False,
+        beside: Connections | None = None,
     ) -> None:
         self._dialect = dialect
         self._world = world
@@ -75,12 +85,14 @@ class Connections:
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(self._pool, "connect", self._bound, insert=True)
         self._idle: deque[OwnConnection] = deque()
+        self._beside = beside
         self._lent = lent
         self._limit = limit
         self._turns = self._new_turns()
         self._verify = verify
         self._closed = False
-        self._at_end = weakref.finalize(self, close_all, self._idle, dialect)
+        self._cleared = 0
+        weakref.finalize(self, close_all, self._idle, dialect)
         _all.add(self)
 
     def _new_turns(self) -> Turns | None:
@@ -88,8 +100,8 @@ class Connections:
 
     def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
         driver = record.driver_connection
-        if self._lent:
-            self._lent = False
+        lent, self._lent = self._lent, False
+        if lent:
             _warn_of_unbounded(self._dialect, driver)
         self._dialect.bound_reads(driver, self._dialect.timeouts.connect)
 
@@ -102,18 +114,33 @@ class Connections:
         ):
             raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
         try:
-            while self._idle:
-                try:
-                    connection = self._idle.pop()
-                except IndexError:  # another thread was faster
-                    break
-                if self._dialect.is_usable(connection.driver):
+            return self._take_idle() or self._world.connect(self._connect, self._keep)
+        except BaseException as error:
+            refused = isinstance(error, Trouble) and not error.timed_out
+            if refused and self._beside is not None and len(self._beside._idle) > 1:
+                connection = self._beside._take_idle()
+                if connection is not None:
                     return connection
-                _close(connection.driver, self._dialect)
-            return self._world.connect(self._connect, self._keep)
-        except BaseException:
             self._end_turn()
             raise
+
+    def _take_idle(self) -> OwnConnection | None:
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if self._dialect.is_usable(connection.driver) and not self._behind(connection):
+                return connection
+            _close(connection.driver, self._dialect)
+        return None
+
+    def _behind(self, connection: OwnConnection) -> bool:
+        """Whether this process has reached a server since that another one's failover made."""
+        server = connection.session.server
+        if server is None or len(_reached) == 1:
+            return False
+        return any(self._dialect.precedes(server, other) for other in tuple(_reached))
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
@@ -121,7 +148,8 @@ class Connections:
         self._end_turn()
 
     def _keep(self, connection: OwnConnection) -> None:
-        if self._closed or len(self._idle) >= IDLE_MAX:
+        stale = connection.cleared != self._cleared
+        if self._closed or stale or len(self._idle) >= IDLE_MAX:
             _close(connection.driver, self._dialect)
         else:
             self._idle.append(connection)
@@ -136,7 +164,11 @@ class Connections:
             self._turns.release()
 
     def clear(self) -> None:
-        """Close the idle connections: after one was found broken, the others are suspect."""
+        """Close the connections that there are, those in use when they are put back.
+
+        After one was found broken, the others are suspect.
+        """
+        self._cleared += 1
         close_all(self._idle, self._dialect)
 
     def close(self) -> None:
@@ -145,12 +177,18 @@ class Connections:
 
     def _connect(self) -> OwnConnection:
         driver = None
+        cleared = self._cleared
         try:
             driver = detached(self._pool)
             session = self._dialect.prepare_connection(driver)
-            connection = OwnConnection(driver, session, self._dialect.cursor(driver))
-            if self._verify is not None:
-                self._verify(connection)
+            connection = OwnConnection(driver, session, cleared, self._dialect.cursor(driver))
+            if session.server is not None:
+                _reached.add(session.server)
+                if self._behind(connection):
+                    raise Trouble(Fault.UNREACHABLE, _BEHIND)
+            verify = self._verify
+            if verify is not None:
+                verify(connection)
                 self._verify = None
             self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
         except TypeError as error:
@@ -176,12 +214,15 @@ class Connections:
         return connection
 
     def _forget_parent(self) -> None:
-        leave_to_parent((self._pool, self._idle))
-        self._at_end.detach()
-        self._idle = deque()
-        self._at_end = weakref.finalize(self, close_all, self._idle, self._dialect)
-        self._pool = self._pool.recreate()
+        leave_to_parent(tuple(self._idle))
+        self._idle.clear()
         self._turns = self._new_turns()
+
+
+_BEHIND = (
+    "this server can be written to, but another has taken its place: this process has reached a "
+    "later timeline of it. Fence the old primary. Where it was put back on purpose, start anew"
+)
 
 
 def _warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
@@ -211,8 +252,15 @@ def close_all(connections: deque[OwnConnection], dialect: Dialect) -> None:
 
 
 def detached(pool: Pool) -> Any:
-    """Return a driver connection made by a pool, which has no part in it any more."""
-    proxy = pool.connect()
+    """Return a driver connection made as a pool makes them, which has no part in it.
+
+    A pool, of whatever class, lets some wait while others connect. A copy has its events, and
+    nobody who waits.
+    """
+    try:
+        proxy = pool.recreate().connect()
+    except AssertionError as error:  # SQLAlchemy reads the version of the first
+        raise unreadable(str(error)) from error
     connection = proxy.driver_connection
     proxy.detach()
     return connection
@@ -235,7 +283,7 @@ def first_line(error: BaseException) -> str:
     """Return a driver's message, one line of it, for people."""
     detail = error.args[1] if len(error.args) > 1 and isinstance(error.args[0], int) else error
     lines = str(detail).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return printable(lines[0]) if lines else type(error).__name__
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from . import clock
-from .arguments import Seconds, check_after, check_label, check_name, check_runnable
-from .errors import DBLockError
+from .arguments import (
+    Seconds,
+    check_after,
+    check_label,
+    check_max_hold,
+    check_name,
+    check_runnable,
+)
+from .errors import DBLockError, LockLost
 from .protocol import running
 from .protocol.running import PERIODS, JobRun
 
@@ -49,8 +56,10 @@ class Job:
         self.database = database
         self.lease = lease
         self.at_least = check_after(at_least)
-        if at_most is not None and self.at_least > check_after(at_most):
+        longest = check_max_hold(at_most)
+        if longest is not None and self.at_least > longest:
             raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
+        lease._last(self.at_least)
         self.once_per = None if once_per is None else check_name(once_per, "once_per")
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
@@ -113,16 +122,27 @@ class Running:
     since: float
 
     def record(self, status: int) -> None:
-        """Record the exit status. Raises Unavailable where it cannot be."""
+        """Record the exit status.
+
+        Raises Unavailable where it cannot be, LockLost when a later run is on record instead.
+        """
         database = self.job.database
         database.run(
             running.end(database.dialect, self.run, status, database.timeouts.socket, clock.now())
         )
 
-    def release(self) -> None:
-        """Give the lease back, or let it run out where the run is to count for longer."""
+    def release(self, lost: int = FAILED) -> None:
+        """Give the lease back, or let it run out where the run is to count for longer.
+
+        A run whose lease turns out to be lost is no success: it has the status ``lost``.
+        """
         rest = self.since + self.job.at_least - clock.now()
-        self.job.lease.release(after=max(0.0, rest))
+        try:
+            self.job.lease.release(after=max(0.0, rest))
+        except LockLost:
+            with contextlib.suppress(DBLockError):
+                self.record(lost)
+            raise
 
     def end(self, status: int = SUCCEEDED) -> None:
         """Do both, whoever is cancelled meanwhile."""

@@ -6,25 +6,30 @@ import os
 import secrets
 import socket
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from . import clock
 from .arguments import check_label
+from .borrowed import Borrowed, borrow
 from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction, execute
 from .errors import NotAcquired, SchemaMissing
 from .gate import Gate, Gates
-from .protocol.faults import Trouble
+from .protocol.faults import Fault, Trouble
 from .protocol.leasing import Refused
 from .protocol.registering import Waiter
 from .protocol.steps import Protocol, Query
-from .protocol.troubles import explain, schema_missing
-from .version import SCHEMA_VERSION
+from .protocol.troubles import explain, schema_missing, transaction_broken
+from .version import SCHEMA_VERSION, Schema
 from .waiting import Room
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
+    from sqlalchemy.schema import Table
+    from sqlalchemy.types import TypeEngine
 
+    from .borrowed import Borrowable
     from .dialects import Dialect
     from .keeper import Keeper
     from .timeouts import Timeouts
@@ -60,10 +65,14 @@ class Database:
             engine, dialect, world=world, limit=CONNECTIONS, verify=self._verify, lent=lent
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
-        self.holders = Connections(engine, dialect, world=world, verify=self._verify)
+        self.holders = Connections(
+            engine, dialect, world=world, verify=self._verify, beside=self.connections
+        )
         self.flow_holds = world.holds()
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
+        #: Of tables of the user's that counters count in: the types of their columns.
+        self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
         self._seen: dict[object, Waiter] = {}
         self.room = Room(self.holders, dialect, world)
         self.gates = Gates(self.holders, dialect)
@@ -101,6 +110,24 @@ class Database:
             seen=self._seen,
         )
 
+    def borrow(self, on: Borrowable) -> Borrowed:
+        """Return the user's transaction; see :func:`.borrowed.borrow`."""
+        transaction = borrow(on, self.dialect)
+        self.recognise(transaction)
+        return transaction
+
+    def recognise(self, transaction: Borrowed) -> None:
+        """Ask the server of a user's transaction what it is, where nobody has asked before."""
+        if self.dialect.recognised:
+            return
+        try:
+            reply = transaction.execute(self.dialect.named)
+        except Trouble as trouble:
+            if trouble.fault is Fault.DISCONNECTED:
+                raise transaction_broken(trouble) from trouble.__cause__
+            raise explain(self.dialect, trouble) from trouble.__cause__
+        self.dialect.recognise(*reply.rows[0])
+
     def withdraw(self, waiter: Waiter) -> None:
         """Leave no trace of a wait that has ended."""
         if waiter.trace:
@@ -108,7 +135,7 @@ class Database:
 
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
         """Return the error for a refusal: who has it, and until when."""
-        state = refused.state
+        state = None if refused.state is None else refused.state.told()
         if state is not None and state.held:
             who = state.describe()
         elif refused.pause:
@@ -123,21 +150,31 @@ class Database:
 
     def _verify(self, connection: OwnConnection) -> None:
         """Refuse tables of another version than this code's, on the first connection."""
-        query = Query(f"SELECT version FROM {self.dialect.table('schema')}", {})
+        query = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
             reply = execute(self.dialect, connection, query)
         except Trouble as trouble:
             raise explain(self.dialect, trouble) from trouble.__cause__
-        found = reply.rows[0][0] if reply.rows else 0
-        if found > SCHEMA_VERSION:
+        found = Schema.of(reply.rows[0] if reply.rows else None)
+        if found.version > SCHEMA_VERSION:
             raise SchemaMissing(
-                f"dblock's tables here have version {found}, newer than this code's "
+                f"dblock's tables here have version {found.version}, newer than this code's "
                 f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
             )
-        if found < SCHEMA_VERSION:
+        if found.revision < SCHEMA_VERSION:
             raise schema_missing(
-                self.dialect, f"they have version {found}, this code needs {SCHEMA_VERSION}"
+                self.dialect,
+                f"they have version {found.revision}, this code needs {SCHEMA_VERSION}",
             )
+
+    def disconnect(self) -> None:
+        """Close the connections, those in use once they are not; new ones are made when needed."""
+        try:
+            self.room.disconnect()
+        finally:
+            self.gates.close()
+            self.connections.clear()
+            self.holders.clear()
 
     def close(self) -> None:
         """Close the idle connections, and the one that listens."""

@@ -10,7 +10,19 @@ from . import clock
 from .connections import Connections, OwnConnection, first_line, leave_to_parent
 from .errors import Unavailable
 from .protocol.faults import Fault, Trouble
-from .protocol.steps import AtGate, Await, Forget, Query, Reply, Run, RunHeld, Sleep, Stand, Step
+from .protocol.steps import (
+    AtGate,
+    Await,
+    Disown,
+    Forget,
+    Query,
+    Reply,
+    Run,
+    RunHeld,
+    Sleep,
+    Stand,
+    Step,
+)
 from .protocol.steps import Protocol as LockProtocol
 
 if TYPE_CHECKING:
@@ -107,6 +119,9 @@ class Driver:
             assert spot is not None, "who has a ticket has stood in line"
             called = spot.wait(step.seconds)
             return Reply((), int(called), sent, clock.now())
+        if isinstance(step, Disown):
+            self.room.listener.disown(step.tickets)
+            return Reply((), 0, sent, clock.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
             return transaction.run(step)
@@ -149,6 +164,7 @@ class OwnTransaction:
 
     def __del__(self) -> None:
         if self._connection is not None:
+            self.drop()  # first, since a warning can be an error
             if self._pid == os.getpid():
                 warnings.warn(
                     "a held row lock was garbage-collected",
@@ -156,7 +172,6 @@ class OwnTransaction:
                     stacklevel=1,
                     source=self,
                 )
-            self.drop()
 
     def run(self, step: RunHeld) -> Reply:
         try:
@@ -249,7 +264,7 @@ def execute(
         while True:
             try:
                 rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
-                return Reply(rows, matched, sent, clock.now(), session.server)
+                break
             except Exception as error:
                 if dialect.can_resend(driver, error):
                     continue
@@ -266,3 +281,6 @@ def execute(
     finally:
         if within is not None:
             dialect.bound_reads(driver, dialect.timeouts.socket)
+    if session.doubts:  # as good as none
+        raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
+    return Reply(rows, matched, sent, clock.now(), session.server)

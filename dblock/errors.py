@@ -4,7 +4,7 @@
 
     DBLockError
     ├── NotAcquired (also a TimeoutError)  somebody else has it; says who, and until when
-    ├── NotHeld                            released or renewed without holding it
+    ├── NotHeld (also a RuntimeError)      released or renewed without holding it
     ├── LockLost                           it was held and is no longer, not by choice; says why
     ├── DeadlockDetected                   this wait could never have ended
     ├── OutcomeUnknown                     the reply never came and could not be found out
@@ -51,8 +51,11 @@ class NotAcquired(DBLockError, TimeoutError):
         self.holder = holder
 
 
-class NotHeld(DBLockError):
-    """Released, renewed or asked for its fence without being held by this handle."""
+class NotHeld(DBLockError, RuntimeError):
+    """Released, renewed or asked for its fence without being held by this handle.
+
+    A RuntimeError too, as :mod:`threading` and :mod:`asyncio` raise for a lock that is not held.
+    """
 
 
 class LockLost(DBLockError):
@@ -73,7 +76,8 @@ class LockLost(DBLockError):
     ``"crash"``
         the database crashed, and its lock table is volatile: it knows of no lease from before;
     ``"forced"``
-        somebody freed it with ``release(name, force=True)``;
+        somebody freed it with ``release(name, force=True)``, or the database's clock was set
+        forward: another had it before its time was over;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``
@@ -104,7 +108,10 @@ class DeadlockDetected(DBLockError):
 
 
 class OutcomeUnknown(DBLockError):
-    """A statement was sent, its reply never came, and the database could not be asked since.
+    """A statement was sent, its reply never came, and what it did could not be found out since.
+
+    Either the database could not be asked, or what was found there is not known to be on the
+    standbys that its commits wait for.
 
     The lock may be held under this attempt's token until its TTL has passed. The protected
     section was not started.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .errors import Conflict, DBLockError, DeadlockDetected, NotAcquired, OutcomeUnknown
+from .printable import printable
 
 __all__ = ["Kind", "LockEvent", "listen"]
 
@@ -65,7 +66,7 @@ class LockEvent:
 
     def __str__(self) -> str:
         why = "" if self.error is None else f": {self.error}"
-        return f"{self.kind} {self.strategy} {self.name!r} ({self.seconds:.3f} s){why}"
+        return printable(f"{self.kind} {self.strategy} {self.name!r} ({self.seconds:.3f} s){why}")
 
 
 Hook = Callable[[LockEvent], object]

@@ -170,15 +170,17 @@ H = TypeVar("H", bound=Hold)
 class HandleHolds(Generic[H]):
     """The holds of one handle. Several, when flows share it and one of them lost its own.
 
-    A flow is a thread, or a task.
+    A flow is a thread, or a task. ``private`` says that a hold belongs to the flow which took it,
+    not to whoever has the handle.
     """
 
-    __slots__ = ("__weakref__", "_flows", "_holds", "_kind", "_name", "last")
+    __slots__ = ("_flows", "_holds", "_kind", "_name", "_private", "last")
 
-    def __init__(self, kind: str, name: str, flows: FlowHolds) -> None:
+    def __init__(self, kind: str, name: str, flows: FlowHolds, *, private: bool = False) -> None:
         self._flows = flows
         self._kind = kind
         self._name = name
+        self._private = private
         self._holds: list[H] = []
         self.last: H | None = None
 
@@ -188,15 +190,14 @@ class HandleHolds(Generic[H]):
         mine.own[hold.name] = hold
         if hold.transaction is not None:
             mine.rows.add(hold)
-        mine.handles.add(self)
         self._holds.append(hold)
         self.last = hold
 
     def find(self) -> H | None:
-        """Return the calling flow's hold; for a flow that never had one, the newest.
+        """Return the calling flow's hold; else, where holds are the handle's, the newest.
 
-        So that one thread may release what another acquired, as with threading.Lock, and yet a
-        thread that releases twice does not release another's.
+        A flow's own comes first, lost or not, so that its loss is told to it, and so that it does
+        not release the hold which another has had since.
         """
         holds = list(self._holds)
         if not holds:
@@ -205,7 +206,7 @@ class HandleHolds(Generic[H]):
         for hold in reversed(holds):
             if hold.flow is mine:
                 return hold
-        return None if self in mine.handles else holds[-1]
+        return None if self._private else holds[-1]
 
     def get(self, *, ending: bool = False) -> H:
         """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
@@ -214,7 +215,7 @@ class HandleHolds(Generic[H]):
         """
         hold = self.find()
         if hold is None or (hold.ended and not ending):
-            raise NotHeld(f"the {self._kind} on {self._name!r} is not held", name=self._name)
+            raise self.not_held()
         if hold.inherited:
             raise NotHeld(
                 f"the {self._kind} on {self._name!r} is held by the parent process "
@@ -223,21 +224,31 @@ class HandleHolds(Generic[H]):
             )
         return hold
 
-    def remove(self, hold: H) -> None:
-        """Take the hold off, if another thread has not done so."""
+    def not_held(self) -> NotHeld:
+        by = f" by this {self._flows.flow}" if self._private else ""
+        return NotHeld(f"the {self._kind} on {self._name!r} is not held{by}", name=self._name)
+
+    def take(self, hold: H) -> bool:
+        """Take the hold off, to end it; False if another flow has done so."""
         hold.ended = True
-        with contextlib.suppress(ValueError):
+        try:
             self._holds.remove(hold)
+        except ValueError:
+            return False
+        return True
+
+    def put_back(self, hold: H) -> None:
+        """Have a hold that could not be ended again, for another try."""
+        self._holds.insert(0, hold)  # behind what has been taken since
 
 
 class Holdings:
     """The holds of one flow, only weakly: a handle that is dropped takes its holds along, and a
-    transaction its row locks. And the handles with which it ever took one."""
+    transaction its row locks."""
 
     def __init__(self) -> None:
         self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
         self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
-        self.handles: weakref.WeakSet[HandleHolds[Any]] = weakref.WeakSet()
         self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
 
 

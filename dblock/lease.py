@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from random import random
 from typing import TYPE_CHECKING
@@ -46,8 +47,25 @@ if TYPE_CHECKING:
 class Lease(SingleHandle):
     """A named lease, made by :meth:`Locks.lease`.
 
-    Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`. One
-    Lease can be shared by threads: each acquisition is a hold of its own.
+    Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
+
+    One Lease can be shared by threads. Each acquisition is a hold of its own, and whose that is
+    follows Python's own locks:
+
+    | | ordinary: as `threading.Lock` | `reentrant=True`: as `threading.RLock` |
+    |---|---|---|
+    | a hold belongs to | the Lease | the thread that took it |
+    | acquire by who took it | DeadlockDetected at once; False where it does not wait | counted |
+    | acquire by another thread | waits, or is refused | waits, or is refused |
+    | release by another thread | ends the hold | NotHeld |
+    | fence, token, check, renew, guard by another | as for who took it | NotHeld |
+    | held, remaining, asked by another | as for who took it | False, 0.0 |
+    | release twice | NotHeld, or ends what another has taken since | NotHeld |
+    | through another Lease, or in a forked child | NotHeld, False | NotHeld, False |
+
+    A thread's own hold comes first, lost or not: a thread is told of its loss, and does not release
+    what another has taken since. Who has none sees the newest hold's :attr:`lost`. The end of
+    ``with`` is a release.
 
     While it is held it is renewed every third of its TTL, by what all leases of the
     process share, for as long as this handle exists: whoever drops it lets the lease run out.
@@ -91,7 +109,9 @@ class Lease(SingleHandle):
         self._label = check_label(label or "")
         self._on_danger = check_callback("on_danger", on_danger)
         self._on_lost = check_callback("on_lost", on_lost)
-        self._holds: HandleHolds[LeaseHold] = HandleHolds("lease", self.name, database.flow_holds)
+        self._holds: HandleHolds[LeaseHold] = HandleHolds(
+            "lease", self.name, database.flow_holds, private=reentrant
+        )
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -157,7 +177,7 @@ class Lease(SingleHandle):
                 gate.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
-                    self._holds.remove(hold)
+                    self._holds.take(hold)
                     self._database.keeper.drop(hold)
                 self._abandon(claim, left, waiter)
             raise
@@ -167,14 +187,19 @@ class Lease(SingleHandle):
             gate.drop()
         return self._database.not_acquired(self.name, outcome, wait)
 
+    def _last(self, at_least: float) -> None:
+        """Let holds last so long from their start, whatever becomes of this process."""
+        self._plan = replace(self._plan, at_least=at_least)
+
     def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.
 
         ``after`` keeps the name from everybody for so many seconds more: the lease is left to run
         out then, held by nobody.
 
-        Raises NotHeld when this handle does not hold it, LockLost when it was lost before, by
-        expiry, takeover or force: the work done meanwhile may have overlapped another's.
+        Raises NotHeld when there is no hold to release (:class:`Lease` says whose it is), LockLost
+        when it was lost before, by expiry, takeover or force: the work done meanwhile may have
+        overlapped another's.
         """
         after = check_after(after)
         self._database.world.finish(lambda: self._release(after))
@@ -184,9 +209,31 @@ class Lease(SingleHandle):
         if hold.count > 1:
             hold.count -= 1
             return
+        self._end(hold, after)
+
+    def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         if self._database.dialect.one_writer:
             self._database.flow_holds.refuse_as_writer(self.name, "released")
+        if not self._holds.take(hold):
+            raise self._holds.not_held()
         now = clock.now()
+        try:
+            self._give_back(hold, after, now)
+        except LockLost as loss:
+            raise self._lose(hold, loss) from loss.__cause__
+        except BaseException as trouble:
+            over = hold.loss is not None or hold.lease.term.over(now)
+            if over and isinstance(trouble, DBLockError):  # a loss is told before all else
+                raise self._lose(hold, hold.ran_out()) from trouble
+            self._holds.put_back(hold)  # for another try with its token
+            raise
+        if hold.loss is not None:
+            raise hold.loss
+        if hold.lease.term.over(now):
+            raise self._lose(hold, hold.ran_out())
+        self._tell(Kind.RELEASED, hold.since)
+
+    def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
@@ -195,7 +242,7 @@ class Lease(SingleHandle):
             self._database.dialect,
             self.name,
             hold.token,
-            hold.lease.fence,
+            hold.lease,
             self._database.timeouts.socket,
             now,
             gated=gated,
@@ -205,23 +252,7 @@ class Lease(SingleHandle):
             ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
             if hold.gate is not None:
                 hold.gate.drop()
-        try:
-            self._database.run(ending, gate=hold.gate)
-        except LockLost as loss:
-            self._holds.remove(hold)
-            raise self._lose(hold, loss) from loss.__cause__
-        except DBLockError as trouble:
-            # The hold stays, for another try with its token; but a loss is told before all else.
-            if hold.loss is not None or hold.lease.term.over(now):
-                self._holds.remove(hold)
-                raise self._lose(hold, hold.ran_out()) from trouble
-            raise
-        self._holds.remove(hold)
-        if hold.loss is not None:
-            raise hold.loss
-        if hold.lease.term.over(now):
-            raise self._lose(hold, hold.ran_out())
-        self._tell(Kind.RELEASED, hold.since)
+        self._database.run(ending, gate=hold.gate)
 
     # --- while holding it --------------------------------------------------------------------
 
@@ -279,12 +310,10 @@ class Lease(SingleHandle):
         On SQLite the transaction becomes the file's one writer: end it before the lease is
         renewed or released, which the thread that tries otherwise is told at once.
         """
-        from .borrowed import borrow
-
         hold = self._holds.get()
         if hold.loss is not None:
             raise hold.loss
-        transaction = borrow(session, self._database.dialect)
+        transaction = self._database.borrow(session)
         try:
             self._database.run(
                 leasing.guard(

@@ -44,6 +44,10 @@ class Locks:
         where dblock's tables are: ``{schema}.{prefix}lock`` and so on.
     ``label``
         what this process is, for the people who read ``dblock list``.
+    ``trust_server``
+        use a server that only speaks PostgreSQL's or MySQL's protocol (CockroachDB, TiDB, ...),
+        which is refused otherwise. Nothing is promised there: not that one holds a name, nor that
+        fences grow, a waiter is called, or a failover is noticed.
 
     Making one does no I/O. Every call may raise Unavailable (the database is away), SchemaMissing
     (``dblock upgrade`` was not run) and Unsupported (the role lacks rights).
@@ -58,11 +62,16 @@ class Locks:
         schema: str | None = None,
         prefix: str = "dblock_",
         label: str | None = None,
+        trust_server: bool = False,
     ) -> None:
         self.timeouts = timeouts if timeouts is not None else Timeouts()
         self.retry = retry if retry is not None else RetryPolicy()
         self.engine, self.dialect = self._resolve(
-            target, timeouts=self.timeouts, schema=schema, prefix=prefix
+            target,
+            timeouts=self.timeouts,
+            schema=schema,
+            prefix=prefix,
+            trust_server=trust_server,
         )
         lent = self.engine is target
         #: What the strategies share; not part of the public surface.
@@ -101,8 +110,12 @@ class Locks:
     ) -> Lease:
         """Return a lease on ``name``: held until released, and ``ttl`` seconds after a crash.
 
+        A short TTL does, since it is renewed while it is held; of one beyond a day is warned, for
+        the holder's death and the database's failover cost others as long.
+
         ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
-        ``reentrant`` lets the holding thread take it again, without a round trip.
+        ``reentrant`` lets the holding thread take it again, without a round trip, and no other
+        thread release it.
 
         Who waits on PostgreSQL is called, in the order of arrival; on MariaDB one looks and the
         others wait behind it in the server; on SQLite, and behind a pooler, waiters look, after
@@ -169,10 +182,11 @@ class Locks:
         The decorated function runs under a lease on ``name``; see :class:`CronJob`.
 
         ``at_least`` keeps the name for so many seconds from the run's start, also when it was
-        faster: a host whose clock is late does not run it again. After ``at_most`` seconds the
-        lease is lost. ``once_per`` names the slot of a run, in which it is to succeed once: any
-        text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``, ``"month"``, by the database's
-        clock and in UTC. A run that failed, or whose process died, leaves its slot open.
+        faster or its process died: a host whose clock is late does not run it again. After
+        ``at_most`` seconds the lease is lost. ``once_per`` names the slot of a run, in which it is
+        to succeed once: any text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``,
+        ``"month"``, by the database's clock and in UTC. A run that failed, or whose process died,
+        leaves its slot open.
 
         How each run ended is on record: :meth:`last_run`.
         """

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from . import clock
 from .arguments import Seconds, check_name
-from .borrowed import borrow
 from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .events import Kind
@@ -32,7 +31,8 @@ class RowLock(SingleHandle):
     With ``on=`` it is taken in the user's transaction and ends with it, however that ends, or with
     a savepoint around it that is rolled back (which :attr:`held` does not see); so
     :meth:`release` is not for it, and taking it again in the same transaction is harmless.
-    Without, it has a connection and transaction of its own until released.
+    Without, it has a connection and transaction of its own until released, by whichever thread has
+    this handle.
 
     What it does not do: it carries no fence, and work outside its transaction is not undone when
     that is. On SQLite it is the file's one write transaction: it excludes every other writer.
@@ -77,7 +77,7 @@ class RowLock(SingleHandle):
         cycle, and Conflict where the transaction's snapshot is too old: in both cases run the
         whole transaction again.
         """
-        transaction = None if self._on is None else borrow(self._on, self._database.dialect)
+        transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
         world, flows = self._database.world, self._database.flow_holds
         refusal = flows.refuse_self_wait(
@@ -107,7 +107,7 @@ class RowLock(SingleHandle):
             self._database.withdraw(waiter)
         except BaseException as error:
             if hold is not None:
-                self._holds.remove(hold)
+                self._holds.take(hold)
             own.drop()
             if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
@@ -139,7 +139,8 @@ class RowLock(SingleHandle):
 
     def _release(self) -> None:
         hold = self._holds.get()
-        self._holds.remove(hold)
+        if not self._holds.take(hold):
+            raise self._holds.not_held()
         assert hold.transaction is not None
         if hold.loss is not None:
             raise hold.loss

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from .arguments import check_identifier
+from .arguments import check_flag, check_identifier
 from .dialects import DIALECTS, Dialect
 from .errors import Unsupported
 from .timeouts import Timeouts
@@ -23,6 +23,7 @@ def resolve(
     timeouts: Timeouts,
     schema: str | None,
     prefix: str,
+    trust_server: bool = False,
     dialects: Mapping[str, type[Dialect]] = DIALECTS,
     create: Callable[..., Engine] = create_engine,
 ) -> tuple[Engine, Dialect]:
@@ -36,6 +37,7 @@ def resolve(
     if schema is not None:
         check_identifier("schema", schema)
     check_identifier("prefix", prefix)
+    check_flag("trust_server", trust_server)
     if isinstance(target, Engine):
         kind = _dialect_class(dialects, target.dialect.name, target.dialect.driver)
         if target.dialect.is_async != kind.is_async:
@@ -45,7 +47,7 @@ def resolve(
                 else "this engine is not an asyncio one: give it to dblock.Locks"
             )
         _refuse_memory(kind, target.url)
-        return target, kind(schema, prefix, timeouts)
+        return target, _dialect(kind, schema, prefix, timeouts, trust_server)
     if not isinstance(target, str | URL):
         hint = ""
         if type(target).__name__ == "AsyncEngine":
@@ -67,7 +69,7 @@ def resolve(
     kind = _dialect_class(dialects, backend, driver)
     _refuse_memory(kind, url)
     url = url.set(drivername=f"{backend}+{driver or kind.drivers[0]}")
-    dialect = kind(schema, prefix, timeouts)
+    dialect = _dialect(kind, schema, prefix, timeouts, trust_server)
     try:
         return create(url, connect_args=_connect_args(dialect, url)), dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
@@ -75,6 +77,14 @@ def resolve(
             f"the driver for {url.drivername} is not installed ({error}): "
             f"pip install 'dblock[{kind.extra}]'"
         ) from error
+
+
+def _dialect(
+    kind: type[Dialect], schema: str | None, prefix: str, timeouts: Timeouts, trust_server: bool
+) -> Dialect:
+    made = kind(schema, prefix, timeouts)
+    made.trust_server = trust_server
+    return made
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:

@@ -1,4 +1,26 @@
 """Versions that other modules compare."""
 
-#: The version of the tables that this code works with; raised by every migration.
-SCHEMA_VERSION = 3
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+#: The newest migration's number: how far this code needs the tables to have been brought.
+SCHEMA_VERSION = 4
+
+
+class Schema(NamedTuple):
+    """How far the tables have been brought.
+
+    ``version`` is raised by migrations that older code does not work with, and is that of the
+    oldest code that does. ``revision`` is raised by all of them.
+    """
+
+    version: int
+    revision: int
+
+    @classmethod
+    def of(cls, row: Sequence[int | None] | None) -> Schema:
+        """Return what the table's row says, all its columns: before ``dblock_0004`` it has one."""
+        version, *revision = row or (0,)
+        return cls(version or 0, next(filter(None, revision), version or 0))

@@ -17,7 +17,8 @@ import secrets
 import socket
 import weakref
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -36,6 +37,9 @@ _log = logging.getLogger("dblock")
 
 # Seconds before another try to listen, at first and at most.
 PAUSE, PAUSE_MAX = 5.0, 60.0
+# Seconds before who is called again and again looks again, at first and at most: whoever may
+# connect can call. Calls that are so far apart are not again and again.
+AGAIN, AGAIN_MAX, APART = 0.01, 0.1, 1.0
 
 
 class Room:
@@ -100,6 +104,10 @@ class Room:
             first = left[0]()
             if first is not None:
                 first.wake()
+
+    def disconnect(self) -> None:
+        """Close the connection that listens; who waits gets another one."""
+        self.listener.disconnect()
 
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
@@ -181,7 +189,7 @@ class Spot:
 class Call:
     """One ticket, and whether it was called."""
 
-    __slots__ = ("event", "over", "ticket", "waits", "woken")
+    __slots__ = ("_heard", "_pause", "event", "over", "ticket", "waits", "woken")
 
     def __init__(self, ticket: str, event: Event) -> None:
         self.ticket = ticket
@@ -189,6 +197,18 @@ class Call:
         self.waits = False  # somebody waits for it just now
         self.woken = False
         self.over = False  # nobody can call it
+        self._heard, self._pause = -inf, 0.0
+
+    def hear(self) -> None:
+        """Have the call looked at now, and the next ones less and less often."""
+        now, before = clock.now(), self._heard
+        self.woken, self._heard = False, now
+        again = now - before < APART
+        self._pause = min(max(AGAIN, 2 * self._pause), AGAIN_MAX) if again else 0.0
+
+    def rest(self) -> float:
+        """Return for how many seconds it is not looked at again."""
+        return max(0.0, self._heard + self._pause - clock.now())
 
 
 class Listener:
@@ -226,7 +246,7 @@ class Listener:
         if server is not None:
             for connection in tuple(self._open):
                 if connection.session.server != server:  # which another has replaced
-                    self._end()
+                    self.disconnect()
             if not self._open:
                 self._connect(server)
         with lock:
@@ -237,6 +257,11 @@ class Listener:
             self._calls[call.ticket] = call
             return call
 
+    def disown(self, tickets: Sequence[str]) -> None:
+        """Let the database see that nobody waits with these tickets."""
+        if any(ticket.startswith(self._channel) for ticket in tickets):
+            self.disconnect()
+
     def forget(self, call: Call) -> None:
         """Have no more to do with a ticket."""
         with lock:
@@ -246,6 +271,8 @@ class Listener:
     def wait(self, call: Call, seconds: float) -> bool:
         """Wait until a ticket is called, so long; read for all when nobody else does."""
         until = clock.now() + seconds
+        if (rest := call.rest()) > 0:
+            self._world.sleep(min(rest, seconds))
         try:
             while not (call.woken or call.over):
                 left = until - clock.now()
@@ -264,7 +291,7 @@ class Listener:
                     self._world.wait(call.event, left)
         finally:
             self._stop_reading(call)
-        call.woken = False
+        call.hear()
         return True
 
     def _stop_reading(self, call: Call) -> None:
@@ -362,9 +389,10 @@ class Listener:
     def close(self) -> None:
         """Listen no more; whoever waits is woken, and finds that out."""
         self._refused = True
-        self._end()
+        self.disconnect()
 
-    def _end(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connection; who waits gets another ticket."""
         with lock:
             if self._reader is None:
                 connections = self._void()

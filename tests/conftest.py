@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -23,6 +24,7 @@ from dblock import Locks
 from tests.lending import Database as Database
 from tests.lending import Lender
 from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
+from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
 from tests.support import Threads
 
 EVER = 3600.0  # the longest TTL that tests take for granted
@@ -36,6 +38,7 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
+HOSTILE = ("hostile postgresql", "hostile mariadb")
 
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
@@ -81,6 +84,18 @@ def postgresql() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
     with find_or_skip(shared_mariadb) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hostile_postgresql() -> Iterator[Server]:
+    with find_or_skip(HostilePostgreSQL) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hostile_mariadb() -> Iterator[Server]:
+    with find_or_skip(HostileMariaDB) as server:
         yield server
 
 
@@ -181,9 +196,15 @@ class NewDatabase:
     ) -> Database:
         """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
 
+        "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`.
+
         It is empty, or with `migrated` has dblock's tables. A `server` of the test's own takes
         the place of the shared one; its databases are not dropped, since it may be broken.
         """
+        if kind in HOSTILE:
+            hostile = self._request.getfixturevalue(kind.replace(" ", "_"))
+            database = self(hostile.kind, migrated=migrated, server=hostile)
+            return replace(database, own=as_role(database.url))
         if kind not in (*KINDS, "pgbouncer"):
             raise ValueError(f"no such kind of database: {kind}")
         if kind == "sqlite":
@@ -208,6 +229,24 @@ class NewDatabase:
     def _migrated(self) -> Migrated:
         made: Migrated = self._request.getfixturevalue("migrated")
         return made
+
+
+def pytest_configure() -> None:
+    """Let what tests start meet signals as usual, also where this run was started to ignore them.
+
+    nohup, some CI systems and `&` in a script do that, and ignoring is inherited. A handler is not:
+    so the run itself goes on ignoring HUP and QUIT.
+    """
+    for number, handler in {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: _do_nothing,
+        signal.SIGQUIT: _do_nothing,
+    }.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _do_nothing(number: int, frame: object) -> None: ...
 
 
 @pytest.fixture(autouse=True)

@@ -39,6 +39,13 @@ class Database:
     kind: str  # the database's: that of PgBouncer is "postgresql"
     url: str
     server: Server | None  # None for SQLite
+    # What dblock's own connections are made with, where that differs: a role with settings that no
+    # user's transactions in these tests could bear.
+    own: str = ""
+
+    @property
+    def locks_url(self) -> str:
+        return self.own or self.url
 
 
 class Lender:
@@ -57,7 +64,7 @@ class Lender:
             engine = create_engine(database.url, poolclass=NullPool)
         yield database
         # A file is copied as quickly.
-        if kind != "sqlite" and empty(kind, engine):
+        if kind != "sqlite" and empty(database.kind, engine):
             free.append((database, engine))
 
 

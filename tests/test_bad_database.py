@@ -171,7 +171,7 @@ def test_no_tables_with_this_prefix(db: Database) -> None:
     ],
 )
 def test_tables_of_another_version(db: Database, version: int, message: str) -> None:
-    execute(db.url, f"UPDATE dblock_schema SET version = {version}")
+    execute(db.url, f"UPDATE dblock_schema SET version = {version}, revision = {version}")
     with Locks(db.url) as locks:
         for use in every_use(locks):
             with pytest.raises(SchemaMissing, match=message):
@@ -205,7 +205,7 @@ def refuses_to_lock(
     url: str,
     told: tuple[type[Exception], str] = (
         Unavailable,
-        "read-only, a replica perhaps.*need the primary",
+        r"read-only, a replica perhaps.*need the primary",
     ),
 ) -> None:
     error, message = told

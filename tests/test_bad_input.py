@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from dblock import Locks, Timeouts, Unsupported
+from dblock import Locks, NotHeld, Timeouts, Unsupported
+from dblock.aio import AsyncLocks
 
 WRONG_NAMES: list[tuple[Any, type[Exception], str]] = [
     ("", ValueError, "cannot be empty"),
@@ -131,6 +132,29 @@ def test_ttls(locks: Locks) -> None:
         if ttl is not None:  # which means the lease's own
             with pytest.raises(error, match=message):
                 lease.renew(ttl)
+
+
+def test_a_ttl_beyond_a_day_is_warned_of(locks: Locks) -> None:
+    """Wherever it is given, and where the caller gave it."""
+    long, lease = timedelta(days=1, seconds=1), locks.lease("report", ttl=timedelta(days=1))
+    beside = AsyncLocks("sqlite+aiosqlite:////no/such/directory/locks.db")
+    ways: list[Callable[[], object]] = [
+        lambda: locks.lease("report", ttl=long),
+        lambda: locks.cron("report", ttl=long),
+        lambda: locks.cron("report", at_least=long),
+        lambda: beside.lease("report", ttl=long),
+        lambda: beside.cron("report", ttl=long),
+        lambda: lease.renew(long),
+        lambda: lease.release(after=long),
+    ]
+    for way in ways:
+        told = pytest.warns(UserWarning, match="longer than a day")
+        with told, contextlib.suppress(NotHeld):
+            way()
+        assert {warning.filename for warning in told} == {__file__}
+    locks.cron("report", at_most=long)  # which nobody waits for
+    with pytest.warns(UserWarning, match="longer than a day"):
+        exec('locks.lease("report", ttl=long)', {"locks": locks, "long": long})
 
 
 def test_waits(locks: Locks) -> None:

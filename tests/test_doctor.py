@@ -15,6 +15,7 @@ from dblock.schema import upgrade
 from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
+from tests.support import LONG
 
 
 def findings(url: str) -> dict[str, Finding]:
@@ -49,7 +50,8 @@ def test_a_set_up_that_is_well(db: Database) -> None:
 @pytest.mark.parametrize(
     ("statement", "what", "expected"),
     [
-        (f"UPDATE dblock_schema SET version = {SCHEMA_VERSION - 1}", "tables", "wrong"),
+        (f"UPDATE dblock_schema SET revision = {SCHEMA_VERSION - 1}", "tables", "wrong"),
+        (f"UPDATE dblock_schema SET revision = {SCHEMA_VERSION + 1}", "tables", "ok"),
         (f"UPDATE dblock_schema SET version = {SCHEMA_VERSION + 1}", "tables", "wrong"),
         ("DROP TABLE dblock_run", "tables", "wrong"),
         ("DROP TABLE dblock_schema", "tables", "wrong"),
@@ -75,6 +77,30 @@ def test_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     assert level(db.url, "clocks") == "note"
 
 
+# An hour goes by with each look, or many.
+HASTY = {
+    "postgresql": "(pg_catalog.clock_timestamp() + nextval('looks') * interval '1 hour')",
+    "mariadb": "(UTC_TIMESTAMP(6) + INTERVAL (@looks := COALESCE(@looks, 0) + 1) HOUR)",
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', abs(random() % 1000000) || ' hours')",
+}
+
+
+def test_a_clock_that_steps(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert level(db.url, "clock steps") == "ok"
+    if db.kind == "postgresql":
+        execute(db.url, "CREATE SEQUENCE looks")
+    with Locks(db.url) as locks:
+        monkeypatch.setattr(type(locks.dialect), "clock", HASTY[db.kind])
+    assert level(db.url, "clock steps") == "wrong"
+
+
+def test_a_clock_that_was_set_back(db: Database) -> None:
+    with Locks(db.url) as locks, locks.lease("report", ttl=LONG):
+        assert level(db.url, "clock set back") == "ok"
+        execute(db.url, "UPDATE dblock_lock SET acquired_at = '2999-01-01 00:00:00'")
+        assert level(db.url, "clock set back") == "note"
+
+
 def test_no_server() -> None:
     with pytest.raises(Unavailable):
         findings("postgresql://nobody@127.0.0.1:1/nowhere")
@@ -96,6 +122,7 @@ def postgres(new_database: NewDatabase) -> str:
             "isolation",
             "note",
         ),
+        ("ALTER DATABASE {db} SET default_transaction_read_only = on", "access", "wrong"),
         ("ALTER DATABASE {db} SET idle_session_timeout = '1min'", "idle timeouts", "note"),
         ("ALTER TABLE dblock_lock SET UNLOGGED", "volatile", "note"),
         ("ALTER TABLE dblock_run SET UNLOGGED", "unlogged", "wrong"),
@@ -198,8 +225,10 @@ def own_mariadb() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("variable", "well", "ill", "what", "expected"),
     [
+        ("innodb_flush_log_at_trx_commit", "1", "0", "durability", "wrong"),
         ("innodb_flush_log_at_trx_commit", "1", "2", "durability", "wrong"),
         ("read_only", "OFF", "ON", "server", "wrong"),
+        ("tx_read_only", "OFF", "ON", "server", "wrong"),
         ("tx_isolation", "'READ-COMMITTED'", "'SERIALIZABLE'", "isolation", "note"),
         ("wait_timeout", "28800", "30", "idle timeouts", "note"),
         ("max_statement_time", "0", "30", "idle timeouts", "note"),
@@ -215,6 +244,22 @@ def test_mariadbs_settings(
         assert level(own_mariadb, what) == expected
     finally:
         execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
+
+
+def test_mariadbs_start_options(own_server: OwnServers) -> None:
+    options = ["--innodb-rollback-on-timeout=ON", "--log-bin", "--binlog-format=STATEMENT"]
+    server = own_server(lambda: MariaDB(options=options))
+    url = server.url_for(new_name())
+    server.create_database(url.rpartition("/")[2])
+    upgrade(url)
+    assert level(url, "rollbacks") == "wrong"
+    assert level(url, "binary log") == "wrong"
+    with Locks(url) as locks, pytest.raises(Unavailable, match="BINLOG_FORMAT = STATEMENT"):
+        locks.lease("a").acquire()
+    execute(url, "SET GLOBAL binlog_format = MIXED")
+    assert level(url, "binary log") == "ok"
+    with Locks(url) as locks:
+        assert locks.lease("a").acquire()
 
 
 # --- SQLite --------------------------------------------------------------------------------------

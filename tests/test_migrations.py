@@ -101,6 +101,17 @@ def test_the_metadata_is_what_the_migrations_make(database: Database) -> None:
     assert differences == []
 
 
+def test_newer_tables_that_only_have_more(database: Database) -> None:
+    """A migration that adds, and no more, stops no older code."""
+    upgrade(database.url)
+    execute(database.url, f"UPDATE dblock_schema SET revision = {SCHEMA_VERSION + 1}")
+    with Locks(database.url) as locks, locks.lease("a", wait=0):
+        pass
+    execute(database.url, f"UPDATE dblock_schema SET version = {SCHEMA_VERSION + 1}")
+    with Locks(database.url) as locks, pytest.raises(SchemaMissing, match="pip install -U"):
+        locks.show("a")
+
+
 def test_created_from_the_metadata(database: Database) -> None:
     metadata = MetaData()
     made = tables(metadata)
@@ -228,6 +239,7 @@ def test_leases_of_before_the_witness(new_database: NewDatabase) -> None:
         locks.show("old")
     execute(url, OLD_LEASE)
     upgrade(url)
+    assert execute(url, "SELECT version, revision FROM dblock_schema") == [(3, SCHEMA_VERSION)]
     ((longest,),) = execute(url, "SELECT longest_ttl FROM dblock_epoch")
     assert 0 < longest <= LONG
     with Locks(url) as locks:

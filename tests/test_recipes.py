@@ -65,7 +65,7 @@ def cron(line: str, app: Path, environment: dict[str, str]) -> subprocess.Comple
 
 
 def test_crontab(url: str, app: Path) -> None:
-    (crontab,) = blocks(PAGE, "crontab")
+    crontab, _ = blocks(PAGE, "crontab")
     lines = [line for line in crontab.splitlines() if line and not line.startswith("#")]
     variables = [line for line in lines if re.match(r"\w+=", line)]
     assert [line.partition("=")[0] for line in variables] == ["DBLOCK_URL"]
@@ -84,6 +84,17 @@ def test_crontab(url: str, app: Path) -> None:
         again = cron(line, app, {"DBLOCK_URL": url})
         ran = not re.search("--once-per", line)
         assert (again.returncode, bool(again.stdout)) == (0, ran)
+
+
+def test_crontab_with_the_url_in_a_file(url: str, app: Path) -> None:
+    variable, line = blocks(PAGE, "crontab")[1].split("\n\n")
+    file = app / "url"
+    file.write_text(f"{url}\n")
+    file.chmod(0o600)
+    assert variable == "DBLOCK_URL_FILE=/etc/dblock/url"
+    done = cron(line.strip(), app, {"DBLOCK_URL_FILE": str(file)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert last_status(url, "nightly") == 0
 
 
 def test_the_dates_percent_needs_its_backslash(url: str, app: Path) -> None:

@@ -28,11 +28,11 @@ class AsyncPostgreSQL(PostgreSQL):
     ) -> Answer:
         # A wait looks at its bound every tenth of a second, so it can be ended from outside.
         give_up = partial(reading.bound, connection, 0.0)
-        cursor = connection.cursor() if kept is None else kept
+        cursor = self.cursor(connection) if kept is None else kept
         return answer(_run(cursor, query), give_up=give_up, waits=waits)
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
-        statement = _run(connection.cursor(), query, prepare=False)
+        statement = _run(self.cursor(connection), query, prepare=False)
         rows, _ = answer(statement, give_up=partial(self.close, connection), waits=False)
         return rows[0] if rows else ()
 

@@ -92,6 +92,8 @@ class AsyncHandle(ABC, Generic[H]):
 class AsyncLease(AsyncHandle[Lease]):
     """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
 
+    Tasks share it as threads share that: what is said there of a thread holds for a task here.
+
     What asks nobody (``held``, ``fence``, ``token``, ``remaining``, ``check()``, ``lost``) is not
     awaited.
     """

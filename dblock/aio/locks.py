@@ -78,6 +78,7 @@ class AsyncLocks:
         schema: str | None = None,
         prefix: str = "dblock_",
         label: str | None = None,
+        trust_server: bool = False,
         keeper: Literal["task", "thread"] = "task",
     ) -> None:
         if keeper not in ("task", "thread"):
@@ -91,6 +92,7 @@ class AsyncLocks:
             schema=schema,
             prefix=prefix,
             label=label,
+            trust_server=trust_server,
             keeper_thread=self._keeper_thread,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,7 +145,8 @@ class AsyncLocks:
     ) -> AsyncLease:
         """Return a lease on ``name``; the arguments are those of :meth:`dblock.Locks.lease`.
 
-        ``reentrant`` lets the holding task take it again; a task that it begins is another one.
+        ``reentrant`` lets the holding task take it again, and no other task release it, not even
+        one that it begins.
         ``on_danger`` and ``on_lost`` are called in this loop, and may be coroutine functions.
         ``cancel_on_loss`` cancels the body of ``async with`` when the lease is lost, which then
         raises LockLost, as :func:`asyncio.timeout` raises TimeoutError: a cancellation that comes

@@ -12,13 +12,14 @@ import click
 from ..errors import DBLockError
 from . import exits
 from .app import app
-from .output import complain
+from .output import complain, warnings_told
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
     try:
-        code = app.main(arguments, prog_name="dblock", standalone_mode=False)
+        with warnings_told():
+            code = app.main(arguments, prog_name="dblock", standalone_mode=False)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "dblock"
         complain(f"{error.format_message()} (try '{where} --help')")

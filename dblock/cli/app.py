@@ -18,9 +18,10 @@ HELP = f"""The relational database you already have, as your lock server.
   dblock run nightly --nonblock -- ./backup.sh
   dblock list
 
-The database is named by --url or, better for its password, DBLOCK_URL. Without either it is
-an SQLite file, made when first needed, in your state directory. That file serves you on this
-host only: to lock across hosts, name a server that they share and run dblock upgrade once.
+The database is named by --url or, better for its password, by DBLOCK_URL or a file that
+DBLOCK_URL_FILE names. Without any of them it is an SQLite file, made when first needed, in your
+state directory. That file serves you on this host only: to lock across hosts, name a server
+that they share and run dblock upgrade once.
 
 {exits.HELP}
 """

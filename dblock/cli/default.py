@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import SchemaMissing, Unavailable
+from . import private
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -34,14 +35,14 @@ class Default:
         return cls(state / "dblock" / "locks.db")
 
     def url(self) -> URL:
-        """Return the file's URL, having made its directory."""
+        """Return the file's URL, having made it and its directory."""
         from sqlalchemy.engine import URL
 
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make(self.file)
         except OSError as error:
             raise Unavailable(
-                f"the default database has no directory ({error}): set DBLOCK_URL or XDG_STATE_HOME"
+                f"the default database cannot be made ({error}): set DBLOCK_URL or XDG_STATE_HOME"
             ) from error
         return URL.create("sqlite", database=str(self.file))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..printable import printable
 from . import exits
 from .options import Place, database_options
-from .output import printable
 from .show import json_option
 
 if TYPE_CHECKING:
@@ -71,5 +71,6 @@ def _print_table(findings: list[Finding]) -> None:
         if finding.consequence:
             said += [f"so: {printable(finding.consequence)}", f"do: {printable(finding.mend)}"]
         level = finding.level.value
-        table.add_row(Text(level, style=STYLES[level]), Text(finding.what), Text("\n".join(said)))
+        what = Text(printable(finding.what))
+        table.add_row(Text(level, style=STYLES[level]), what, Text("\n".join(said)))
     Console().print(table)

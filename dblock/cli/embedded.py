@@ -13,16 +13,17 @@ from ..errors import DBLockError
 from . import exits
 from .doctor import doctor
 from .options import Place
-from .output import complain
+from .output import complain, warnings_told
 from .prune import prune
 from .run import run
 from .show import list_, release, show
 
 if TYPE_CHECKING:
     from ..locks import Locks
+    from ..target import Target
 
 # Given by the framework's settings.
-_GIVEN = {"url", "schema", "prefix"}
+_GIVEN = {"url", "url_file", "schema", "prefix", "trust_server"}
 
 
 class Given(Place):
@@ -35,6 +36,20 @@ class Given(Place):
         super().__init__(None, None, "dblock_")
         object.__setattr__(self, "given", given)  # Place is frozen
 
+    @property
+    def tables(self) -> dict[str, Any]:
+        dialect = self.given().dialect
+        return {"schema": dialect.schema, "prefix": dialect.prefix}
+
+    @property
+    def there(self) -> dict[str, Any]:
+        return {**self.tables, "trust_server": self.given().dialect.trust_server}
+
+    def target(self) -> Target:
+        return self.given().engine
+
+    check = target
+
     @contextlib.contextmanager
     def locks(self, label: str | None = None) -> Iterator[Locks]:
         yield self.given()
@@ -45,22 +60,26 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            code = super().invoke(ctx)
+            with warnings_told():
+                code = super().invoke(ctx)
         except DBLockError as error:
             complain(str(error))
             code = exits.code_of(error)
         ctx.exit(code or exits.OK)
 
 
-def commands(place: Callable[[click.Context], Place]) -> Commands:
-    """Return the commands for leases, on the place that is looked up when one is run."""
+def commands(place: Callable[[click.Context], Place], *more: click.Command) -> Commands:
+    """Return the commands for leases, and ``more``, on the place that is looked up when one is
+    run."""
+    chosen = (run, list_, show, release, prune, doctor, *more)
+    names = ", ".join(str(command.name) for command in chosen)
 
-    @click.group("dblock", cls=Commands, help="Locks: run, list, show, release, prune, doctor.")
+    @click.group("dblock", cls=Commands, help=f"Locks: {names}.")
     @click.pass_context
     def group(ctx: click.Context) -> None:
         ctx.obj = place(ctx)
 
-    for command in (run, list_, show, release, prune, doctor):
+    for command in chosen:
         mine = copy.copy(command)
         mine.params = [param for param in command.params if param.name not in _GIVEN]
         group.add_command(mine)

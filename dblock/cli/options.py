@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ..arguments import check_name
 from .default import Default
+from .private import read_url
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
     from ..locks import Locks
+    from ..target import Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,12 +82,18 @@ class Place:
     url: str | None
     schema: str | None
     prefix: str
+    trust: bool = False
 
     @property
     def tables(self) -> dict[str, Any]:
         return {"schema": self.schema, "prefix": self.prefix}
 
-    def target(self) -> str | URL:
+    @property
+    def there(self) -> dict[str, Any]:
+        """Return the tables, and whether their server is trusted."""
+        return {**self.tables, "trust_server": self.trust}
+
+    def target(self) -> Target:
         """Return the database's URL; that of the default file, in a directory that exists."""
         return self.url if self.url is not None else Default.find().url()
 
@@ -97,14 +104,14 @@ class Place:
 
         target = self.target()
         with arguments():
-            locks = Locks(target, label=label, **self.tables)
+            locks = Locks(target, label=label, **self.there)
         with locks:
             if self.url is None:
                 Default.migrate(locks, **self.tables)
             yield locks
 
-    def check(self) -> str:
-        """Return the URL to print statements for. No I/O; a wrong argument is a usage error."""
+    def check(self) -> Target:
+        """Return what to print statements for. No I/O; a wrong argument is a usage error."""
         from ..target import resolve
         from ..timeouts import Timeouts
 
@@ -114,14 +121,40 @@ class Place:
         return url
 
 
+def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
+    """Return the URL that is given, itself or in a file: on the command line, or else in the
+    environment."""
+    if url is not None and file is not None:
+        direct, indirect = map(ctx.get_parameter_source, ("url", "url_file"))
+        if direct is indirect:
+            raise click.UsageError(
+                "--url and --url-file exclude each other, and so do DBLOCK_URL and DBLOCK_URL_FILE"
+            )
+        if direct is ParameterSource.COMMANDLINE:
+            return url
+    if file is None:
+        return url
+    try:
+        return read_url(file)
+    except ValueError as error:
+        raise click.UsageError(f"--url-file: {error}") from error
+
+
 def database_options(command: Callable[P, T]) -> Callable[..., T]:
-    """Add --url, --schema and --prefix to a command, which gets them as its ``place``."""
+    """Add --url and what goes with it to a command, which gets them as its ``place``."""
 
     @click.option(
         "--url",
         envvar="DBLOCK_URL",
         show_envvar=True,
         help="The database. Default: an SQLite file in your state directory, for one host only.",
+    )
+    @click.option(
+        "--url-file",
+        envvar="DBLOCK_URL_FILE",
+        show_envvar=True,
+        metavar="PATH",
+        help="A file with the URL in it, which others may not read.",
     )
     @click.option(
         "--schema",
@@ -137,13 +170,27 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         show_default=True,
         help="The prefix of dblock's tables.",
     )
+    @click.option(
+        "--trust-server",
+        is_flag=True,
+        envvar="DBLOCK_TRUST_SERVER",
+        show_envvar=True,
+        help="Use a look-alike, without promises.",
+    )
     @functools.wraps(command)
     def wrapped(
-        url: str | None = None, schema: str | None = None, prefix: str = "dblock_", **rest: Any
+        url: str | None = None,
+        url_file: str | None = None,
+        schema: str | None = None,
+        prefix: str = "dblock_",
+        trust_server: bool = False,
+        **rest: Any,
     ) -> T:
         # In a framework's own command line the place is that of its settings.
-        given = click.get_current_context().find_object(Place)
-        place = given if given is not None else Place(url, schema, prefix)
+        ctx = click.get_current_context()
+        place = ctx.find_object(Place)
+        if place is None:
+            place = Place(_url(ctx, url, url_file), schema, prefix, trust_server)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

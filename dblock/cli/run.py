@@ -65,11 +65,11 @@ class RunCommand(click.Command):
 @duration_option(
     "--ttl",
     check_ttl,
-    "How long the lock outlives a dblock that was killed; renewed every third of it.",
+    "How long the lock outlives a killed dblock; renewed every third of it.",
     default="30",
     show_default=True,
 )
-@duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
+@duration_option("--wait", check_wait, "How long to wait for it. Default: for ever.")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
 @click.option(
     "--fair", is_flag=True, help="Wait in order of arrival, also where waiters are not called."
@@ -77,11 +77,11 @@ class RunCommand(click.Command):
 @duration_option(
     "--at-least",
     check_after,
-    "Keep the lock so long from the start, also when COMMAND is faster.",
+    "Keep the lock so long, even if killed.",
     default="0",
     show_default=True,
 )
-@duration_option("--at-most", check_max_hold, "End COMMAND after so long, as if the lock was lost.")
+@duration_option("--at-most", check_max_hold, "End COMMAND after so long: the lock is lost.")
 @click.option(
     "--once-per",
     callback=checked(lambda key: check_name(key, "a slot's key")),
@@ -103,7 +103,7 @@ class RunCommand(click.Command):
     type=click.Choice(["kill", "warn"]),
     default="kill",
     show_default=True,
-    help="What becomes of COMMAND when the lock is lost: ended, or told of on standard error.",
+    help="When the lock is lost: end COMMAND, or tell of it on standard error.",
 )
 @duration_option(
     "--grace",
@@ -140,7 +140,8 @@ def run(
       dblock run nightly -n -E 0 --once-per day --at-least 5m -- ./report.sh
 
     COMMAND finds DBLOCK_NAME, DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per, DBLOCK_SLOT in its
-    environment. It and what it starts get the signals TERM, INT, HUP and QUIT that dblock gets, and
+    environment, and what dblock has in its own: the password of DBLOCK_URL, not that of --url-file.
+    It and what it starts get the signals TERM, INT, HUP and QUIT that dblock gets, and
     when the lock is lost TERM, then KILL; also when dblock itself was killed by KILL.
 
     With --once-per, a KEY that has been run is a success (0), and nothing is done. A run that
@@ -256,15 +257,17 @@ def _run(
     if lost:
         complain(f"{lost[0]}; the command ended with {code}")
         if lost[0].reason != "unreachable":
-            _record(running, exits.LOST if ending.kill else code)
+            _record(running, exits.LOST)
         return exits.LOST
-    return _release(lease, _record(running, code), running)
+    return _release(lease, code, running)
 
 
 def _record(running: Running, code: int) -> int:
     """Put the command's exit code on record; return dblock's."""
     try:
         running.record(code)
+    except LockLost:
+        return exits.LOST  # why, the release tells
     except DBLockError as trouble:
         complain(
             f"this run of {running.run.name!r} is not on record (it ended with {code}): {trouble}"
@@ -275,15 +278,20 @@ def _record(running: Running, code: int) -> int:
 
 
 def _release(lease: Lease, code: int, running: Running | None = None) -> int:
-    """Give the lease back; return the exit code, ``code`` unless the lease was lost."""
+    """Give the lease back, a run's end put on record; return the exit code.
+
+    That is the command's ``code`` unless the lease was lost, or the record is needed and was not
+    made.
+    """
+    recorded = code if running is None else _record(running, code)
     try:
         if running is None:
             lease.release()
         else:
-            running.release()
+            running.release(exits.LOST)
     except LockLost as loss:
         complain(f"{loss}; the command ended with {code}")
         return exits.LOST
     except DBLockError as trouble:
-        complain(f"{lease.name!r} was not released, it runs out within {lease.ttl:g} s: {trouble}")
-    return code
+        complain(f"{lease.name!r} was not released, it runs out by itself: {trouble}")
+    return recorded

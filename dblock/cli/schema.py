@@ -39,7 +39,7 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
         click.echo(sql(url, durability=durability, **place.tables), nl=False)
     else:
         with _known_revision():
-            run(place.target(), revision=revision or "head", durability=durability, **place.tables)
+            run(place.target(), revision=revision or "head", durability=durability, **place.there)
     return exits.OK
 
 
@@ -61,7 +61,7 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
     from ..schema import downgrade as run
 
     with _known_revision():
-        run(place.target(), revision=revision, **place.tables)
+        run(place.target(), revision=revision, **place.there)
     return exits.OK
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..printable import printable
 from . import exits
 from .options import Place, database_options, name_argument
-from .output import complain, printable
+from .output import complain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -116,11 +117,11 @@ def release(place: Place, name: str, force: bool) -> int:
 def _status(state: LockState) -> str:
     if state.held:
         return "held"
-    return "free" if state.token is None else "expired"
+    return "free" if state.remaining is None else "expired"
 
 
 def _object(state: LockState) -> dict[str, Any]:
-    """Return what may be told of a name: not the token, and nothing of a hold that is over."""
+    """Return what is told of a name: nothing of a hold that was given back."""
     status = _status(state)
     over = status == "free"
     return {
@@ -187,7 +188,7 @@ def _block(state: LockState) -> list[tuple[str, str]]:
 
 
 def _waiters(state: LockState) -> list[tuple[str, str]]:
-    return [("waiter", printable(waiter.describe())) for waiter in state.waiters]
+    return [("waiter", waiter.describe()) for waiter in state.waiters]
 
 
 def _run_block(run: RunState | None) -> list[tuple[str, str]]:

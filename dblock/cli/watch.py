@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError
+from ..printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +34,7 @@ def watch(look: Callable[[], Table]) -> None:
             try:
                 shown = look()
             except DBLockError as error:
-                said = f"{said}  {error}"
+                said = f"{said}  {printable(str(error))}"
             live.update(Group(shown, Text(f"\n{said}", style="dim")), refresh=True)
             if _pressed(EVERY) == "q":
                 return

@@ -13,15 +13,16 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockState, Place, Renewal, Witness
+from ..protocol.state import Grant, LockRow, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .jobs import JobStatements
+from .look_alikes import recognise, refusal
 from .values import text, utc
 from .waiters import WaiterStatements
 
@@ -42,11 +43,13 @@ class Session:
 
     ``server`` is the same for two connections only if they reached the same server, in the same
     history of it. ``end`` ends the session, whatever it is at, and returns a row for as long as it
-    is there. Both are None where that cannot be told, behind a pooler for one.
+    is there. Both are None where that cannot be told, behind a pooler for one. ``doubts`` gets what
+    the server says while it answers that makes an answer no proof.
     """
 
     server: str | None = None
     end: Query | None = None
+    doubts: list[str] = field(default_factory=list, compare=False)
 
 
 class Dialect(WaiterStatements, JobStatements, ABC):
@@ -71,6 +74,9 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
+    #: A number is as it was written, not as its column's type says: a whole one has 64 bits, and
+    #: any other is a double.
+    dynamic_types: ClassVar[bool] = False
     #: Granting, renewing and proving statements look for the witness (:mod:`..protocol.epoch`).
     #: Without one the lock table itself has to outlive a crash.
     has_witness: ClassVar[bool] = False
@@ -85,6 +91,14 @@ class Dialect(WaiterStatements, JobStatements, ABC):
 
     #: Its drivers are an event loop's; see :mod:`dblock.aio.dialects`.
     is_async: ClassVar[bool] = False
+
+    #: What the real server calls itself, and the statement that asks.
+    real: ClassVar[str]
+    named: ClassVar[Query]
+    #: Whether a server that only speaks the protocol is used all the same.
+    trust_server: bool = False
+    #: Whether it is known what the server is.
+    recognised: bool = False
 
     def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
         self.schema = schema
@@ -158,6 +172,21 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     def prepare_connection(self, connection: Any) -> Session:
         """Make a fresh connection of dblock's own ready: autocommit, and what the session needs."""
 
+    def recognise(self, said: str | bytes, comment: str | bytes = "") -> bool:
+        """Return whether the server is the real one, by what it says of itself.
+
+        Raises Unsupported for one that is not, unless it is trusted.
+        """
+        other = recognise(text(said), self.real, text(comment))
+        if other is not None and not self.trust_server:
+            raise refusal(other)
+        self.recognised = True
+        return other is None
+
+    def precedes(self, server: str, other: str) -> bool:
+        """Whether a failover led from one server to the other, or would have."""
+        return False
+
     @abstractmethod
     def is_usable(self, connection: Any) -> bool:
         """Return whether a connection is open, without asking the server."""
@@ -215,16 +244,30 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """
         raise NotImplementedError(f"{self.name} has none: a file is locked")
 
+    def migration_holder(self, name: str) -> str:
+        """Return the statement that tells the session which has that lock, and whose that is.
+
+        Either may be unknown.
+        """
+        raise NotImplementedError(f"{self.name} has none: a file is locked")
+
     # --- the lease ---------------------------------------------------------------------------
 
     @abstractmethod
     def grant(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None = None,
+        former: str | None = None,
     ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
 
         It is free for who is not in the queue only when nobody is. With a ticket a name that is
-        not free is queued for, which may wait for a moment.
+        not free is queued for, which may wait for a moment; in the place of the ``former`` ticket,
+        where tickets change because they are called.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -233,7 +276,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     @abstractmethod
     def granted(self, reply: Reply, token: str) -> Grant | None: ...
 
-    def stands(self, reply: Reply) -> tuple[LockState, Place] | None:
+    def stands(self, reply: Reply) -> tuple[LockRow, Place] | None:
         """Return what a grant that joined the queue said of the name.
 
         Its row has three columns for the grant, then the state, then the place.
@@ -241,7 +284,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         if not reply.rows or len(reply.rows[0]) < _JOINED or reply.rows[0][10] is None:
             return None
         row = reply.rows[0]
-        return self._state(row[3:10]), Place(int(row[10]), bool(row[11]))
+        return self._lock_row(row[3:10]), Place(int(row[10]), bool(row[11]))
 
     @abstractmethod
     def leave(self, name: str, ticket: str) -> Query:
@@ -289,7 +332,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         if reply.rows and len(reply.rows[0]) > _COLUMNS:
             before, free = reply.rows[0][_COLUMNS:]
             return Place(None if before is None else int(before), bool(free))
-        states = self.states(reply)
+        states = self.lock_rows(reply)
         return Place(None, free=not states or not states[0].held)
 
     @abstractmethod
@@ -353,12 +396,12 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     def _columns(self) -> str:
         return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}"
 
-    def states(self, reply: Reply) -> list[LockState]:
-        return [self._state(row[:_COLUMNS]) for row in reply.rows]
+    def lock_rows(self, reply: Reply) -> list[LockRow]:
+        return [self._lock_row(row[:_COLUMNS]) for row in reply.rows]
 
-    def _state(self, row: Sequence[Any]) -> LockState:
+    def _lock_row(self, row: Sequence[Any]) -> LockRow:
         name, fence, token, owner, acquired_at, expires_at, remaining = row
-        return LockState(
+        return LockRow(
             name=text(name),
             fence=int(fence),
             token=token,
@@ -385,12 +428,20 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """Write the witness anew if it is missing; one row when this statement did it.
 
         Unless the lock table has lost nothing this begins a new epoch, with a pause of the
-        longest TTL.
+        longest TTL. A pause that is longer is cut short.
         """
         raise NotImplementedError
 
+    def announce_ttl(self, ttl: float) -> Query:
+        """Let it be known, for after a failover, that TTLs as long as this may be granted."""
+        raise NotImplementedError
+
     def record_ttl(self, ttl: float) -> Query:
-        """Let it be known, for after a crash, that TTLs as long as this are granted from now on."""
+        """Let it be known, for after a crash, that TTLs as long as this are granted from now on.
+
+        Nothing, unless one as long is announced. Once a day those that nobody has asked for since
+        are forgotten.
+        """
         raise NotImplementedError
 
     def set_durability(self, durability: str) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ from .witness import DURABLE, FIRST_FENCE, NEXT_FENCE
 _CHANNEL = 8
 _PREFIX = "dblock_"
 _CLASS = int.from_bytes(b"dblk", "big")
-_OCCUPY = f"SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int)"
+# Everybody may call there, in any words: the server ends a session into whose encoding they cannot
+# be translated.
+_OCCUPY = f"""SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32)::int),
+    set_config('client_encoding', 'SQL_ASCII', false)"""
 # Behind a pooler nobody listens, and who is still there cannot be told.
 _LISTENS = f"""(ticket LIKE '{UNCALLED}%%' OR NOT
     pg_try_advisory_xact_lock({_CLASS}, ('x' || left(ticket, {_CHANNEL}))::bit(32)::int))"""
@@ -32,9 +35,14 @@ CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
 LAZY = "set_config('synchronous_commit', 'off', true)"
 # For a row that others have for a moment. Renewals have the same connections.
 PATIENT = "set_config('lock_timeout', '25', true) IS NOT NULL"
+# Who leaves is in a hurry no more, and has to be gone.
+_STEADY = PATIENT.replace("25", "250")
 
 # How many stand in the queue.
 LAST = "coalesce(cardinality(waiters), 0)"
+# Where a ticket stands; and one that comes in the place of another.
+_POSITION = "array_position(waiters, %(ticket)s)"
+_PLACE = f"coalesce({_POSITION}, array_position(waiters, %(former)s))"
 
 
 class Calling(Gating):
@@ -54,13 +62,18 @@ class Calling(Gating):
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING"""
 
-    def grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        """Take the name if it is the ticket's turn, or else let that stand in the queue."""
+    def grant_or_join(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, former: str | None
+    ) -> Query:
+        """Take the name if it is the ticket's turn, or else let that stand in the queue.
+
+        In the place of the ``former``, if that stands there.
+        """
         # It waits for the row, which others who join have for a moment. Who joins disturbs no
         # guard, and who stands in the queue already and is refused writes nothing.
         return Query(
             self._grant_or_join,
-            self.asked(name, token, owner, ttl) | {"ticket": ticket},
+            self.asked(name, token, owner, ttl) | {"ticket": ticket, "former": former or ticket},
         )
 
     def asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
@@ -87,10 +100,12 @@ class Calling(Gating):
     def _joined(self) -> str:
         return f"""joined AS (
                 UPDATE {self.lock_table} AS l
-                SET waiters = array_append({ALIVE}, %(ticket)s)
+                SET waiters = CASE WHEN array_position(l.waiters, %(former)s) IS NULL
+                    THEN array_append({ALIVE}, %(ticket)s)
+                    ELSE array_replace(l.waiters, %(former)s, %(ticket)s) END
                 FROM refused WHERE l.lock_name = refused.lock_name
                 RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
-                    cardinality(l.waiters) - 1 AS before
+                    array_position(l.waiters, %(ticket)s) - 1 AS before
             )"""
 
     def _told(self, granted: str) -> str:
@@ -105,16 +120,16 @@ class Calling(Gating):
 
     @cached_property
     def _grant_or_join(self) -> str:
-        newcomer = f" + CASE WHEN {self.standing} THEN 0 ELSE {self.gated} END"
+        newcomer = f" + CASE WHEN {_PLACE} IS NULL THEN {self.gated} ELSE 0 END"
         return f"""WITH mine AS MATERIALIZED (
-                SELECT lock_name, array_position(waiters, %(ticket)s) AS position, open.epoch
+                SELECT lock_name, {_PLACE} AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
-                    AND {self.turn(self.before + newcomer)} FOR UPDATE OF k
+                    AND {self.turn(_before(_PLACE) + newcomer)} FOR UPDATE OF k
             ), {self._taken}, created AS (
                 {self.first_grant} RETURNING fence, expires_at
             ), refused AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
-                    AND array_position(waiters, %(ticket)s) IS NULL
+                    AND {_POSITION} IS NULL
                     AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
                     AND EXISTS (SELECT FROM {self.open})
                 FOR NO KEY UPDATE
@@ -126,7 +141,7 @@ class Calling(Gating):
         return Query(
             self._knock,
             self.asked(name, token, owner, ttl)
-            | {"ticket": ticket, "patience": str(max(1, int(patience * 1000)))},
+            | {"ticket": ticket, "former": ticket, "patience": str(max(1, int(patience * 1000)))},
         )
 
     @cached_property
@@ -153,7 +168,7 @@ class Calling(Gating):
             f"""UPDATE {self.lock_table}
             SET waiters = nullif(array_remove(waiters, %(ticket)s), '{{}}')
             WHERE lock_name = %(name)s AND array_position(waiters, %(ticket)s) IS NOT NULL
-                AND {PATIENT}
+                AND {_STEADY}
             RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {CALL} END, {LAZY}""",
             {"name": name, "ticket": ticket},
         )
@@ -161,6 +176,7 @@ class Calling(Gating):
     def listen(self, connection: Any, session: Session) -> str | None:
         if session.end is None:  # behind a pooler
             return None
+        connection.pgconn.notify_handler = None  # psycopg's decodes what strangers say
         while True:
             channel = secrets.token_hex(_CHANNEL // 2)
             if (
@@ -174,26 +190,32 @@ class Calling(Gating):
     def called(self, connection: Any) -> list[str]:
         connection.pgconn.consume_input()
         calls = iter(connection.pgconn.notifies, None)
-        return [call.extra.decode() for call in calls]
+        return [call.extra.decode("ascii", "replace") for call in calls]
 
     @property
     def before(self) -> str:
-        # Of those who are still there: who died while it waited is not waited for.
-        return f"""(SELECT count(*) FROM unnest(
-            waiters[:coalesce(array_position(waiters, %(ticket)s) - 1, {LAST})]) AS ticket
-            WHERE {_LISTENS})"""
+        return _before(_POSITION)
 
     @property
     def earlier(self) -> str:
         """How many come before one who only comes now, without a ticket."""
-        return f"{LAST} + {self.gated}"
+        return f"CASE WHEN waiters IS NULL THEN 0 ELSE {_before('NULL')} END + {self.gated}"
 
     @property
     def standing(self) -> str:
-        return "array_position(waiters, %(ticket)s) IS NOT NULL"
+        return f"{_POSITION} IS NOT NULL"
 
     def turn(self, before: str) -> str:
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
             f"expires_at + ({before}) * interval '{self.grace} s' <= clock_timestamp())"
         )
+
+
+def _before(position: str) -> str:
+    """How many stand before a position, or in all where that is NULL.
+
+    Of those who are still there: who died while it waited is not waited for.
+    """
+    return f"""(SELECT count(*) FROM unnest(waiters[:coalesce({position} - 1, {LAST})]) AS ticket
+            WHERE {_LISTENS})"""

@@ -37,22 +37,29 @@ class JobStatements(Values):
     def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
         """Record that a run begins, unless one has succeeded in this slot; the empty one is none.
 
-        The recorded run's fence comes back, if any: this run's when it is to begin.
+        The recorded run's fence comes back: this run's when it is to begin. A statement that comes
+        late, when a later hold's run has begun or this one has ended, changes nothing.
         """
         values = ", ".join(map(self.parameter, ("name", "slot", "fence", "owner")))
+        changes = ", ".join(
+            f"{column} = CASE WHEN {self.startable('excluded.fence')} "
+            f"THEN excluded.{column} ELSE run.{column} END"
+            for column in ("fence", "owner", "started_at", "ended_at", "exit_status")
+        )
         return Query(
             f"""INSERT INTO {self.run_table} AS run (lock_name, slot, fence, owner, started_at)
             VALUES ({values}, {self.clock})
-            ON CONFLICT (lock_name, slot) DO UPDATE SET fence = excluded.fence,
-                owner = excluded.owner, started_at = excluded.started_at,
-                ended_at = NULL, exit_status = NULL
-            WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0
-            RETURNING fence""",
+            ON CONFLICT (lock_name, slot) DO UPDATE SET {changes} RETURNING fence""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
         )
 
+    def startable(self, fence: str) -> str:
+        """Whether a run under ``fence`` may begin where the row has the record of another."""
+        return f"""(run.fence < {fence} AND NOT
+            (run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0))"""
+
     def end_run(self, name: str, slot: str, fence: int, status: int) -> Query:
-        """Record how a run ended, unless another run has begun since."""
+        """Record how a run ended; no row when it is not the recorded one any more."""
         return Query(
             f"""UPDATE {self.run_table} SET ended_at = {self.clock},
                 exit_status = {self.parameter("status")}

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from ..errors import Unsupported
 from ..protocol.faults import Fault
 from ..protocol.state import Grant, Renewal
 from ..protocol.steps import Query, Reply
@@ -36,6 +35,7 @@ _FAULTS = {
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory
     1041: Fault.REFUSED,
+    1665: Fault.REFUSED,  # the binary log takes statements only, READ COMMITTED needs rows
     1114: Fault.REFUSED,  # the table is full
     1053: Fault.DISCONNECTED,  # server shutdown in progress
     1927: Fault.DISCONNECTED,  # connection was killed
@@ -47,13 +47,13 @@ _FAULTS = {
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
 
-# UTC_TIMESTAMP is the statement's start. For "has it expired" an old reading is the careful one;
-# it is also the same for every column of one statement, which the grant relies on.
+# UTC_TIMESTAMP is the statement's start. For "has it expired" an old reading is the careful one.
 _FREE = "(token IS NULL OR expires_at <= UTC_TIMESTAMP(6))"
 # What is written or told of the future is read when the row is at hand. SYSDATE has the session's
 # time zone; the sessions of dblock's own are set to UTC.
 _LATER = "SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND"
-_REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) / 1000000"
+# Multiplied, since how exact a division is can be set too.
+_REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6"
 
 # Tickets are all as long, with commas between. How many there are; those behind the ticket.
 _LAST = f"COALESCE((CHAR_LENGTH(waiters) + 1) DIV {TICKET + 1}, 0)"
@@ -77,6 +77,8 @@ class MariaDB(Dialect):
     extra = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    real = "MariaDB"
+    named = Query("SELECT VERSION(), @@version_comment", {})
     #: Where the drivers' errors are defined.
     modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
     stale_reads = True  # under REPEATABLE READ, its default
@@ -132,26 +134,14 @@ class MariaDB(Dialect):
         finally:
             connection._read_timeout, connection._write_timeout = before
 
-    def version(self, connection: Any) -> str:
-        return str(connection.get_server_info())
-
     def prepare_connection(self, connection: Any) -> Session:
-        version = self.version(connection)
-        if "MariaDB" not in version:
-            raise Unsupported(
-                f"this server is MySQL {version}: dblock's statements are those of MariaDB 10.6 "
-                "and are not run on MySQL. MariaDB, PostgreSQL and SQLite work"
-            )
         self.set_autocommit(connection)
-        # A lease statement never waits for a row lock: who has it is taking the name. An idle
-        # row lock is not a forgotten client: the least wait_timeout is the usual eight hours.
-        settings = (
-            "SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED', "
-            "time_zone = '+00:00', max_statement_time = %s, idle_transaction_timeout = 0, "
-            "wait_timeout = GREATEST(@@wait_timeout, 28800)"
-        )
-        self.ask(connection, Query(settings, (self.timeouts.query,)))
-        session, host, server = self.ask(connection, Query(_WHO, {}))
+        # By its greeting, which may be a proxy's, since MySQL does not have all these settings.
+        if self.real not in connection.get_server_info():
+            self.recognise(*self.ask(connection, self.named))
+        self.ask(connection, Query(_SETTINGS, (self.timeouts.query,)))
+        said, session, host, server = self.ask(connection, Query(_WHO, {}))
+        self.recognise(said)
         # The number begins anew when the server does; with the client's port it is unmistakable.
         end = None if ":" not in host else Query(_END, {"session": session, "host": host})
         return Session(server, end)
@@ -188,16 +178,26 @@ class MariaDB(Dialect):
         return (f"SET SESSION lock_wait_timeout = {usual}",)
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
-        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
-        # Such names are the whole server's.
-        return (f"SELECT GET_LOCK(SHA1(CONCAT_WS('/', '{key}', DATABASE())), 0)",)
+        return (f"SELECT GET_LOCK({_migrations(name)}, 0)",)
+
+    def migration_holder(self, name: str) -> str:
+        # Of others' sessions only who has the right PROCESS is told more.
+        return f"""SELECT held.session, (
+                SELECT user FROM information_schema.processlist WHERE id = held.session
+            ) FROM (SELECT IS_USED_LOCK({_migrations(name)}) AS session) AS held"""
 
     def privileges(self) -> str:
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
         return f"{guard}, {super().privileges()}"
 
     def grant(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None = None,
+        former: str | None = None,
     ) -> Query:
         if ticket is not None:
             return self._grant_or_join(name, token, owner, ttl, ticket)
@@ -294,32 +294,29 @@ class MariaDB(Dialect):
 
         ``rest`` is the queue without who takes it and those before.
         """
-        # MariaDB assigns from left to right and later columns see the earlier ones' new values:
-        # what decides (token, waiters, expires_at) is assigned last, and asks who won.
+        # The condition of the UPDATE alone decides, with both rows locked, and once: who is at
+        # the gate may go at any moment. No new value depends on another.
         return f"""
                 DECLARE known INT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
-                SELECT 1 INTO known FROM {self.guard_table}
-                    WHERE lock_name = %(name)s FOR UPDATE;
+                SELECT 1 INTO known FROM {self.guard_table} AS g STRAIGHT_JOIN {self.lock_table}
+                    AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
                 IF known = 0 THEN
                     INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                    INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
                 END IF;
-                INSERT INTO {self.lock_table}
-                    (lock_name, fence, token, owner, acquired_at, expires_at)
-                VALUES (%(name)s, 1, %(token)s, %(owner)s, SYSDATE(6), {_LATER})
-                ON DUPLICATE KEY UPDATE
-                    fence = fence + {free},
-                    owner = IF({free}, VALUES(owner), owner),
-                    acquired_at = IF({free}, SYSDATE(6), acquired_at),
-                    token = IF({free}, VALUES(token), token),
-                    waiters = IF(token = VALUES(token), {rest}, waiters),
-                    expires_at = IF(token = VALUES(token), {_LATER}, expires_at);
+                UPDATE {self.lock_table} SET fence = fence + 1, token = %(token)s,
+                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
+                    expires_at = {_LATER}
+                    WHERE lock_name = %(name)s AND {free};
                 COMMIT;"""
 
     def leave(self, name: str, ticket: str) -> Query:
         return Query(
-            f"""UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
+            # It has to be gone: so it waits for its turn at the row, a second.
+            f"""SET STATEMENT innodb_lock_wait_timeout = 1 FOR
+            UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
                 CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
             WHERE lock_name = %(name)s AND {self.standing}""",
             {"name": self.key(name), "ticket": ticket},
@@ -405,7 +402,7 @@ class MariaDB(Dialect):
             # So does the end of its time, which is exact: WAIT knows whole seconds.
             limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
             wait = f"WAIT {math.ceil(seconds) + 1}"
-        key = "%(name)s"
+        key = _EXACT
         if not borrowed:
             # Its own look: a subquery locks nothing, and under the READ COMMITTED of dblock's own
             # sessions it sees what is newest. So the row of a held lease is left alone.
@@ -416,40 +413,43 @@ class MariaDB(Dialect):
             WHERE g.lock_name = {key}
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
             FOR UPDATE {wait}""",
-            {"name": self.key(name)},
+            _hex(name),
         )
 
     def guard(self, name: str, token: str, fence: int) -> Query:
         # That the lease is this one is for the look that follows: no grant can come before it.
         return Query(
-            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s
+            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {_EXACT}
             LOCK IN SHARE MODE NOWAIT""",
-            {"name": self.key(name)},
+            _hex(name),
         )
 
     def apply(self, key: str) -> Query:
         return Query(
             f"""INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
-            VALUES (%(key)s, UTC_TIMESTAMP(6))""",
-            {"key": self.key(key)},
+            VALUES ({_EXACT}, UTC_TIMESTAMP(6))""",
+            _hex(key),
         )
 
     def unapply(self, key: str) -> Query:
         return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
-            {"key": self.key(key)},
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = {_EXACT}",
+            _hex(key),
         )
 
     def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
-        over = "(slot <> '' AND exit_status <=> 0)"
-        changes = ", ".join(
-            f"{column} = IF({over}, {column}, VALUES({column}))"
-            for column in ("fence", "owner", "started_at", "ended_at", "exit_status")
-        )
+        key = "lock_name = %(name)s AND slot = %(slot)s"
         return Query(
-            f"""INSERT INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
-            VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock})
-            ON DUPLICATE KEY UPDATE {changes} RETURNING fence""",
+            f"""BEGIN NOT ATOMIC
+                INSERT IGNORE INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
+                    VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock});
+                IF ROW_COUNT() = 0 THEN
+                    UPDATE {self.run_table} AS run SET fence = %(fence)s, owner = %(owner)s,
+                        started_at = {self.clock}, ended_at = NULL, exit_status = NULL
+                        WHERE {key} AND {self.startable("%(fence)s")};
+                END IF;
+                SELECT fence FROM {self.run_table} WHERE {key};
+            END""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
         )
 
@@ -457,7 +457,17 @@ class MariaDB(Dialect):
 # Seconds. The statement itself takes time too.
 _WORTH_WAITING = 0.05
 
-_WHO = """SELECT id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
+# Whatever the server presets. A lease statement never waits for a row lock: who has it is taking
+# the name. An idle row lock is no forgotten client: wait_timeout is the usual eight hours at least.
+# Who makes transactions read-only may have put another server in this one's place: so they stay.
+_SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED',
+    completion_type = 'NO_CHAIN', time_zone = '+00:00', max_statement_time = %s,
+    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0,
+    sql_select_limit = 18446744073709551615, sql_big_selects = 1,
+    idle_transaction_timeout = 0, idle_write_transaction_timeout = 0,
+    idle_readonly_transaction_timeout = 0, wait_timeout = GREATEST(@@wait_timeout, 28800)"""
+
+_WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
     FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
 
 _END = """BEGIN NOT ATOMIC
@@ -468,6 +478,21 @@ _END = """BEGIN NOT ATOMIC
         SELECT 1;
     END IF;
 END"""
+
+
+def _migrations(name: str) -> str:
+    """Return the name of the user lock of migrations. Such names are the whole server's."""
+    key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
+    return f"SHA1(CONCAT_WS('/', '{key}', DATABASE()))"
+
+
+# A name in a session of the user's, whose character set and sql_mode say what else a quote means,
+# and whose driver may not know.
+_EXACT = "UNHEX(%(name)s)"
+
+
+def _hex(name: str) -> dict[str, str]:
+    return {"name": name.encode().hex()}
 
 
 def _microseconds(ttl: float) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
+import secrets
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
@@ -17,6 +17,7 @@ from ..timeouts import Timeouts
 from . import reading
 from .base import Answer, Session
 from .calling import ALIVE, CALL, LAZY, PATIENT, Calling
+from .migrating import MigrationMutex
 from .witness import DURABLE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -45,6 +46,8 @@ _FOREIGN_PREPARED = {"26000", "42P05"}
 
 _FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
 _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
+# Whether a statement sees the newest rows. Asked there: without an encoding text comes as bytes.
+_NEWEST = "current_setting('transaction_isolation') = 'read committed'"
 
 
 class PostgreSQL(Calling):
@@ -61,6 +64,8 @@ class PostgreSQL(Calling):
     extra = "postgresql"
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
+    real = "PostgreSQL"
+    named = Query("SELECT version()", {})
     failure_aborts = True
     remaining = _REMAINING
     later = "clock_timestamp() + {} * interval '1 s'"
@@ -78,6 +83,7 @@ class PostgreSQL(Calling):
         # tcp_user_timeout one that died before it acknowledged our request.
         idle, interval = _keepalives(timeouts)
         return {
+            "client_encoding": "utf8",
             "connect_timeout": max(2, math.ceil(timeouts.connect)),  # libpq: at least 2
             "keepalives": 1,
             "keepalives_idle": idle,
@@ -109,18 +115,19 @@ class PostgreSQL(Calling):
             reading.bound(connection, None)
 
     def cursor(self, connection: Any) -> Any:
-        return connection.cursor()
+        # As text, moments and numbers would come as DateStyle and extra_float_digits have it.
+        return connection.cursor(binary=True)
 
     def send(
         self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
     ) -> Answer:
-        cursor = connection.cursor() if kept is None else kept
+        cursor = self.cursor(connection) if kept is None else kept
         cursor.execute(query.sql, query.params)
         # A description would be made for this alone.
         return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
     def ask(self, connection: Any, query: Query) -> Sequence[Any]:
-        with connection.cursor() as cursor:
+        with self.cursor(connection) as cursor:
             # Not prepared: behind a pooler another client may have prepared another.
             cursor.execute(query.sql, query.params or None, prepare=False)
             return cursor.fetchone() or ()
@@ -129,20 +136,40 @@ class PostgreSQL(Calling):
         connection.autocommit = True
 
     def prepare_connection(self, connection: Any) -> Session:
-        version = connection.info.server_version
-        if version < 140000:
-            raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
         self.set_autocommit(connection)
-        backend, started = self.ask(connection, Query(_WHO, {}))
+        version = connection.info.server_version
+        if version < 140000 and self.recognise(*self.ask(connection, self.named)):
+            raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
+        doubts: list[str] = []
+        connection.add_notice_handler(partial(_note_doubt, doubts))
+        said, backend, started = self._who(connection)
+        self.recognise(said)
         if backend != connection.info.backend_pid:
             # A pooler, which makes that pid up. On a backend that it hands over, a statement
             # prepared under the same name can be another client's.
             connection.prepare_threshold = None
-            return Session()
+            if connection.info.encoding != "utf-8":
+                raise Unsupported(
+                    f"this engine's client_encoding is {connection.info.encoding}, which dblock "
+                    "cannot change behind a pooler: connect_args={'client_encoding': 'utf8'} works"
+                )
+            return Session(doubts=doubts)
         self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
         (server,) = self.ask(connection, Query(SERVER, {}))
-        return Session(server, Query(_END, {"pid": backend, "started": started}))
+        return Session(server, Query(_END, {"pid": backend, "started": started}), doubts)
+
+    def _who(self, connection: Any) -> Sequence[Any]:
+        try:
+            return self.ask(connection, Query(_WHO, {}))
+        except Exception as error:
+            if self.classify(error) is None:  # a look-alike need not have all these functions
+                self.recognise(*self.ask(connection, self.named))
+            raise
+
+    def precedes(self, server: str, other: str) -> bool:
+        (system, _, timeline), (others, _, later) = server.rpartition("/"), other.rpartition("/")
+        return system == others and timeline < later
 
     def timed_out(self, error: BaseException) -> bool:
         return type(error).__name__ == "ConnectionTimeout" or reading.given_up(error)
@@ -172,8 +199,10 @@ class PostgreSQL(Calling):
                 return _FAULTS[state]
             if state.startswith("08"):
                 return Fault.DISCONNECTED
-            # Resources, system errors, and the server's own defects.
-            return Fault.REFUSED if state[:2] in ("53", "58", "XX") else None
+            # Resources, system errors, and the server's own defects; and text that the database's
+            # encoding does not have.
+            refused = state[:2] in ("53", "58", "XX") or state == "22P05"
+            return Fault.REFUSED if refused else None
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 
@@ -191,18 +220,26 @@ class PostgreSQL(Calling):
         # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
         # is idle, or CREATE INDEX CONCURRENTLY would wait for it: so no REPEATABLE READ, and
         # neither parameters nor a prepared statement, whose portal would stay open.
-        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).digest()
         return (
             "BEGIN ISOLATION LEVEL READ COMMITTED",
             _ENDLESS,
-            f"SELECT pg_try_advisory_xact_lock({int.from_bytes(key, 'big', signed=True)})",
+            MigrationMutex(name).take(secrets.randbits(31)),
         )
 
+    def migration_holder(self, name: str) -> str:
+        return MigrationMutex(name).holder()
+
     def grant(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None = None,
+        former: str | None = None,
     ) -> Query:
         if ticket is not None:
-            return self.grant_or_join(name, token, owner, ttl, ticket)
+            return self.grant_or_join(name, token, owner, ttl, ticket, former)
         return Query(self._grant, self.asked(name, token, owner, ttl))
 
     # The two of every pair are put together once: each time anew that costs 3 % of the pair.
@@ -310,7 +347,7 @@ class PostgreSQL(Calling):
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
                     AND {LAZY} IS NOT NULL
                     FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
-                SELECT current_setting('transaction_isolation'), locked.fence, EXISTS (TABLE open)
+                SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true""",
                 {"name": name, "patience": str(_milliseconds(patience))},
             )
@@ -323,7 +360,7 @@ class PostgreSQL(Calling):
             ), locked AS MATERIALIZED (
                 {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
             )
-            SELECT current_setting('transaction_isolation'), locked.fence,
+            SELECT {_NEWEST}, locked.fence,
                 set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(_milliseconds(patience))},
@@ -333,7 +370,7 @@ class PostgreSQL(Calling):
         return bool(reply.rows) and reply.rows[0][1] is not None
 
     def stale_snapshot(self, reply: Reply) -> bool:
-        return bool(reply.rows[0][0] != "read committed")
+        return not reply.rows[0][0]
 
     def guard(self, name: str, token: str, fence: int) -> Query:
         return Query(
@@ -359,9 +396,12 @@ class PostgreSQL(Calling):
 
 _IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
+# Where the server waits for its standbys, after the local commit. Its messages are translated.
+_REPLICATING = "SyncRepWaitForLSN"
+
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 
-_WHO = """SELECT pg_backend_pid(),
+_WHO = """SELECT version(), pg_backend_pid(),
     (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
 
 # The pid alone could be another's by now.
@@ -369,11 +409,14 @@ _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
 
 # What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
-# not a forgotten transaction, so of those limits none holds for it.
+# not a forgotten transaction, so of those limits none holds for it; and what the statements mean is
+# nobody else's to set. But who makes transactions read-only by default may have put another server
+# in this one's place.
 _SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
     FROM unnest(%(names)s::text[], %(settings)s::text[]) AS wanted (name, setting)
     JOIN pg_settings AS s ON s.name = wanted.name
-    WHERE s.source = 'default' OR s.name LIKE ANY ('{idle%%,transaction%%}')"""
+    WHERE s.source = 'default'
+        OR s.name LIKE ANY ('{idle%%,transaction%%,default%%,client_encoding}')"""
 
 # For one transaction, which may have to be idle for as long as a migration takes.
 _ENDLESS = """SELECT count(set_config(name, '0', true)) FROM pg_settings
@@ -397,11 +440,19 @@ def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
     }
     settings = {name: str(_milliseconds(value or None)) for name, value in milliseconds.items()}
     settings |= {
+        "client_encoding": "UTF8",
+        "default_transaction_isolation": "read committed",
         "tcp_keepalives_idle": str(idle),
         "tcp_keepalives_interval": str(interval),
         "tcp_keepalives_count": "3",
     }
     return {"names": list(settings), "settings": list(settings.values())}
+
+
+def _note_doubt(doubts: list[str], notice: Any) -> None:
+    """Take down that a commit's wait for a standby was cut off, which is told as success."""
+    if notice.source_function == _REPLICATING:
+        doubts.append(notice.message_primary)
 
 
 def _keepalives(timeouts: Timeouts) -> tuple[int, int]:

@@ -61,8 +61,10 @@ class SQLite(Dialect):
     name = "sqlite"
     backends: ClassVar[tuple[str, ...]] = ("sqlite",)
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
+    recognised = True  # a library, nobody else's
     refusal_holds = True  # a write transaction keeps all other writers out
     one_writer = True
+    dynamic_types = True
     looks_itself = True
     name_parameter = ":name"
     remaining = _REMAINING
@@ -137,7 +139,13 @@ class SQLite(Dialect):
         return "write access to the file and to its directory"
 
     def grant(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None = None
+        self,
+        name: str,
+        token: str,
+        owner: str,
+        ttl: float,
+        ticket: str | None = None,
+        former: str | None = None,
     ) -> Query:
         params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
         if ticket is not None:

@@ -7,6 +7,23 @@ What has to outlive that is in one row of an ordinary table, ``{prefix}epoch``.
 
 A dump copies both rows, but not who wrote them: each names the transaction that did, and is
 believed only if that is its own ``xmin``.
+
+Where leases may be forgotten nothing is granted until the longest of them is over. When that is,
+``grants_from``, is in the epoch's row, since another crash must not bring it forward; the witness
+has a copy for the statements that grant. It is never later than the longest TTL from now: what a
+clock that was ahead wrote is written anew.
+
+How long a lease may be is in both rows. ``longest_ttl`` of the witness is the longest TTL that is
+granted; for a longer one it has to be raised first. That of the epoch is never less: no lease that
+is out lasts for longer. Both grow with what is asked for, and when ``valid_until`` is over, a day
+later, the next grant begins anew with its own TTL in the witness. A lease that is out then
+
+* was granted since the last such time: its TTL is not above what the witness said until now;
+* or before: by a transaction that ended long ago, so the lock table says how long it will last.
+
+The greater of these is the epoch's from then on. So a TTL that nobody asks for is forgotten a day
+or two after the last lease with it is over. There is no such time within a pause, so a pause loses
+sight of no lease that the table no longer knows.
 """
 
 from __future__ import annotations
@@ -18,10 +35,13 @@ from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .base import Dialect
 
-# Where the server's default is off, an acquire could be told and then lost in a crash.
+# Where the server's default is off, an acquire could be told and then lost in a crash; where
+# warnings are not for clients, it would not be heard of that no standby has it.
 DURABLE = (
-    "CASE WHEN current_setting('synchronous_commit') = 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END"
+    "concat(CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END, "
+    "CASE WHEN current_setting('client_min_messages') = 'error' "
+    "THEN set_config('client_min_messages', 'warning', true) END)"
 )
 
 # A promotion begins a new timeline. Which that will be a standby cannot tell.
@@ -34,7 +54,7 @@ _BELIEVED = "writer = xmin::text"
 #: Nothing has to be waited for.
 OPEN = "grants_from <= clock_timestamp()"
 #: After a crash it will be known that a TTL as long as this was granted.
-KNOWN = "longest_ttl >= %(ttl)s"
+KNOWN = "longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()"
 #: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
 FIRST_FENCE = "open.epoch + 1"
 NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
@@ -47,6 +67,13 @@ _NEXT_EPOCH = f"greatest(e.epoch + {2**32}, (extract(epoch FROM clock_timestamp(
 
 # What a promoted standby that has not heard of any grant takes for the longest TTL: the default.
 _UNHEARD_TTL = 30
+# No lease that is out lasts for longer, and so no pause does. Of the epoch's row.
+_LONGEST = f"make_interval(secs => coalesce(longest_ttl, {_UNHEARD_TTL}))"
+
+# A little more than a day, so that the TTL of a job of every night stays known.
+_VALID = "interval '25 hours'"
+# A lock table of more bytes is not read to find out how long leases will last.
+_READABLE = 2**26
 
 
 class Witnessing(Dialect):
@@ -60,6 +87,10 @@ class Witnessing(Dialect):
         self.witness_table = self.table("witness")
         #: The epoch, for the FROM of a grant; no row where nothing is granted.
         self.open = f"({self.epoch(OPEN, KNOWN)}) AS open"
+        #: A pause that is longer was begun by a clock that was ahead.
+        self._sane = (
+            f"grants_from <= clock_timestamp() + (SELECT {_LONGEST} FROM {self.epoch_table})"
+        )
 
     def epoch(self, *conditions: str) -> str:
         """Select the epoch; no row where the witness is missing or does not meet ``conditions``."""
@@ -72,8 +103,9 @@ class Witnessing(Dialect):
     def witness(self) -> Query:
         return Query(
             f"""SELECT epoch, (SELECT cause FROM {self.epoch_table}),
-                extract(epoch FROM grants_from - clock_timestamp())::float8, longest_ttl
-            FROM {self.witness_table} WHERE {_BELIEVED}""",
+                extract(epoch FROM grants_from - clock_timestamp())::float8,
+                CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
+            FROM {self.witness_table} WHERE {_BELIEVED} AND {self._sane}""",
             {},
         )
 
@@ -86,7 +118,10 @@ class Witnessing(Dialect):
         #
         # No lease is lost if this is the server, and the timeline, of the last witness, and the
         # lock table is logged: a crash forgets nothing that a grant waited for. Or if there never
-        # was a lease.
+        # was a lease. Or if the witness is there, and only its pause is wrong.
+        #
+        # Then a pause that went on before goes on.
+        longest = f"clock_timestamp() + {_LONGEST}"
         return Query(
             f"""WITH here AS MATERIALIZED (
                 SELECT ({SERVER}) AS server,
@@ -96,38 +131,69 @@ class Witnessing(Dialect):
             ), seen AS MATERIALIZED (
                 SELECT e.xmin::text AS version, here.server,
                     e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same,
-                    here.lock = 'p' OR e.longest_ttl IS NULL AS intact
+                    here.lock = 'p' OR e.longest_ttl IS NULL OR EXISTS ({self.epoch()}) AS intact
                 FROM {self.epoch_table} AS e, here
-                WHERE here.witness = 'u' AND NOT EXISTS ({self.epoch()})
+                WHERE here.witness = 'u' AND NOT EXISTS ({self.epoch(self._sane)})
             ), written AS (
                 UPDATE {self.epoch_table} AS e SET server = seen.server, writer = {WRITER},
                     epoch = CASE WHEN same AND intact THEN e.epoch ELSE {_NEXT_EPOCH} END,
                     cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
-                        ELSE 'crash' END
+                        ELSE 'crash' END,
+                    grants_from = CASE WHEN same AND intact THEN least({longest},
+                        greatest(e.grants_from, clock_timestamp())) ELSE {longest} END
                 FROM seen WHERE e.xmin::text = seen.version
                 RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, {DURABLE},
-                    CASE WHEN NOT same THEN coalesce(e.longest_ttl, {_UNHEARD_TTL})
-                        WHEN intact THEN 0 ELSE e.longest_ttl END AS pause
+                    e.grants_from
             )
-            INSERT INTO {self.witness_table} (id, epoch, longest_ttl, grants_from, writer)
-            SELECT 1, epoch, longest_ttl, clock_timestamp() + make_interval(secs => pause), {WRITER}
+            INSERT INTO {self.witness_table}
+                (id, epoch, longest_ttl, grants_from, valid_until, writer)
+            SELECT 1, epoch, longest_ttl, grants_from, grants_from + {_VALID}, {WRITER}
             FROM written
             ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer,
-                longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from
+                longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from,
+                valid_until = excluded.valid_until
             RETURNING epoch""",
             {"lock": self.lock_table, "witness": self.witness_table},
         )
 
     def record_ttl(self, ttl: float) -> Query:
-        # Both at once, so the witness does not say it before the epoch is on disk.
+        # Both at once, so the witness does not say it before the epoch is on disk. And only what
+        # was announced: the witness is believed from now on, whatever this commit waits for.
+        # Where several begin anew at once, the witness is locked first: all but one see that it
+        # was done, and an announcement that comes in between is in nobody's way. Each table has one
+        # row, which the planner is told by its key: else it expects so many that it compiles the
+        # statement.
+        before = f"""CASE WHEN e.longest_ttl <= granted THEN 0
+            WHEN pg_relation_size(%(lock)s::regclass) > {_READABLE} THEN e.longest_ttl
+            ELSE least(e.longest_ttl, coalesce((
+                SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
+                FROM {self.lock_table} WHERE token IS NOT NULL), 0)) END"""
         return Query(
-            f"""WITH recorded AS (
-                UPDATE {self.epoch_table} AS e
-                SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
-                WHERE EXISTS ({self.epoch()}) RETURNING longest_ttl, {DURABLE}
+            f"""WITH seen AS MATERIALIZED (
+                SELECT w.longest_ttl AS granted,
+                    coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
+                FROM {self.witness_table} AS w
+                WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
+            ), recorded AS (
+                UPDATE {self.epoch_table} AS e SET writer = {WRITER},
+                    longest_ttl = CASE WHEN lapsed
+                        THEN greatest(%(ttl)s, granted, {before}) ELSE e.longest_ttl END
+                FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
+                RETURNING lapsed, {DURABLE}
             )
-            UPDATE {self.witness_table} AS w
-            SET longest_ttl = recorded.longest_ttl, writer = {WRITER} FROM recorded""",
+            UPDATE {self.witness_table} AS w SET writer = {WRITER},
+                longest_ttl = greatest(%(ttl)s, CASE WHEN NOT lapsed THEN w.longest_ttl END),
+                valid_until = CASE WHEN lapsed THEN clock_timestamp() + {_VALID}
+                    ELSE w.valid_until END
+            FROM recorded WHERE w.id = 1""",
+            {"ttl": ttl, "lock": self.lock_table},
+        )
+
+    def announce_ttl(self, ttl: float) -> Query:
+        return Query(
+            f"""UPDATE {self.epoch_table} AS e
+            SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
+            WHERE EXISTS ({self.epoch()}) RETURNING {DURABLE}""",
             {"ttl": ttl},
         )
 

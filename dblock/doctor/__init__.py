@@ -46,7 +46,7 @@ def examine(locks: Locks) -> list[Finding]:
 
     patient = Patient(dialect, connection, ask)
     try:
-        for check in (*common.CHECKS, *CHECKS[dialect.name]):
+        for check in (*common.CHECKS, *CHECKS[dialect.name], *common.LAST):
             try:
                 findings += check(patient)
             except Trouble as trouble:

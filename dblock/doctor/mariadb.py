@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .finding import Check, Finding, Patient, note, ok, wrong
+from ..dialects.look_alikes import recognise
+from ..dialects.values import text
+from .finding import Check, Finding, Patient, note, ok, trusted, wrong
 
 # Shorter, and connections that are idle between two runs of a lease's keeper end.
 SHORT_WAIT = 60
 
 
 def server(patient: Patient) -> Iterator[Finding]:
-    ((version, read_only),) = patient.ask("SELECT VERSION(), @@GLOBAL.read_only")
-    if read_only:
+    ((version, comment, read_only, transactions),) = patient.ask(
+        "SELECT VERSION(), @@version_comment, @@GLOBAL.read_only, @@GLOBAL.tx_read_only"
+    )
+    other = recognise(text(version), patient.dialect.real, text(comment))
+    if other is not None:
+        yield trusted(other)
+    elif transactions and not read_only:
+        yield wrong(
+            "server",
+            f"{version}, transaction_read_only = ON",
+            "nothing can be locked",
+            "SET GLOBAL transaction_read_only = OFF, if this server is to be used",
+        )
+    elif read_only:
         yield wrong(
             "server", f"{version}, read-only", "nothing can be locked", "use the primary server"
         )
@@ -31,6 +45,33 @@ def isolation(patient: Patient) -> Iterator[Finding]:
             "in a transaction of yours a plain SELECT may be older than the lock you have taken",
             "take the lock first, or read what it protects with FOR UPDATE; or READ COMMITTED",
         )
+
+
+def rollbacks(patient: Patient) -> Iterator[Finding]:
+    ((whole,),) = patient.ask("SELECT @@GLOBAL.innodb_rollback_on_timeout")
+    if whole:
+        yield wrong(
+            "rollbacks",
+            "innodb_rollback_on_timeout = ON",
+            "a row lock or a guard that is refused in a transaction of yours undoes all of it, "
+            "without a word",
+            "innodb_rollback_on_timeout = OFF",
+        )
+    else:
+        yield ok("rollbacks", "a refused statement undoes itself alone")
+
+
+def binary_log(patient: Patient) -> Iterator[Finding]:
+    ((log, kind),) = patient.ask("SELECT @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
+    if log and kind == "STATEMENT":
+        yield wrong(
+            "binary log",
+            "binlog_format = STATEMENT",
+            "nothing can be locked: dblock's sessions are READ COMMITTED, which needs rows in it",
+            "binlog_format = MIXED, or ROW",
+        )
+    else:
+        yield ok("binary log", str(kind) if log else "none")
 
 
 def durability(patient: Patient) -> Iterator[Finding]:
@@ -60,8 +101,8 @@ def replication(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "replication",
             "a Galera cluster",
-            "nodes do not see each other's row locks before the commit",
-            "send all that locks to one node",
+            "leases exclude each other on all nodes, row locks and guards on one node only",
+            "send all that uses row locks or guards to one node",
         )
     elif not replicas:
         yield ok("replication", "no replica is seen")
@@ -145,6 +186,8 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     server,
     isolation,
+    rollbacks,
+    binary_log,
     durability,
     replication,
     tables_kind,

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .finding import Check, Finding, Patient, note, ok, wrong
+from ..dialects.look_alikes import recognise
+from ..dialects.values import text
+from .finding import Check, Finding, Patient, note, ok, trusted, wrong
 
 IDLE = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
 
 
 def server(patient: Patient) -> Iterator[Finding]:
-    ((version, standby),) = patient.ask(
-        "SELECT current_setting('server_version'), pg_is_in_recovery()"
+    ((said, version, standby),) = patient.ask(
+        "SELECT version(), current_setting('server_version'), pg_is_in_recovery()"
     )
-    if standby:
+    other = recognise(text(said), patient.dialect.real)
+    if other is not None:
+        yield trusted(other)
+    elif standby:
         yield wrong(
             "server", f"PostgreSQL {version}, a standby", "nothing can be locked", "use the primary"
         )
@@ -50,6 +55,40 @@ def isolation(patient: Patient) -> Iterator[Finding]:
         "snapshot",
         "take the lock first in the transaction and retry all of it on Conflict, or READ COMMITTED",
     )
+
+
+def access(patient: Patient) -> Iterator[Finding]:
+    preset = _settings(patient, "default_transaction_read_only")["default_transaction_read_only"]
+    if preset == "off":
+        yield ok("access", "transactions may write")
+    else:
+        yield wrong(
+            "access",
+            "default_transaction_read_only = on",
+            "nothing can be locked",
+            "if this server is to be used: ALTER ROLE, ALTER DATABASE or ALTER SYSTEM, where it "
+            "was set, to default_transaction_read_only = off",
+        )
+
+
+def encoding(patient: Patient) -> Iterator[Finding]:
+    ((name,),) = patient.ask("SELECT current_setting('server_encoding')")
+    if name == "UTF8":
+        yield ok("encoding", name)
+    elif name == "SQL_ASCII":
+        yield note(
+            "encoding",
+            name,
+            "dblock's own connections write UTF-8; other clients may read other characters in it",
+            "client_encoding=utf8 for your own connections, or a database in UTF8",
+        )
+    else:
+        yield note(
+            "encoding",
+            name,
+            "names, labels and keys with other characters are refused",
+            "a database in UTF8",
+        )
 
 
 def durability(patient: Patient) -> Iterator[Finding]:
@@ -232,6 +271,8 @@ CHECKS: tuple[Check, ...] = (
     server,
     pooler,
     isolation,
+    access,
+    encoding,
     durability,
     replication,
     collation,

@@ -25,17 +25,18 @@ since a call can be lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown
+from ..errors import DBLockError, DeadlockDetected, LockLost, OutcomeUnknown
 from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Claim, Held, Refused, end_session, give_back, leave, look_from
 from .persisting import AWAY, PASSING, UNDONE, persist
-from .state import LockState, Place
+from .renewing import Asked, confirm
+from .state import LockRow, Place, Renewal
 from .steps import AtGate, Await, Protocol, Query, Reply, Sleep, Stand
 from .term import Term
 from .troubles import explain
@@ -80,8 +81,9 @@ def acquire(
     """
     start = waiter.start
     tries = _Tries(dialect, claim, policy, fair, wait, patience, waiter, start, start)
-    tries.gated = gated and policy.endless and not fair  # at a gate the order is a rough one
-    tries.knocks = tries.gated and quick
+    gated = gated and policy.endless and not fair  # at a gate the order is a rough one
+    tries.knocks = gated and quick
+    tries.gated = gated and not dialect.calls  # who can be called waits there for a moment only
     try:
         held = yield from tries.take()
     except DeadlockDetected:
@@ -93,6 +95,8 @@ def acquire(
     if held is not None:
         return held
     yield from tries.give_up()
+    if tries.timed_out is not None and tries.place.free:
+        raise tries.timed_out
     return Refused(tries.state, tries.closed)
 
 
@@ -110,7 +114,7 @@ class _Tries:
     start: float
     now: float
     number: int = 0
-    state: LockState | None = None
+    state: LockRow | None = None
     place: Place = NOWHERE
     #: Whether this is the first in its line, and what is called then.
     first: bool = True
@@ -126,21 +130,29 @@ class _Tries:
     #: The connection broke in the last try; in any.
     cut_off: bool = False
     cut_off_once: bool = False
-    #: When the first try without a clear reply was sent, or before.
-    in_doubt: float | None = None
+    #: What to tell of the last try, where it was the server that gave it up.
+    timed_out: DBLockError | None = None
+    #: A try had no clear reply, and may have been granted or be so yet.
+    in_doubt: bool = False
     #: What ends the sessions that such tries were sent on.
     lost: list[Query] = field(default_factory=list)
+    #: One of those could not be ended, so its try may arrive at any time.
+    haunted: bool = False
+    #: When it was last asked what ``state`` tells.
+    looked: float = 0.0
 
     #: The next try is no more than the rest of the last: it joins the queue, or waits at the gate.
     joins: bool = False
     #: Somebody else was in the way so far.
     contended: bool = False
-    #: Whether it may wait at the name's gate; whether the next try does, or the last one did in
-    #: vain; and whether the gate is had.
+    #: Whether it waits at the name's gate rather than in the queue; whether the next try does, or
+    #: the last one did in vain; and whether the gate is had.
     gated: bool = False
     knocks: bool = False
     knocked: bool = False
     passed: bool = False
+    #: The name was free, and the gate had, and others came first: those in the queue.
+    outranked: bool = False
     #: For how many looks the place in the queue has been the same.
     stuck: int = 0
 
@@ -194,7 +206,7 @@ class _Tries:
         return held
 
     def _try(self) -> Protocol[Held | None]:
-        claim, self.cut_off, self.refused = self.claim, False, False
+        claim, self.cut_off, self.refused, self.timed_out = self.claim, False, False, None
         try:
             reply = yield from self._ask()
         except Trouble as trouble:
@@ -203,22 +215,45 @@ class _Tries:
             self._note(reply)
             grant = self.dialect.granted(reply, claim.token)
             if grant is not None and grant.remaining > 0:
-                # It may be an earlier try that was granted, whose reply was lost.
-                start = reply.sent if self.in_doubt is None else self.in_doubt
-                return Held(grant.fence, Term(start, claim.ttl), reply.server, self.contended)
+                term = self._term(grant.remaining, reply.sent)
+                return Held(grant.fence, term, reply.server, self.contended)
             self.refused = self.contended = True
+            self.outranked = self.outranked or (self.passed and self.place.free)
             stands = self.dialect.stands(reply)
-            if stands is not None and self.in_doubt is None:
+            if stands is not None:
+                claim.tickets[:-1] = []  # the last one has joined, in the place of any other
+            if stands is not None and not self.in_doubt:
                 self.state, self.place = stands
                 if self.place.free:  # since it became so in between, nobody will call
                     return (yield from self._try())
                 return None
         yield from self.look()
         state = self.state
-        if self.in_doubt is None or state is None or not state.held or state.token != claim.token:
+        if state is None or not state.held or state.token != claim.token:
             return None
-        # A grant runs after it was sent, so its expiry is no earlier than this term's.
-        return Held(state.fence, Term(self.in_doubt, claim.ttl), self.server)
+        assert state.remaining is not None
+        held = Held(state.fence, self._term(state.remaining, self.looked), self.server)
+        return (yield from self._confirm(held))
+
+    def _term(self, remaining: float, sent: float) -> Term:
+        """Return the term of a hold, whichever try was granted it.
+
+        So much of it remained some time after that was asked: its end is no later than the expiry.
+        """
+        return Term(sent - max(0.0, self.claim.ttl - remaining), self.claim.ttl)
+
+    def _confirm(self, held: Held) -> Protocol[Held | None]:
+        """Return the hold that was found, once it is known to outlive this server."""
+        asked = Asked(Renewal(self.claim.name, self.claim.token, self.claim.ttl), held)
+        outcome = yield from confirm(self.dialect, asked, self.reach, self.now)
+        self.now = (yield Sleep(0)).now  # the answer may have come when the term was over
+        if isinstance(outcome, Term):
+            return replace(held, term=outcome)
+        if not isinstance(outcome, LockLost):
+            raise self._unknown(outcome) from outcome.__cause__
+        yield from give_back(self.dialect, self.claim)
+        yield from self.look()
+        return None
 
     def _ask(self) -> Protocol[Reply]:
         """Run the statement that takes the name, at its gate if that makes sense."""
@@ -232,6 +267,7 @@ class _Tries:
                 if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                     raise
                 self.knocked = True
+                self.gated = self.gated and trouble.fault in UNDONE  # else there is none to be had
                 self.now = (yield Sleep(0)).now
             else:
                 self.contended = self.contended or self.dialect.gate_was_held(reply)
@@ -239,7 +275,8 @@ class _Tries:
                     return reply
                 self.now, self.passed = reply.now, True
         self.knocks = False
-        grant = self.dialect.grant(*asked)
+        former = claim.tickets[0] if claim.tickets else None
+        grant = self.dialect.grant(*asked, former)
         if not self.passed:
             return (yield from persist(grant, self.reach, self.now, AWAY - {Fault.DISCONNECTED}))
         try:
@@ -265,11 +302,18 @@ class _Tries:
         """Take down a try without a clear reply. Raises what no other try can mend."""
         self.cut_off = trouble.fault is Fault.DISCONNECTED
         self.cut_off_once = self.cut_off_once or self.cut_off
-        if self.cut_off or trouble.fault is Fault.CANCELED:  # in whichever part of the statement
-            self.in_doubt = self.now if self.in_doubt is None else self.in_doubt
+        if trouble.fault is Fault.CANCELED:
+            self.timed_out = explain(self.dialect, trouble, self.claim.name)
+            self.timed_out.__cause__ = trouble.__cause__
+        # Where a failure does not undo all of a statement it may have been the part after the
+        # grant's commit that the server gave up.
+        parts = trouble.fault is Fault.CANCELED and not self.dialect.failure_aborts
+        if self.cut_off or parts:
+            self.in_doubt = True
             self.lost += [trouble.end] if trouble.end is not None else []
+            self.haunted = self.haunted or (self.cut_off and trouble.end is None)
         elif trouble.fault not in PASSING:
-            if self.in_doubt is None:
+            if not self.in_doubt:
                 raise explain(self.dialect, trouble, self.claim.name) from trouble.__cause__
             raise self._unknown(explain(self.dialect, trouble)) from trouble.__cause__
 
@@ -277,20 +321,24 @@ class _Tries:
         """Look at the name; whoever cannot, and does not know what became of a try, says so.
 
         What is not there may still come, as long as the session it was sent on is alive. So that
-        is ended first.
+        is ended first, and then what is there settles it.
         """
         try:
             while self.lost:
-                self.now = yield from end_session(self.dialect, self.lost[-1], self.reach, self.now)
+                ended, self.now = yield from end_session(
+                    self.dialect, self.lost[-1], self.reach, self.now
+                )
+                self.haunted = self.haunted or not ended
                 self.lost.pop()
             self.state, reply = yield from look_from(
                 self.dialect, self.claim.name, self.reach, self.now, self.ticket
             )
         except DBLockError as error:
-            if self.in_doubt is None:
+            if not self.in_doubt:
                 raise
             raise self._unknown(error) from error
         self._note(reply)
+        self.looked, self.in_doubt = reply.sent, self.haunted
         self.place = self.dialect.place(reply)
 
     @property
@@ -308,7 +356,7 @@ class _Tries:
             consulted = yield from consult(self.dialect, self.claim.ttl, self.reach, self.now)
         except Trouble as trouble:
             error = explain(self.dialect, trouble, self.claim.name, harmless=True)
-            raise (error if self.in_doubt is None else self._unknown(error)) from trouble.__cause__
+            raise (self._unknown(error) if self.in_doubt else error) from trouble.__cause__
         self.now = consulted.now
         self.opens = self.now + consulted.witness.pause
         again, self.consulted = consulted.mended or not self.consulted, True
@@ -321,8 +369,8 @@ class _Tries:
         """Return what to tell of ``error`` when the reply to a try before it never came."""
         name, ttl = self.claim.name, self.claim.ttl
         return OutcomeUnknown(
-            f"the reply to acquiring {name!r} never came, and the database could not be asked "
-            f"since: {error}. It may be held for up to {ttl:g} s; nothing was started",
+            f"the reply to acquiring {name!r} never came, and what became of it could not be "
+            f"found out since: {error}. It may be held for up to {ttl:g} s; nothing was started",
             name=name,
         )
 
@@ -377,12 +425,10 @@ class _Tries:
             self.number += 1
 
     def _may_knock(self) -> bool:
-        """Whether the next try waits at the gate: not where it can stand in a queue, and not twice
-        in vain."""
+        """Whether the next try waits at the gate: not twice in vain."""
         over = self.left is not None and self.left <= 0
         again, self.knocked = self.knocked, False
-        vain = self.dialect.calls or over or self.passed or again
-        return self.gated and self.first and not vain
+        return self.gated and self.first and not (over or self.passed or again)
 
     def rest(self, sleep: float) -> Protocol[bool]:
         """Let ``sleep`` seconds pass, or as long as a call takes; return whether one came."""
@@ -423,7 +469,8 @@ class _Tries:
         # Behind a pooler the server is not known, and nobody can be called.
         server = self.server if self.dialect.calls else None
         line = self.claim.name, id(self.policy.wait), self.fair
-        tired = self.now - self.start >= TIRED and self.policy.usual and not self.gated
+        queues = self.outranked or not self.gated
+        tired = self.now - self.start >= TIRED and self.policy.usual and queues
         look = tired or (self.fair and self.number > 0)
         stand = partial(Stand, line, server=server, look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.now)
@@ -436,13 +483,12 @@ class _Tries:
 
     def give_up(self) -> Protocol[None]:
         yield from self.leave()
-        if self.in_doubt is not None:  # one that is still under way must not outlive this
+        if self.in_doubt:  # one that is still under way must not outlive this
             yield from give_back(self.dialect, self.claim)
 
     def leave(self) -> Protocol[None]:
         """Leave the queue, so that nobody is called who is not there."""
-        for ticket in self.claim.tickets:
-            yield from leave(self.dialect, self.claim.name, ticket, self.now)
+        yield from leave(self.dialect, self.claim, self.now)
 
     def _nap(self, sleep: float) -> float:
         """Return how long to wait for the call before looking: until it may be our turn anyway."""

@@ -3,12 +3,13 @@
 ::
 
     consult:  look ── there ── knows of the TTL ──────────────> Witness
-               │        └───── does not: record it ── look
-               └── missing: write it anew ── look
+               │        └───── does not: announce it ── record it ── look
+               └── missing, or its pause too long: write it anew ── look
 
 A database that crashes or fails over may forget leases. Then the witness is missing, and whoever
 finds out writes it anew: with a new epoch, and nothing granted until the longest TTL is over,
-unless no lease was lost.
+unless no lease was lost. A pause that is longer than that was begun while the database's clock was
+ahead; whoever sees it cuts it short.
 """
 
 from __future__ import annotations
@@ -48,8 +49,14 @@ def consult(
         witness, now = dialect.witnessed(reply), reply.now
         if witness is not None and witness.longest_ttl >= ttl:
             return Consulted(witness, number > 0, now)
-        query = dialect.write_witness() if witness is None else dialect.record_ttl(ttl)
-        now = (yield from persist(query, patience, now, AWAY | PASSING, within)).now
+        if witness is None:
+            mend = [dialect.write_witness()]
+        else:
+            # What is recorded is granted at once, by everybody, and a grant in an UNLOGGED table
+            # waits for no standby. So the standbys that commits wait for are told first.
+            mend = [dialect.announce_ttl(ttl), dialect.record_ttl(ttl)]
+        for query in mend:
+            now = (yield from persist(query, patience, now, AWAY | PASSING, within)).now
     raise Trouble(Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED")
 
 

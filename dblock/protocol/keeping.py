@@ -52,17 +52,22 @@ class Danger:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a lease is to be kept: the same for all holds of one handle."""
+    """How a lease is to be kept: the same for all holds of one handle.
+
+    ``at_least`` is for how long from its start a hold lasts although nobody renews it.
+    """
 
     ttl: float
     renew: bool = True
     max_renewals: int | None = None
     max_hold: float | None = None
+    at_least: float = 0.0
 
     @property
     def first(self) -> float:
         """The TTL to acquire with."""
-        return self.ttl if self.max_hold is None else min(self.ttl, self.max_hold)
+        first = max(self.ttl, self.at_least)
+        return first if self.max_hold is None else min(first, self.max_hold)
 
 
 class Keeping:
@@ -90,25 +95,28 @@ class Keeping:
         self._began = term.start
         self._stopped: str | None = None
         self.renewals = 0
-        self.extended(term, random)
+        self.extended(term, random, planned=True)
 
     # --- what happened -----------------------------------------------------------------------
 
-    def extended(self, term: Term, random: float) -> None:
-        """A new term began, whoever asked for it."""
+    def extended(self, term: Term, random: float, *, planned: bool = False) -> None:
+        """A new term began: as this plan has it, or as the user asked for it."""
         self.cause: str | None = None
         self._away = False
         self.warned = False
         self.due = NEVER
         if self._limit(term) is None:
             jitter = random * JITTER_SHARE * RENEWAL_SHARE
-            self.due = self._point(term, RENEWAL_SHARE - jitter)
+            share = RENEWAL_SHARE - jitter
+            # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
+            planned_due = term.start + self._ttl(term) * share
+            self.due = planned_due if planned else self._point(term, share)
         self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
         """A renewal that this plan asked for was good."""
         self.renewals += 1
-        self.extended(term, random)
+        self.extended(term, random, planned=True)
 
     def missed(self, missed: Missed, term: Term, now: float, random: float) -> None:
         """A renewal failed, or nobody knows."""
@@ -142,8 +150,10 @@ class Keeping:
         return self._point(term, DANGER_SHARE)
 
     def length(self, now: float, asked: float | None = None) -> float:
-        """Return the TTL to renew with: as ``asked`` or planned, within the longest hold."""
+        """Return the TTL to renew with: as ``asked`` or planned, within the longest hold, and not
+        below the shortest."""
         length = self._plan.ttl if asked is None else asked
+        length = max(length, self._began + self._plan.at_least - now)
         if self._plan.max_hold is None:
             return length
         return min(length, self._began + self._plan.max_hold - now)

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict, DBLockError, LockLost, Unavailable
+from ..printable import printable
 from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, PAUSE, insist, persist
-from .state import LockState, WaiterState
-from .steps import AtGate, Protocol, Query, Reply, Run, RunHeld, Sleep
+from .state import LockRow, LockState, WaiterState
+from .steps import AtGate, Disown, Protocol, Query, Reply, Run, RunHeld, Sleep
 from .term import Term
 from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
+
+# How long to try to leave the queue where others are at the row, in seconds.
+LEAVING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Refused:
     ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
     """
 
-    state: LockState | None
+    state: LockRow | None
     pause: float = 0.0
 
 
@@ -54,18 +58,19 @@ class Claim:
     """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
 
     name: str
-    token: str
+    token: str = field(repr=False)
     owner: str
     ttl: float
-    #: What it has stood in the queue with.
+    #: What it may stand in the queue with: the last, or one whose place that is to take.
     tickets: list[str] = field(default_factory=list, compare=False)
 
 
-def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Protocol[float]:
-    """End a session that was lost, and wait until it is gone; return the time.
+def end_session(
+    dialect: Dialect, end: Query, patience: float, now: float
+) -> Protocol[tuple[bool, float]]:
+    """End a session that was lost, and wait until it is gone; return whether it is, and the time.
 
-    Where that cannot be, nothing more is known of it than before. Raises Unavailable when the
-    database is not reached.
+    Raises Unavailable when the database is not reached.
     """
     until = now + patience
     while True:
@@ -74,17 +79,25 @@ def end_session(dialect: Dialect, end: Query, patience: float, now: float) -> Pr
         except Trouble as trouble:
             if trouble.fault in AWAY:
                 raise explain(dialect, trouble, harmless=True) from trouble.__cause__
-            return now
+            return False, now
         if not reply.rows or reply.now >= until:
-            return reply.now
+            return not reply.rows, reply.now
         now = (yield Sleep(PAUSE / 5)).now
 
 
-def leave(dialect: Dialect, name: str, ticket: str, now: float) -> Protocol[None]:
-    """Leave the queue; a call that came too late goes to the next. Where it fails that one need
-    not wait for it, but for a moment longer."""
-    with contextlib.suppress(Trouble):
-        yield from persist(dialect.leave(name, ticket), 0.0, now, AWAY)
+def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
+    """Leave the queue; a call that came too late goes to the next.
+
+    Where that fails nobody is to wait for who is not there: the tickets are disowned.
+    """
+    while claim.tickets:
+        query = dialect.leave(claim.name, claim.tickets[-1])
+        try:
+            now = (yield from persist(query, LEAVING, now, AWAY | PASSING)).now
+        except Trouble:
+            yield Disown(tuple(claim.tickets))
+            return
+        claim.tickets.pop()
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
@@ -101,11 +114,14 @@ def abandon(
     ``left`` ends the session that its last try may still be run in; it is ended first.
     """
     now, until = start, start + patience
-    while left:
-        now = yield from end_session(dialect, left[-1], until - now, now)
-        left.pop()
-    for ticket in claim.tickets:
-        yield from leave(dialect, claim.name, ticket, now)
+    try:
+        while left:
+            _, now = yield from end_session(dialect, left[-1], until - now, now)
+            left.pop()
+    except Unavailable:
+        yield Disown(tuple(claim.tickets))
+        raise
+    yield from leave(dialect, claim, now)
     query = dialect.release(claim.name, claim.token)
     while now < until:
         state, now = yield from look(dialect, claim.name, until - now, now)
@@ -121,7 +137,7 @@ def release(
     dialect: Dialect,
     name: str,
     token: str,
-    fence: int,
+    held: Held,
     patience: float,
     start: float,
     *,
@@ -150,7 +166,7 @@ def release(
             until = now + patience if until is None else until
             if trouble.end is not None:  # it may keep the row
                 with contextlib.suppress(DBLockError):
-                    now = yield from end_session(dialect, trouble.end, until - now, now)
+                    _, now = yield from end_session(dialect, trouble.end, until - now, now)
             if now >= until:
                 if trouble.fault is Fault.BUSY:
                     raise _in_use(name) from trouble.__cause__
@@ -158,7 +174,7 @@ def release(
             continue
         if reply.matched == 1:
             return
-        loss = yield from _why_lost(dialect, name, token, fence, reply.now)
+        loss = yield from _why_lost(dialect, name, token, held, reply.now)
         if loss is not None:
             if in_doubt:
                 return  # the try whose reply was lost had done it
@@ -222,15 +238,15 @@ def guard(
             proof = yield from _prove(dialect, name, token, held, patience, proof.now)
     state, reply = yield from look_from(dialect, name, patience, proof.now)
     loss = failed_over(name) if held.elsewhere(reply.server) else None
-    loss = loss or loss_of(state, name, token, held.fence)
+    loss = loss or loss_of(state, name, token, held, reply.now)
     if loss is None and held.term.over(reply.now):
         loss = expired(name)
     if loss is not None:
         raise loss from proof.cause
     if not proof.given:
+        why = printable(str(proof.cause or "it is in use, or newer than the snapshot"))
         raise Conflict(
-            f"the lease on {name!r} is held, but this transaction cannot lock its row: "
-            f"{proof.cause or 'it is in use, or newer than the snapshot'}. "
+            f"the lease on {name!r} is held, but this transaction cannot lock its row: {why}. "
             "Retry the whole transaction",
             name=name,
         ) from proof.cause
@@ -259,16 +275,16 @@ def _prove(
 
 def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
     """Read the states of all names that have a token or are waited for."""
-    states = dialect.states((yield from insist(dialect, dialect.held(), None, 0.0, now)))
+    states = dialect.lock_rows((yield from insist(dialect, dialect.held(), None, 0.0, now)))
     waiters = yield from _waiters(dialect, None, now)
-    return [replace(state, waiters=waiters.get(state.name, ())) for state in states]
+    return [state.told(waiters.get(state.name, ())) for state in states]
 
 
 def show(dialect: Dialect, name: str, now: float) -> Protocol[LockState]:
     """Read a name's state and its waiters."""
     state, now = yield from look(dialect, name, 0.0, now)
-    waiters = yield from _waiters(dialect, name, now)
-    return replace(state or LockState(name, 0), waiters=waiters.get(name, ()))
+    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
+    return LockState(name, 0, waiters=waiters) if state is None else state.told(waiters)
 
 
 def _waiters(
@@ -279,7 +295,7 @@ def _waiters(
 
 def look(
     dialect: Dialect, name: str, patience: float, now: float
-) -> Protocol[tuple[LockState | None, float]]:
+) -> Protocol[tuple[LockRow | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
     state, reply = yield from look_from(dialect, name, patience, now)
     return state, reply.now
@@ -287,16 +303,16 @@ def look(
 
 def look_from(
     dialect: Dialect, name: str, patience: float, now: float, ticket: str | None = None
-) -> Protocol[tuple[LockState | None, Reply]]:
+) -> Protocol[tuple[LockRow | None, Reply]]:
     """As :func:`look`; return the reply too, and ask where a ticket stands."""
     query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
     reply = yield from insist(dialect, query, name, patience, now)
-    states = dialect.states(reply)
+    states = dialect.lock_rows(reply)
     return (states[0] if states else None), reply
 
 
 def _why_lost(
-    dialect: Dialect, name: str, token: str, fence: int, now: float
+    dialect: Dialect, name: str, token: str, held: Held, now: float
 ) -> Protocol[LockLost | None]:
     """Look why a statement did not find its hold; None if that is there, its row merely in use."""
     try:
@@ -307,28 +323,56 @@ def _why_lost(
             name=name,
             reason="unknown",
         )
-    loss = loss_of(state, name, token, fence)
+    loss = loss_of(state, name, token, held, now)
     if loss is not None and dialect.has_witness:
         with contextlib.suppress(Trouble):
             witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
-            loss = ended(name, fence, witness) or loss
+            loss = ended(name, held.fence, witness) or loss
     return loss
 
 
-def loss_of(state: LockState | None, name: str, token: str, fence: int) -> LockLost | None:
-    """Return why a hold is lost, from what was last seen of its name; None if it is not."""
+def loss_of(
+    state: LockRow | None, name: str, token: str, held: Held, now: float
+) -> LockLost | None:
+    """Return why a hold is lost, from what was last seen of its name; None if it is not.
+
+    ``now`` is not before it was seen.
+    """
     if state is None:
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
-    if state.fence != fence:
-        return LockLost(
-            f"the lease on {name!r} was taken over after it expired: fence {fence} was followed "
-            f"by {state.fence}; it is now {state.describe()}",
-            name=name,
-            reason="taken over",
-        )
+    if state.fence != held.fence:
+        # Its expiry was later than that, by any clock that goes about as fast as ours.
+        if not held.term.over(now - _age(state)):
+            return LockLost(
+                f"the lease on {name!r} was taken by another before it expired: it was released by "
+                f"force, or the database's clock was set forward; {_followed(state, held.fence)}",
+                name=name,
+                reason="forced",
+            )
+        return taken_over(state, held.fence)
     if state.token != token:
         return LockLost(f"{name!r} was released by force", name=name, reason="forced")
     return None if state.held else expired(name)
+
+
+def taken_over(state: LockRow, fence: int) -> LockLost:
+    """Return the loss of a lease that others have had since."""
+    return LockLost(
+        f"the lease on {state.name!r} was taken over after it expired: {_followed(state, fence)}",
+        name=state.name,
+        reason="taken over",
+    )
+
+
+def _followed(state: LockRow, fence: int) -> str:
+    return f"fence {fence} was followed by {state.fence}; it is now {state.told().describe()}"
+
+
+def _age(state: LockRow) -> float:
+    """Return the seconds since the last grant, by the database's clock; 0 if it does not say."""
+    if state.acquired_at is None or state.expires_at is None or state.remaining is None:
+        return 0.0
+    return (state.expires_at - state.acquired_at).total_seconds() - state.remaining
 
 
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:

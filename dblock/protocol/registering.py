@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, Unavailable
+from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
+from ..printable import printable
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, Trouble
 from .persisting import AWAY, PASSING, persist
@@ -38,6 +39,11 @@ LEAVING = 0.5
 
 # After these it cannot be seen at all.
 NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
+
+
+def _answered(error: DBLockError) -> bool:
+    """Whether it was the server that gave a statement up, so that it can be asked another."""
+    return isinstance(error, QueryTimeout) or isinstance(error.__cause__, QueryTimeout)
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class Waiter:
         if cycle is None:
             return
         held = ", ".join(
-            f"{waiter.name!r} is held by {holder.owner}, who waits for {holder.name!r}"
+            f"{waiter.name!r} is held by {printable(holder.owner)}, who waits for {holder.name!r}"
             for waiter, holder in pairwise(cycle)
         )
         raise DeadlockDetected(
@@ -175,10 +181,10 @@ class Waiter:
         """
         try:
             return (yield from waiting)
-        except (Unavailable, OutcomeUnknown):  # the database is away
-            self._let_another_be_seen()
-            raise
-        except DBLockError:
+        except DBLockError as error:
+            if isinstance(error, Unavailable | OutcomeUnknown) and not _answered(error):
+                self._let_another_be_seen()  # the database is away
+                raise
             yield from self.leave()
             raise
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import LockLost
+from ..errors import DBLockError, LockLost
 from .epoch import consult, ended, failed_over
 from .faults import Fault, Trouble
 from .leasing import Held, expired, loss_of
 from .persisting import AWAY, PASSING, PAUSE, end_lost
-from .state import LockState, Renewal
+from .state import LockRow, Renewal
 from .steps import Protocol, Query, Run, Sleep
 from .term import Term
 from .troubles import explain
@@ -135,13 +135,33 @@ def _why_not(
         reply = yield Run(query, within)
     except Trouble as trouble:
         return {hold.renewal.token: Missed(trouble) for hold in refused}
-    states: dict[str, LockState] = {state.name: state for state in dialect.states(reply)}
+    states: dict[str, LockRow] = {state.name: state for state in dialect.lock_rows(reply)}
     busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
     return {
-        token: loss_of(states.get(name), name, token, hold.held.fence) or busy
+        token: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
         for hold in refused
         for name, token, _ in [hold.renewal]
     }
+
+
+def confirm(
+    dialect: Dialect, asked: Asked, patience: float, now: float
+) -> Protocol[Term | DBLockError]:
+    """Renew a hold that was found after the reply to its grant was lost.
+
+    What is found may be committed on this server alone: PostgreSQL commits first, then waits for
+    its standbys, and a wait that is cut off leaves the commit there. A renewal is written after
+    it, to the same log, so whoever has the renewal has the grant. Return the new term, or why
+    there is none: LockLost when the hold is over.
+    """
+    until = now + patience
+    while True:
+        (outcome,) = yield from renew_all(dialect, [asked])
+        if not isinstance(outcome, Missed):
+            return outcome
+        now = (yield Sleep(PAUSE)).now
+        if now >= until or outcome.trouble.fault not in AWAY | PASSING:
+            return explain(dialect, outcome.trouble, asked.renewal.name, harmless=True)
 
 
 def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:

@@ -15,7 +15,7 @@ from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Refused, end_session, look
 from .persisting import AWAY, PASSING, persist
-from .state import LockState
+from .state import LockRow
 from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken
 
@@ -43,6 +43,9 @@ class _Attempts:
     now: float
     number: int = 0
     opens: float = 0.0  # when anything at all may be granted
+    #: Since when the database is not reached. Nothing but the lock itself is tried then, for all
+    #: else would wait for a connection as well, and nobody's deadline is its.
+    away_since: float | None = None
 
     @property
     def left(self) -> float | None:
@@ -73,12 +76,12 @@ class _Attempts:
         longest = [self.left, dialect.longest_patience]
         if dialect.one_writer:  # with this lock nothing could be removed any more
             yield from self.waiter.leave()
-        else:
+        elif self.away_since is None:
             self.now = yield from self.waiter.note(self.now)
             longest.append(self.waiter.piece(self.left, self.now))
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
-    def pause(self, state: LockState | None) -> Protocol[bool]:
+    def pause(self, state: LockRow | None) -> Protocol[bool]:
         """Sleep before the next try, no longer than the lease in the way; False to give up."""
         self.number += 1
         elapsed = self.now - self.start
@@ -89,7 +92,10 @@ class _Attempts:
             sleep = min(sleep, state.remaining)
         if self.closed:
             sleep = self.closed if self.left is None else min(self.left, self.closed)
-        self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
+        if self.away_since is not None:
+            self.now = (yield Sleep(sleep)).now
+        else:
+            self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
         return True
 
 
@@ -107,10 +113,10 @@ def lock_own_row(
     ``patience`` bounds how long an unreachable database is tried.
     """
     tries = _Attempts(name, policy, wait, patience, waiter, waiter.start, waiter.start)
-    away_since: float | None = None
     while True:
-        state: LockState | None = None
-        if tries.number or not dialect.looks_itself:  # waiters look: cheaper than a transaction
+        state: LockRow | None = None
+        # Waiters look: cheaper than a transaction.
+        if tries.away_since is None and (tries.number or not dialect.looks_itself):
             state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
             chunk = yield from tries.chunk(dialect)
@@ -121,7 +127,7 @@ def lock_own_row(
                     return Locked()
                 if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
                     return Locked()
-                away_since = None
+                tries.away_since = None
                 if dialect.closed(reply):
                     tries.now = (yield Forget()).now
                     if (yield from tries.mend(dialect)):
@@ -129,16 +135,18 @@ def lock_own_row(
             except Trouble as trouble:
                 if trouble.fault in AWAY:
                     # A row lock dies with its connection, so nothing is in doubt.
-                    if away_since is None:
-                        away_since = tries.now
+                    if tries.away_since is None:
+                        tries.away_since = tries.now
                         if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
                             yield from _leave_no_ghost(dialect, tries, trouble)
                             continue
                     yield from _leave_no_ghost(dialect, tries, trouble)
-                    if tries.now >= away_since + patience or tries.left == 0:
+                    over = tries.now >= tries.away_since + patience or tries.left == 0
+                    if over or not (yield from tries.pause(None)):
                         raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
+                    continue
                 elif trouble.fault in PASSING:
-                    away_since = None
+                    tries.away_since = None
                     if trouble.fault is not Fault.DEADLOCK and chunk != left:
                         tries.now = (yield Forget()).now
                         continue  # the server's share of one long wait
@@ -230,12 +238,12 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
     return locked, stale
 
 
-def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockState | None]:
+def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockRow | None]:
     """Look at the name before locking it, where even a refused lock would be in others' way.
 
     InnoDB also locks the gap where a missing row would be, so the row is created before.
     """
-    state: LockState | None = None
+    state: LockRow | None = None
     if dialect.refusal_holds:
         state, tries.now = yield from look(dialect, tries.name, tries.reach, tries.now)
         if state is None:
@@ -267,4 +275,4 @@ def _leave_no_ghost(dialect: Dialect, tries: _Attempts, trouble: Trouble) -> Pro
     tries.now = (yield Forget()).now
     if trouble.end is not None:
         with contextlib.suppress(DBLockError):
-            tries.now = yield from end_session(dialect, trouble.end, tries.reach, tries.now)
+            _, tries.now = yield from end_session(dialect, trouble.end, tries.reach, tries.now)

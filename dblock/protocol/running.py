@@ -1,7 +1,7 @@
 """The record of a job's runs: that one begins, how it ended, which was the last.
 
 Every statement is the same whether it ran once or twice, so what has no clear reply is repeated.
-A run is known by the fence of the hold it runs under.
+A run is known by the fence of the hold it runs under, so what an older one says late is not heard.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ..errors import DBLockError
+from .leasing import look, taken_over
 from .persisting import insist
 from .state import Pruned, RunState
 from .steps import Protocol, Query
@@ -42,16 +44,36 @@ def clock(dialect: Dialect, patience: float, now: float) -> Protocol[datetime]:
 
 
 def begin(dialect: Dialect, run: JobRun, owner: str, patience: float, now: float) -> Protocol[bool]:
-    """Record that a run begins; False when one has succeeded in its slot."""
+    """Record that a run begins; False when one has succeeded in its slot.
+
+    Raises LockLost when a later hold's run is on record.
+    """
     query = dialect.begin_run(run.name, run.slot, run.fence, owner)
     reply = yield from insist(dialect, query, run.name, patience, now)
-    return bool(reply.rows) and reply.rows[0][0] == run.fence
+    recorded = reply.rows[0][0]
+    if recorded > run.fence:
+        raise (yield from _superseded(dialect, run, f"fence {recorded} is", reply.now))
+    return bool(recorded == run.fence)
 
 
 def end(dialect: Dialect, run: JobRun, status: int, patience: float, now: float) -> Protocol[None]:
-    """Record how a run ended, unless another run has begun since."""
+    """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
     query = dialect.end_run(run.name, run.slot, run.fence, status)
-    yield from insist(dialect, query, run.name, patience, now)
+    reply = yield from insist(dialect, query, run.name, patience, now)
+    if not reply.matched:
+        raise (yield from _superseded(dialect, run, "it is not", reply.now))
+
+
+def _superseded(dialect: Dialect, run: JobRun, found: str, now: float) -> Protocol[DBLockError]:
+    """Return what to tell of a run that is not the recorded one."""
+    state, now = yield from look(dialect, run.name, 0.0, now)
+    if state is not None and state.fence > run.fence:
+        return taken_over(state, run.fence)
+    return DBLockError(
+        f"of the run of {run.name!r} with fence {run.fence} {found} on record, and the name has "
+        "not been granted since: were rows of dblock's tables deleted?",
+        name=run.name,
+    )
 
 
 def last(dialect: Dialect, name: str, now: float) -> Protocol[RunState | None]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from ..printable import printable
+
 
 class WaiterState(NamedTuple):
     """One who waits for a name; ``waited`` is in seconds by the database's clock.
@@ -20,7 +22,7 @@ class WaiterState(NamedTuple):
 
     def describe(self) -> str:
         """Say who waits, for what and how long by now, in one line for people."""
-        return f"{self.owner} for {self.waited:.1f} s ({self.strategy})"
+        return printable(f"{self.owner} for {self.waited:.1f} s ({self.strategy})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,12 @@ class LockState:
     """A name's row in the lock table at one moment.
 
     ``remaining`` is in seconds by the database's clock; not above 0 when the lease has expired,
-    None when there is none. A row lock leaves no trace here: the database alone knows of it.
-    The token proves ownership, so it is not shown. ``waiters`` are those who have waited for a
-    moment already, in the order in which they began; only :meth:`Locks.show` and
+    None when there is none: the owner and the moments are then those of the last one. A row lock
+    leaves no trace here: the database alone knows of it. ``waiters`` are those who have waited for
+    a moment already, in the order in which they began; only :meth:`Locks.show` and
     :meth:`Locks.list` tell of them.
+
+    There is no token in it: that proves ownership, so nobody but the holder is given it.
     """
 
     name: str
@@ -40,21 +44,52 @@ class LockState:
     acquired_at: datetime | None = None
     expires_at: datetime | None = None
     remaining: float | None = None
-    token: str | None = field(default=None, repr=False)
     waiters: tuple[WaiterState, ...] = ()
 
     @property
     def held(self) -> bool:
         """Whether an unexpired lease was on the name."""
-        return self.token is not None and self.remaining is not None and self.remaining > 0
+        return self.remaining is not None and self.remaining > 0
 
     def describe(self) -> str:
         """Say who holds it and until when, in one line for people."""
         if not self.held or self.remaining is None:
             return "free"
         since = f" since {self.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if self.acquired_at else ""
-        return (
-            f"held by {self.owner or 'an unnamed holder'}{since}, expires in {self.remaining:.1f} s"
+        holder = printable(self.owner or "an unnamed holder")
+        return f"held by {holder}{since}, expires in {self.remaining:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """A name's row as the protocol needs it. With its token, so it is shown to nobody.
+
+    ``remaining`` is in seconds to ``expires_at``, whether there is a lease or not.
+    """
+
+    name: str
+    fence: int
+    token: str | None = field(repr=False)
+    owner: str | None
+    acquired_at: datetime | None
+    expires_at: datetime | None
+    remaining: float | None
+
+    @property
+    def held(self) -> bool:
+        """Whether an unexpired lease was on the name."""
+        return self.token is not None and self.remaining is not None and self.remaining > 0
+
+    def told(self, waiters: tuple[WaiterState, ...] = ()) -> LockState:
+        """Return what anybody may be told of it."""
+        return LockState(
+            self.name,
+            self.fence,
+            self.owner,
+            self.acquired_at,
+            self.expires_at,
+            None if self.token is None else self.remaining,
+            waiters,
         )
 
 
@@ -105,7 +140,8 @@ class Witness:
 
     All fences of the present ``epoch`` are above it; ``cause`` is what ended the one before,
     ``"crash"`` or ``"failover"``. ``pause`` is for how many seconds nothing may be granted yet,
-    by the database's clock; not above 0 when it may. No TTL above ``longest_ttl`` was granted.
+    by the database's clock; not above 0 when it may. No TTL above ``longest_ttl`` is granted; 0
+    says that it has to be recorded anew.
     """
 
     epoch: int

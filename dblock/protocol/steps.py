@@ -13,6 +13,9 @@ class Query(NamedTuple):
     sql: str
     params: Mapping[str, Any] | tuple[Any, ...]
 
+    def __repr__(self) -> str:
+        return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it
+
 
 class Reply(NamedTuple):
     """What a step came to.
@@ -95,6 +98,16 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True)
+class Disown:
+    """Let nobody be taken to wait with these tickets, although they may stand in the queue.
+
+    The connection that listens for them is closed; others who wait by it get new tickets.
+    """
+
+    tickets: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class AtGate:
     """Run one statement on the connection that is kept for the name's gate.
 
@@ -107,6 +120,6 @@ class AtGate:
     last: bool = False
 
 
-Step = Run | RunHeld | AtGate | Forget | Sleep | Stand | Await
+Step = Run | RunHeld | AtGate | Forget | Sleep | Stand | Await | Disown
 T = TypeVar("T")
 Protocol = Generator[Step, Reply, T]

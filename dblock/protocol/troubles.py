@@ -55,7 +55,8 @@ def explain(
             )
         case Fault.READ_ONLY:
             return Unavailable(
-                f"this database is read-only, a replica perhaps: {said}. Locks need the primary",
+                f"this database is read-only, a replica perhaps, or its transactions are by "
+                f"default: {said}. Locks need the primary; dblock doctor tells what it is",
                 name=name,
             )
         case Fault.DEADLOCK:

@@ -10,7 +10,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import MetaData, create_engine, event, inspect, select
+from sqlalchemy import MetaData, create_engine, event, inspect, select, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
@@ -19,7 +19,7 @@ from ..dialects import Dialect
 from ..errors import Unsupported
 from ..target import Target, resolve
 from ..timeouts import Timeouts
-from ..version import SCHEMA_VERSION
+from ..version import SCHEMA_VERSION, Schema
 from .migration_lock import alone, told
 from .place import config
 from .tables import tables
@@ -38,25 +38,33 @@ def upgrade(
     prefix: str = "dblock_",
     revision: str = "head",
     durability: str | None = None,
+    trust_server: bool = False,
 ) -> None:
     """Create dblock's tables, or bring them to ``revision``. Harmless when they are there.
 
     ``durability`` is what becomes of the lock table in a crash, None to leave it as it is.
     ``"durable"``, as it is at first: leases survive. ``"volatile"``, on PostgreSQL: none does, and
-    for the longest TTL ever granted none is granted; in return acquiring waits for no disk.
+    for the longest TTL that may be out none is granted; in return acquiring waits for no disk.
     Raises Unsupported where there is no such table.
+
+    ``trust_server`` is as for :class:`dblock.Locks`.
 
     Safe to run in several processes at once: one migrates, the others wait and find it done.
     Unsupported for older tables that other migrations made: those have to bring them further.
     """
-    _run(command.upgrade, target, schema, prefix, revision, durability)
+    _run(command.upgrade, target, schema, prefix, revision, durability, trust_server)
 
 
 def downgrade(
-    target: Target, *, schema: str | None = None, prefix: str = "dblock_", revision: str = "base"
+    target: Target,
+    *,
+    schema: str | None = None,
+    prefix: str = "dblock_",
+    revision: str = "base",
+    trust_server: bool = False,
 ) -> None:
     """Go back to ``revision``; ``"base"`` drops the tables, and with them every fence."""
-    _run(command.downgrade, target, schema, prefix, revision)
+    _run(command.downgrade, target, schema, prefix, revision, None, trust_server)
 
 
 def sql(
@@ -83,11 +91,13 @@ def _run(
     schema: str | None,
     prefix: str,
     revision: str,
-    durability: str | None = None,
+    durability: str | None,
+    trust_server: bool,
 ) -> None:
     _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     alembic = _config(dialect, durability)
-    with migrating(target, schema=schema, prefix=prefix) as connection:
+    place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
+    with migrating(target, **place) as connection:
         if _anothers(connection, schema, prefix):
             if (
                 run is command.upgrade
@@ -106,13 +116,18 @@ def _run(
 
 @contextlib.contextmanager
 def migrating(
-    target: Target, *, schema: str | None = None, prefix: str = "dblock_"
+    target: Target,
+    *,
+    schema: str | None = None,
+    prefix: str = "dblock_",
+    trust_server: bool = False,
 ) -> Iterator[Connection]:
     """Yield a connection in a transaction, as the only one that migrates this database now."""
-    engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
+    engine, dialect = resolve(
+        target, timeouts=Timeouts(), schema=schema, prefix=prefix, trust_server=trust_server
+    )
     # Connections made as the engine makes them, but never put into its pool: SQLite's is altered.
-    pool = engine.pool.recreate()
-    apart = create_engine(engine.url, poolclass=NullPool, creator=lambda: detached(pool))
+    apart = create_engine(engine.url, poolclass=NullPool, creator=lambda: detached(engine.pool))
     with contextlib.ExitStack() as stack:
         if not isinstance(target, Engine):
             stack.callback(engine.dispose)
@@ -146,8 +161,9 @@ def _config(dialect: Dialect, durability: str | None) -> Config:
 
 
 def _newest(connection: Connection, schema: str | None, prefix: str) -> bool:
-    version = tables(MetaData(), schema=schema, prefix=prefix)["schema"].c.version
-    return connection.execute(select(version)).scalar() == SCHEMA_VERSION
+    table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
+    row = connection.execute(select(text("*")).select_from(table)).first()
+    return Schema.of(row).revision == SCHEMA_VERSION
 
 
 def _begin_immediately(engine: Engine) -> None:

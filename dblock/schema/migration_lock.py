@@ -14,6 +14,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from alembic import context as alembic_context
@@ -46,6 +47,7 @@ def migration_lock(
     name: str = "migrations",
     wait: Seconds | None = None,
     needed: Needed | None = None,
+    trust_server: bool = False,
 ) -> Iterator[None]:
     """Migrate the database of ``connection`` as the only one who does.
 
@@ -63,10 +65,11 @@ def migration_lock(
 
     ``name`` tells apart migrations of one database that may run side by side. ``wait`` is in
     seconds, None for ever; NotAcquired afterwards. Raises LockLost at the end when the lock ended
-    before it, so that another may have migrated at once.
+    before it, so that another may have migrated at once. ``trust_server`` is as for
+    :class:`dblock.Locks`.
     """
     check_name(name)
-    engine, dialect = _resolve(connection.engine)
+    engine, dialect = _resolve(connection.engine, trust_server)
     lock = contextlib.ExitStack()
     with lock:
         if needed is None:
@@ -90,14 +93,16 @@ def alone(
     """Hold the lock of migrations; yield what raises LockLost if it has ended before its time."""
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
+        who: Callable[[], str] = str  # nothing is said
         if dialect.one_writer:
             attempt = _file_lock(engine, stack)
             own = stack.enter_context(_own_connection(engine)) if needed is not None else None
         else:
             own = stack.enter_context(_own_connection(engine))
             attempt = _session_lock(own, dialect, name)
+            who = partial(_holder, own, dialect, name)
         with told(dialect):
-            if not _wait(attempt, name, patience, own, needed):
+            if not _wait(attempt, name, patience, own, needed, who):
                 stack.close()
                 attempt = _nothing
         yield lambda: _check(name, own, attempt)
@@ -123,6 +128,7 @@ def _wait(
     wait: float | None,
     own: Connection | None,
     needed: Needed | None,
+    who: Callable[[], str],
 ) -> bool:
     """Try until it is had; False when there is nothing (any more) to have it for."""
     policy, start, number = RetryPolicy(), clock.now(), 0
@@ -134,7 +140,7 @@ def _wait(
         pause = policy.sleep_after(name, number, elapsed, None if wait is None else wait - elapsed)
         if pause is None:
             raise NotAcquired(
-                f"another migration is under way, for more than {wait:g} s", name=name
+                f"another migration is under way, for more than {wait:g} s{who()}", name=name
             )
         time.sleep(pause)
     return False
@@ -162,6 +168,15 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
     return attempt
 
 
+def _holder(own: Connection, dialect: Dialect, name: str) -> str:
+    """Say who has it, for people, as far as the database tells."""
+    found = own.exec_driver_sql(dialect.migration_holder(name)).first()
+    if found is None or found[0] is None:
+        return ""
+    session, role = found
+    return f": session {session} has the lock" + (f", of {str(role)!r}" if role else "")
+
+
 def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool]:
     """The lock of a file beside the database: its own the migration needs itself.
 
@@ -187,27 +202,28 @@ def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool
 @contextlib.contextmanager
 def _own_connection(engine: Engine) -> Iterator[Connection]:
     """Yield a connection made as the engine makes them, in autocommit mode, outside its pool."""
-    pool = engine.pool.recreate()
     apart = create_engine(
         engine.url,
         poolclass=NullPool,
-        creator=lambda: detached(pool),
+        creator=lambda: detached(engine.pool),
         isolation_level="AUTOCOMMIT",
     )
     with apart.connect() as own:
         yield own
 
 
-def _resolve(engine: Engine) -> tuple[Engine, Dialect]:
+def _resolve(engine: Engine, trust_server: bool) -> tuple[Engine, Dialect]:
     """Return an engine that dblock can use, one of its own where the user's is of another driver.
 
     As it is under asyncio: Alembic itself runs in a greenlet there.
     """
+    place: dict[str, Any] = {"schema": None, "prefix": "dblock_", "trust_server": trust_server}
+    place["timeouts"] = Timeouts()
     try:
-        return resolve(engine, timeouts=Timeouts(), schema=None, prefix="dblock_")
+        return resolve(engine, **place)
     except Unsupported:
         url = engine.url.set(drivername=engine.dialect.name)
-        return resolve(url, timeouts=Timeouts(), schema=None, prefix="dblock_")
+        return resolve(url, **place)
 
 
 # --- what Alembic is about to do -----------------------------------------------------------------

@@ -52,8 +52,6 @@ def tables(
         PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         schema=schema,
         mysql_engine="InnoDB",
-        # Room on each page for the next version of its rows, so that updates stay on it (HOT).
-        postgresql_with={"fillfactor": 50},
     )
     # What a guard locks on InnoDB; other databases have other means and leave it empty.
     guard = Table(
@@ -83,6 +81,7 @@ def tables(
         Column("longest_ttl", Double),
         Column("server", Text),
         Column("writer", Text, nullable=False),
+        Column("grants_from", MOMENT),
         PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
         schema=schema,
         mysql_engine="InnoDB",
@@ -95,11 +94,15 @@ def tables(
         Column("longest_ttl", Double, nullable=False),
         Column("grants_from", MOMENT, nullable=False),
         Column("writer", Text, nullable=False),
+        Column("valid_until", MOMENT),
         PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
         schema=schema,
         mysql_engine="InnoDB",
     )
     for table, statement in (
+        # Room on each page for the next version of its rows, so that updates stay on it (HOT).
+        # Not an argument of the table: SQLAlchemy 2.0 has none for it.
+        (lock, "ALTER TABLE %(fullname)s SET (fillfactor = 50)"),
         (epoch, f"INSERT INTO %(fullname)s (id, epoch, server, writer) {FIRST_EPOCH}"),
         (witness, "ALTER TABLE %(fullname)s SET UNLOGGED"),
     ):
@@ -139,6 +142,7 @@ def tables(
         f"{prefix}schema",
         metadata,
         Column("version", Integer, nullable=False),
+        Column("revision", Integer),
         schema=schema,
         mysql_engine="InnoDB",
     )

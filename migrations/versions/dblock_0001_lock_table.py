@@ -44,8 +44,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         schema=schema,
         mysql_engine="InnoDB",
-        postgresql_with={"fillfactor": 50},
     )
+    if op.get_context().dialect.name == "postgresql":
+        # Not an argument of the table: SQLAlchemy 2.0 has none for it.
+        lock = sa.table(f"{prefix}lock", schema=schema)
+        quoted = op.get_context().dialect.identifier_preparer.format_table(lock)
+        op.execute(f"ALTER TABLE {quoted} SET (fillfactor = 50)")
     op.create_table(
         f"{prefix}guard",
         sa.Column("lock_name", NAME, nullable=False),

@@ -102,7 +102,7 @@ def test_a_stale_holder_cannot_commit(
             with pytest.raises(LockLost) as caught:
                 async with borrowed(asynchronous, "session") as on, lease.guard(on):
                     raise AssertionError("not reached")
-            assert caught.value.reason == "taken over"
+            assert caught.value.reason == "forced"  # by its own clock it was early
             assert lease.lost.is_set()
 
     run(main())

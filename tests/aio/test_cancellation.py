@@ -184,7 +184,7 @@ def test_renew_and_look(url: str, run: Any, direct: Locks, how: str) -> None:
 
             async def afterwards(cancelled: bool) -> None:
                 assert lease.held
-                assert direct.show("report").token == lease.token
+                assert direct.show("report").fence == lease.fence
                 # The holder believes in no more than the database knows.
                 state = direct.show("report")
                 assert state.remaining is not None

@@ -19,7 +19,7 @@ def test_a_lease(url: str, run: Any, direct: Locks) -> None:
             async with lease:
                 assert lease.held
                 assert lease.fence == 1
-                assert direct.show("report").token == lease.token
+                assert direct.show("report").fence == lease.fence
                 await lease.renew()
                 lease.check()
                 assert await lease.locked()

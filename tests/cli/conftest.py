@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from dblock.cli import main
-from dblock.cli.child import restored
+from dblock.cli.child import FORWARDED, restored
 from tests.conftest import KINDS, Database, NewDatabase, kind_for, lent, needed
 from tests.support import SECONDS, eventually
 
@@ -59,7 +58,9 @@ class Running:
 
     def until_waiting(self) -> None:
         """Return when it handles signals as it does while it tries to get the lock, or later."""
-        eventually(lambda: signal.SIGTERM in caught(self.pid) or self.process.poll() is not None)
+        eventually(
+            lambda: caught(self.pid).issuperset(FORWARDED) or self.process.poll() is not None
+        )
 
     def close(self) -> None:
         self.process.kill()
@@ -164,7 +165,7 @@ class Here:
 def here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Here:
-    for variable in ("DBLOCK_URL", "DBLOCK_SCHEMA", "DBLOCK_PREFIX"):
+    for variable in ("DBLOCK_URL", "DBLOCK_URL_FILE", "DBLOCK_SCHEMA", "DBLOCK_PREFIX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Here(capfd, monkeypatch)

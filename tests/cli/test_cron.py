@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from datetime import datetime
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from dblock import Locks
 from tests.cli.conftest import PYTHON, Here, Program
 from tests.cli.test_run import ON_TERM, rename
-from tests.support import eventually
+from tests.servers import execute
+from tests.support import SECONDS, eventually
 
 
 @pytest.fixture
@@ -34,6 +36,23 @@ def test_at_least(sqlite: Program, told: Here) -> None:
     code, out, err = sqlite("run", "a", "-n", "--", "echo", "ran")
     assert (code, out) == (75, "")
     assert "was not acquired" in err
+
+
+def test_at_least_though_dblock_was_killed(sqlite: Program, told: Here) -> None:
+    """Nobody is left who could see to it."""
+    holder = sqlite.start(
+        "run", "a", "--ttl", "1", "--at-least", "2h", "--", "sh", "-c", "echo started; sleep 600"
+    )
+    assert holder.line() == "started"
+
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+        first = locks.show("a").expires_at
+        eventually(lambda: locks.show("a").expires_at != first)  # renewed
+        holder.send(signal.SIGKILL)
+        holder.process.wait(SECONDS)
+        left = locks.show("a").remaining
+    assert left is not None
+    assert 6000 < left <= 7201
 
 
 def test_at_least_when_it_was_slower(sqlite: Program, told: Here) -> None:
@@ -109,16 +128,46 @@ def test_a_run_that_cannot_be_recorded(
     assert shown(told, "a")["state"] == "free"
 
 
-def test_a_run_whose_lock_is_lost_is_on_record(sqlite: Program) -> None:
-    holder = sqlite.start("run", "a", "--ttl", "0.5", "--once-per", "x", "--", *PYTHON, ON_TERM)
-    assert holder.line() == "started"
-    assert sqlite("release", "a", "--force")[0] == 0
-    assert holder.finish()[0] == 79
-    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
-        last = locks.last_run("a")
+@pytest.mark.parametrize("on_lost", ["kill", "warn"])
+def test_a_run_whose_lock_is_lost_is_on_record(sqlite: Program, told: Here, on_lost: str) -> None:
+    """Whatever the command says, and whether dblock learns of it before its end or then."""
+    for ttl in ("0.5", "30"):
+        options = ("--ttl", ttl, "--once-per", ttl, "--on-lost", on_lost)
+        holder = sqlite.holder("a", *options)
+        assert sqlite("release", "a", "--force")[0] == 0
+        if ttl == "0.5" and on_lost == "kill":  # it says nothing yet to who only warns
+            assert holder.end()[0] == 79
+        else:
+            assert holder.finish()[0] == 79
+        with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+            last = locks.last_run("a")
         assert last is not None
-        assert last.exit_status == 79
+        assert (last.slot, last.exit_status) == (ttl, 79)
+        assert sqlite("run", "a", "--once-per", ttl, "--", "echo", "ran") == (0, "ran\n", "")
+
+
+def test_a_run_that_another_has_followed(sqlite: Program, told: Here) -> None:
+    """The record is the other's, and this one no success."""
+    holder = sqlite.holder("a", "--once-per", "x")
+    assert sqlite("release", "a", "--force")[0] == 0
     assert sqlite("run", "a", "--once-per", "x", "--", "echo", "ran") == (0, "ran\n", "")
+    code, _, err = holder.finish()
+    assert code == 79
+    assert "was released by force" in err
+    assert err.endswith("the command ended with 0\n")
+    assert err.count("\n") == 1
+    last = shown(told, "a")["last_run"]
+    assert isinstance(last, dict)
+    assert last["exit_status"] == 0
+    assert sqlite("run", "a", "--once-per", "x", "--", "echo", "ran") == (0, "", "")
+
+
+def test_a_run_whose_record_is_gone(sqlite: Program) -> None:
+    holder = sqlite.holder("a", "--once-per", "x")
+    execute(sqlite.environment["DBLOCK_URL"], "DELETE FROM dblock_run")
+    code, _, err = holder.finish()
+    assert code == 70
+    assert "not on record" in err
 
 
 @pytest.mark.parametrize(

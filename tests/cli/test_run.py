@@ -217,6 +217,16 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--ttl", "--at-least"])
+def test_a_ttl_beyond_a_day_is_said_once(sqlite: Program, option: str) -> None:
+    as_usual = ("-W", "default::UserWarning", "-m", "dblock")
+    running = sqlite.start("run", "a", option, "2d", "--", "echo", "ran", program=as_usual)
+    code, out, err = running.finish()
+    assert (code, out) == (0, "ran\n")
+    assert err.startswith("dblock: a TTL is longer than a day: ")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -303,7 +313,7 @@ def test_a_database_that_is_gone_at_the_end(sqlite: Program) -> None:
     rename(sqlite, "dblock_lock", "away")
     code, _, err = holder.finish()
     assert code == 5
-    assert err.startswith("dblock: 'a' was not released, it runs out within 600 s: ")
+    assert err.startswith("dblock: 'a' was not released, it runs out by itself: ")
     assert err.count("\n") == 1
 
 
@@ -333,7 +343,7 @@ def test_an_interrupted_acquire_holds_nothing(
                 lease.acquire()
         assert not lease.held
         state = locks.show("a")
-        assert (state.fence, state.token) == (2, None)
+        assert (state.fence, state.remaining) == (2, None)
         assert lease.acquire()
         lease.release()
 

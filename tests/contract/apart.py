@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.conftest import KINDS, kind_for
+from tests.conftest import HOSTILE, KINDS, kind_for
 
 #: Those that make no sense for tasks.
 THREADS_ONLY: Mapping[str, str] = {
@@ -60,10 +60,32 @@ ONE_KIND = frozenset(
 )
 
 
+#: Files whose cases also run on databases with hostile settings: between them they send each of
+#: dblock's statements. In asyncio those are what a driver itself makes of such settings.
+HOSTILE_FILES = {
+    "threads": frozenset(
+        {
+            "test_lease",
+            "test_row",
+            "test_guard",
+            "test_fence",
+            "test_cron",
+            "test_cron_record",
+            "test_names",
+            "test_borrowed",
+            "test_counter",
+            "test_waiters",
+        }
+    ),
+    "asyncio": frozenset({"test_guard", "test_names"}),
+}
+
+
 def kinds(world: str, file: str, case: str) -> Sequence[str]:
     """Return the kinds of database that a case runs on in a world."""
     if case in ONE_KIND:
         return (kind_for(case, 1 if world == "threads" else 0),)
+    hostile = HOSTILE if file in HOSTILE_FILES.get(world, ()) else ()
     if world == "threads" or file in EVERY_KIND or case in EVERY_KIND:
-        return KINDS
-    return (kind_for(case),)
+        return (*KINDS, *hostile)
+    return (kind_for(case), *hostile)

@@ -50,7 +50,7 @@ def new_locks(db: Database, world: World) -> Iterator[NewLocks]:
     with ExitStack() as stack:
 
         def make(**options: Any) -> Locks:
-            return stack.enter_context(world.locks(db.url, **options))
+            return stack.enter_context(world.locks(db.locks_url, **options))
 
         yield make
 

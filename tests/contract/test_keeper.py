@@ -234,7 +234,7 @@ def test_a_release_waits_for_the_renewal_under_way(
         assert not releasing.done()
         assert others.show("report").held
     releasing.result(SECONDS)
-    assert others.show("report").token is None
+    assert not others.show("report").held
     count = len(renewals.sizes)
     assert count == 1
 
@@ -249,7 +249,7 @@ def test_a_release_does_not_wait_for_ever_and_is_not_undone(
         assert lease.acquire()
         assert hanging.reached.wait(SECONDS)
         lease.release()
-        assert others.show("report").token is None
+        assert not others.show("report").held
         with others.lease("report", ttl=LONG):
             before = lock_row(engine, locks, "report")
             heard = threading.Event()
@@ -305,7 +305,7 @@ def test_closed_locks_renew_nothing(new_locks: NewLocks, others: Locks) -> None:
 # --- lost --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["forced", "taken over", "expired"])
+@pytest.mark.parametrize("how", ["forced", "expired and taken", "expired"])
 def test_it_is_told_unprompted(locks: Locks, others: Locks, engine: Engine, how: str) -> None:
     told = Told()
     lease = locks.lease("report", ttl=TTL, on_lost=told)
@@ -315,14 +315,12 @@ def test_it_is_told_unprompted(locks: Locks, others: Locks, engine: Engine, how:
         others.release("report", force=True)
     else:
         expire(engine, locks, "report")
-    if how == "taken over":
+    if how == "expired and taken":
         assert others.lease("report", ttl=LONG, wait=SECONDS).acquire() or lost.is_set()
     assert lost.wait(SECONDS)
     eventually(lambda: len(told.all) == 1)
-    reason = how
-    if how == "taken over" and told.losses == ["expired"]:
-        reason = "expired"  # the renewal came between
-    assert told.losses == [reason]
+    reasons = {"expired and taken": ["forced", "expired"]}  # or the renewal came between
+    assert told.losses[0] in reasons.get(how, [how])
     assert told.threads == {"dblock callbacks"}
     assert not lease.held
     for use in (lease.check, lease.release):

@@ -188,7 +188,6 @@ def test_not_acquired_says_who_and_until_when(new_locks: NewLocks, db: Database)
     assert "month's end" in message
     assert f"pid {os.getpid()}" in message
     assert " UTC, expires in " in message
-    assert (error.holder.token or "no token") not in f"{message} {error.holder!r}"
 
 
 def test_renew(locks: Locks, engine: Engine) -> None:
@@ -257,7 +256,6 @@ def test_list_and_show(locks: Locks, others: Locks) -> None:
         assert shown.expires_at is not None
         assert (shown.expires_at - shown.acquired_at).total_seconds() == pytest.approx(LONG, abs=1)
         assert shown.acquired_at.utcoffset() == timedelta(0)
-        assert a.token not in repr(shown)
     assert locks.list() == []
     assert locks.show("a").fence == a_fence(locks)
 

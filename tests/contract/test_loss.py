@@ -7,13 +7,13 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import LockLost, Locks, NotHeld
+from dblock import LockLost, Locks, NotHeld, clock
 from dblock.protocol import leasing, renewing
 from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
-from tests.support import LONG, SHORT, eventually, expire, lock_row
+from tests.support import LONG, SECONDS, SHORT, Threads, eventually, expire, lock_row
 from tests.worlds.behind import run
 
 
@@ -53,13 +53,13 @@ def test_taken_over(locks: Locks, others: Locks, engine: Engine) -> None:
     expire(engine, locks, "report")
     assert second.acquire(blocking=False)
     row = lock_row(engine, locks, "report")
-    with pytest.raises(LockLost, match="taken over") as caught:
+    with pytest.raises(LockLost, match="clock was set forward") as caught:
         first.renew()
-    assert caught.value.reason == "taken over"
+    assert caught.value.reason == "forced"
     assert f"fence {first.fence} was followed by {second.fence}" in str(caught.value)
     with pytest.raises(LockLost) as again:
         first.release()
-    assert again.value.reason == "taken over"
+    assert again.value is caught.value
     assert told == [caught.value]
     assert lock_row(engine, locks, "report") == row  # the later hold is as it was
     second.check()
@@ -73,9 +73,8 @@ def test_release_never_touches_the_later_hold(locks: Locks, others: Locks, engin
     expire(engine, locks, "report")
     assert second.acquire(blocking=False)
     row = lock_row(engine, locks, "report")
-    with pytest.raises(LockLost) as caught:
+    with pytest.raises(LockLost):
         first.release()
-    assert caught.value.reason == "taken over"
     assert lock_row(engine, locks, "report") == row
     second.release()
 
@@ -98,15 +97,34 @@ def test_released_by_force(locks: Locks, others: Locks) -> None:
     assert again.value.reason == "forced"
 
 
-def test_released_by_force_and_taken_again(locks: Locks, others: Locks) -> None:
+@pytest.mark.parametrize("action", ["renew", "release"])
+def test_released_by_force_and_taken_by_who_waits(
+    locks: Locks, others: Locks, threads: Threads, action: str
+) -> None:
+    """It did not expire, so nobody says so."""
     first, second = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
     assert first.acquire()
-    others.release("report", force=True)
-    assert second.acquire(blocking=False)
-    with pytest.raises(LockLost) as caught:
-        first.release()
+    fence = first.fence
+    waiting = threads.start(second.acquire, timeout=SECONDS)
+    locks.release("report", force=True)
+    assert waiting.result(SECONDS)
+    with pytest.raises(LockLost, match="released by force") as caught:
+        getattr(first, action)()
+    assert caught.value.reason == "forced"
+    assert f"fence {fence} was followed by {second.fence}" in str(caught.value)
+
+
+def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
+    """Whether another had it before its time was over tells when that one's hold began."""
+    lease, later = locks.lease("report", ttl=SHORT, renew=False), others.lease("report", LONG)
+    start = clock.now()
+    assert lease.acquire()
+    held, token = Held(lease.fence, Term(start, SHORT)), lease.token
+    assert later.acquire()
+    late = leasing.release(locks.dialect, "report", token, held, 0.0, clock.now())
+    with pytest.raises(LockLost, match="taken over after it expired") as caught:
+        run(locks, late)
     assert caught.value.reason == "taken over"
-    second.release()
 
 
 def test_force_has_to_be_meant(locks: Locks) -> None:
@@ -122,9 +140,10 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         assert row.token == lease.token
         dialect, now = locks.dialect, time.monotonic()
         strange = "f" * 32
+        held = Held(lease.fence, Term(now, LONG))
         with pytest.raises(LockLost):
-            run(locks, leasing.release(dialect, "report", strange, lease.fence, 0.0, now))
-        asked = Asked(Renewal("report", strange, 2 * LONG), Held(lease.fence, Term(now, LONG)))
+            run(locks, leasing.release(dialect, "report", strange, held, 0.0, now))
+        asked = Asked(Renewal("report", strange, 2 * LONG), held)
         with pytest.raises(LockLost):
             run(locks, renewing.renew(dialect, asked, now))
         assert lock_row(engine, locks, "report") == row

@@ -105,4 +105,3 @@ def test_a_thread_leaves_nothing_to_the_next(locks: Locks) -> None:
         thread.join()
     assert [held for _, held in got] == [True, False, False, False, False]
     assert len({ident for ident, _ in got}) < 5, "no identity was used again: nothing was tested"
-    lease.release()

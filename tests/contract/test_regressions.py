@@ -42,19 +42,6 @@ def test_together_does_not_begin_with_a_lease_that_ran_out(
     assert locks.show("a").held
 
 
-def test_a_thread_that_releases_twice_leaves_the_others_hold(
-    locks: Locks, others: Locks, threads: Threads
-) -> None:
-    shared = locks.lease("report", ttl=LONG)
-    with shared:
-        pass
-    assert threads.run(shared.acquire)
-    with pytest.raises(NotHeld):
-        shared.release()
-    assert not others.lease("report", wait=0).acquire()
-    assert threads.run(lambda: others.show("report").held)
-
-
 def test_a_release_that_failed_can_be_repeated(
     new_locks: NewLocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

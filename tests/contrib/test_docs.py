@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
-from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import text
 
-from dblock import Locks, NotAcquired
+from dblock import Locks
 from tests.conftest import NewDatabase
 from tests.contrib.project import Project
 from tests.test_docs import ROOT, blocks
@@ -31,14 +28,8 @@ def commands(name: str) -> list[list[str]]:
 
 def test_flask(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     database = new_database("postgresql", migrated=True)
-    db = SQLAlchemy()
-    names: dict[str, Any] = {
-        "DATABASE_URL": database.url,
-        "Flask": Flask,
-        "NotAcquired": NotAcquired,
-        "db": db,
-        "text": text,
-    }
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    names: dict[str, Any] = {"__name__": "shop"}
     (block,) = blocks(page("flask.md"), "python")
     exec(compile(block, "flask.md", "exec"), names)
     app = names["create_app"]()
@@ -50,15 +41,14 @@ def test_flask(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "backup.sh").write_text("#!/bin/sh\n")
     (tmp_path / "backup.sh").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    found = commands("flask.md")
-    assert len(found) == 2
+    *_, list_, run = commands("flask.md")  # those before are run in tests/projects
     # `run` handles signals, so it is tried for its arguments only.
-    assert app.test_cli_runner().invoke(args=found[0]).exit_code == 0
-    assert app.test_cli_runner().invoke(args=[*found[1][:3], "--help"]).exit_code == 0
+    assert app.test_cli_runner().invoke(args=list_).exit_code == 0
+    assert app.test_cli_runner().invoke(args=[*run[:3], "--help"]).exit_code == 0
     with app.app_context():
         names["nightly"]()
         names["locks"].locks.close()
-        db.engine.dispose()
+        names["db"].engine.dispose()
 
 
 def test_alembic(new_database: NewDatabase, tmp_path: Path) -> None:

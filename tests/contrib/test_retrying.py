@@ -49,7 +49,8 @@ def test_a_stale_version(engine: Engine) -> None:
 
     @retry_on_conflict(sessionmaker(engine))
     def take(session: Session, n: int) -> int:
-        product = session.get_one(Product, 1)
+        product = session.get(Product, 1)
+        assert product is not None
         tries.append(product.stock)
         if len(tries) < 3:  # another comes in between
             session.execute(text("UPDATE product SET version = version + 1 WHERE id = 1"))

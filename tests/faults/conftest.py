@@ -10,6 +10,8 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
+from dblock.schema import upgrade
+from tests.conftest import NewDatabase
 from tests.faults.proxy import Proxy
 from tests.lending import Database, Lender
 from tests.worlds.portal import WORLDS
@@ -54,3 +56,17 @@ def net(request: pytest.FixtureRequest, world: World, lender: Lender) -> Iterato
         Locks(db.url) as direct,
     ):
         yield Net(db, proxy, world, locks, direct)
+
+
+@pytest.fixture
+def unused(new_database: NewDatabase) -> Database:
+    """A database on PostgreSQL with tables that nobody has used."""
+    db = new_database("postgresql")
+    upgrade(db.url)
+    return db
+
+
+@pytest.fixture
+def volatile(unused: Database) -> Database:
+    upgrade(unused.url, durability="volatile")
+    return unused

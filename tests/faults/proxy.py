@@ -82,6 +82,10 @@ class Proxy:
         self._rules.append(rule := Rule(marker, what, hook, nth))
         return rule
 
+    def count(self, marker: bytes) -> int:
+        """Return how many requests so far contained ``marker``."""
+        return sum(marker in request for request in self.requests)
+
     def rule_for(self, request: bytes) -> Rule | None:
         with self._lock:
             for rule in self._rules:
@@ -102,6 +106,12 @@ class Proxy:
         self._refusing = True
         self.cut()
 
+    def lead_to(self, upstream: str) -> None:
+        """Reset every connection, and make the new ones to another server."""
+        url = make_url(upstream)
+        self._upstream = (url.host or "127.0.0.1", url.port or 0)
+        self.cut()
+
     def restore(self) -> None:
         self._refusing = self.deaf = False
 
@@ -112,10 +122,11 @@ class Proxy:
             except OSError:  # closed
                 return
             self.accepted += 1
+            upstream = self._upstream
             try:
                 if self._refusing:
                     raise ConnectionRefusedError
-                server = socket.create_connection(self._upstream)
+                server = socket.create_connection(upstream)
             except OSError:
                 reset(client)
                 continue
@@ -123,6 +134,10 @@ class Proxy:
             self._links.append(link := Link(self, client, server))
             for pump in (link.pump_requests, link.pump_replies):
                 threading.Thread(target=pump, daemon=True).start()
+            # Who resets all connections says first what the new ones are to be, so one that was
+            # being made meanwhile is seen by one of the two.
+            if self._refusing or self._upstream is not upstream:
+                link.cut()
 
     def __enter__(self) -> Self:
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from sqlalchemy import make_url
 
 from dblock import LockLost, Locks, NotAcquired
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, find_or_skip
 from tests.faults.database import clock, epoch, grants_from, shorten_pause
-from tests.servers import PgBouncer, PostgreSQL
+from tests.servers import PgBouncer, PostgreSQL, execute
 from tests.support import LONG, SHORT
 from tests.worlds.world import World
 
@@ -92,6 +93,23 @@ def test_after_a_crash_of_volatile_tables_nothing_is_granted_for_the_longest_ttl
             assert acquired_at >= grants_from(url)
         with others.lease("report", wait=0) as next_one:
             assert next_one.fence > fence + 1
+
+
+def test_a_longer_ttl_is_on_disk_before_it_is_granted(
+    server: PostgreSQL, crashing: Database
+) -> None:
+    """Also where nothing else waits for the disk, which gets it seconds later."""
+    url = crashing.url
+    upgrade(url, durability="volatile")
+    execute(url, f'ALTER DATABASE "{make_url(url).database}" SET synchronous_commit = off')
+    execute(url, "ALTER SYSTEM SET wal_writer_delay = '10s'")
+    execute(url, "SELECT pg_reload_conf()")
+    with Locks(url) as locks:
+        assert locks.lease("first", ttl=LONG, renew=False).acquire()
+        assert locks.lease("report", ttl=10 * LONG, renew=False).acquire()
+        server.stop_immediately()
+        server.start()
+        assert epoch(url).longest_ttl == 10 * LONG
 
 
 def test_behind_a_pooler(server: PostgreSQL, crashing: Database) -> None:

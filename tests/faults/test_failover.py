@@ -181,7 +181,7 @@ def test_a_statement_that_is_cut_off_is_settled(
             assert doing.result(SECONDS) in (True, None)
             assert (cut.code, cut.fault) in troubles.seen
             if action != "release":
-                assert lease.token == locks.show(action).token
+                assert lease.fence == locks.show(action).fence
                 lease.renew()
                 lease.release()
             assert not lease.locked()

@@ -51,10 +51,10 @@ def test_a_holder_that_was_taken_over(
     expire(engine)
     assert later.acquire()
     before = others.show("report")
-    with pytest.raises(LockLost, match="taken over"):
+    with pytest.raises(LockLost, match="taken by another before it expired"):
         getattr(stale, action)()
     after = others.show("report")
-    assert (after.token, after.expires_at) == (before.token, before.expires_at)
+    assert (after.fence, after.expires_at) == (before.fence, before.expires_at)
     later.release()
 
 

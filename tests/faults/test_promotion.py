@@ -11,12 +11,13 @@ from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from dblock import Lease, LockLost, Locks, Timeouts
+from dblock import Lease, LockLost, Locks, NotAcquired, Timeouts, Unavailable
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase, OwnServers
 from tests.faults.database import clock, grants_from, shorten_pause
 from tests.servers import PostgreSQL, execute
 from tests.support import LONG, SECONDS, SHORT, eventually
+from tests.worlds.world import World
 
 
 @dataclass
@@ -48,6 +49,11 @@ class Pair:
         """Whether all that the primary has written is on the standby."""
         ((written,),) = execute(self.primary.url, "SELECT pg_current_wal_flush_lsn()")
         return self.standby_has(f"SELECT (pg_last_wal_replay_lsn() >= '{written}')::int")
+
+    def stop(self) -> None:
+        """Stop the promoted one without a word, and start it again."""
+        self.standby.stop_immediately()
+        self.standby.start()
 
     def fail_over(self) -> None:
         self.primary.kill()
@@ -136,6 +142,71 @@ def test_what_the_standby_never_heard_of_is_not_granted_twice(pair: Pair, durabi
             with pytest.raises(LockLost) as caught:
                 lease.renew()
             assert caught.value.reason == "failover"
+
+
+@pytest.mark.parametrize("durability", ["durable", "volatile"])
+def test_a_crash_after_a_promotion_does_not_end_its_pause(pair: Pair, durability: str) -> None:
+    """Twice, and an immediate stop; the lease was never heard of there."""
+    upgrade(pair.url, durability=durability)
+    with Locks(pair.url) as locks, Locks(pair.url) as others:
+        assert locks.lease("before", ttl=LONG, renew=False).acquire()
+        eventually(pair.caught_up)
+        pair.standby.stop()
+        lease = locks.lease("report", ttl=LONG, renew=False)
+        assert lease.acquire()
+        pair.primary.kill()
+        pair.standby.start()
+        pair.standby.promote()
+        assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+        ends = grants_from(pair.url)
+        for crash in (pair.standby.crash_backend, pair.standby.crash_backend, pair.stop):
+            crash()
+            assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+            assert grants_from(pair.url) >= ends
+            with pytest.raises(LockLost) as caught:
+                lease.renew()
+            assert caught.value.reason == "failover"
+
+
+def test_a_promotion_in_a_pause_begins_another(pair: Pair) -> None:
+    with Locks(pair.url) as locks:
+        assert locks.lease("report", ttl=LONG, renew=False).acquire()
+        eventually(pair.caught_up)
+        pair.fail_over()
+        assert "nothing is granted for another" in str(locks.lease("other").try_within(0))
+        ends = grants_from(pair.url)
+        second = Pair(pair.standby, pair.standby.standby(), pair.database)
+        with Locks(second.url) as others:
+            second.fail_over()
+            assert "nothing is granted for another" in str(others.lease("other").try_within(0))
+            assert grants_from(second.url) > ends
+            assert (grants_from(second.url) - clock(second.url)).total_seconds() <= LONG
+
+
+def test_an_old_primary_beside_the_new_one_is_left(pair: Pair, world: World) -> None:
+    """Both can be written to. Whoever has reached the new one does not go back."""
+    new, old = pair.standby.url_for(pair.database), pair.primary.url_for(pair.database)
+    with world.locks(old) as before:
+        assert before.list() == []
+        pair.standby.promote()
+        with world.locks(new) as after, world.locks(old) as later:
+            assert after.list() == []
+            for locks in (before, later):  # one with a connection that it has had since
+                with pytest.raises(Unavailable, match="another has taken its place"):
+                    locks.lease("other").acquire(blocking=False)
+                with pytest.raises(Unavailable, match="another has taken its place"):
+                    locks.row("other").acquire(blocking=False)
+        with world.locks(f"{pair.url}&load_balance_hosts=random") as either:
+
+            def found() -> bool:
+                with contextlib.suppress(Unavailable):
+                    return either.list() == []
+                return False
+
+            eventually(found)
+            with pytest.raises(NotAcquired, match="nothing is granted for another"):
+                either.lease("other", wait=0).__enter__()
+    assert execute(old, "SELECT count(*) FROM dblock_lock WHERE lock_name = 'other'") == [(0,)]
 
 
 def test_a_server_that_was_restarted_is_the_same(pair: Pair) -> None:

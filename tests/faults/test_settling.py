@@ -17,8 +17,9 @@ from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose, Proxy
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
-from tests.support import new_session
+from tests.support import Threads, new_session
 
+TTL = 2.0  # one that is over while a test waits
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
 SESSIONS = {
     "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
@@ -44,6 +45,16 @@ def end_sessions(db: Database) -> int:
         assert time.monotonic() < deadline, "the sessions did not end"
         time.sleep(0.01)
     return len(sessions)
+
+
+def end_nothing(net: Net, patch: pytest.MonkeyPatch) -> None:
+    """As behind a pooler, where a session cannot be told from another."""
+    prepare = type(net.locks.dialect).prepare_connection
+    patch.setattr(
+        type(net.locks.dialect),
+        "prepare_connection",
+        lambda dialect, connection: replace(prepare(dialect, connection), end=None),
+    )
 
 
 # --- the lease ---------------------------------------------------------------------------------
@@ -74,21 +85,34 @@ def test_a_grant_whose_reply_is_lost_is_held(net: Net) -> None:
     assert lease.held
     assert lease.fence == 1
     (state,) = net.direct.list()
-    assert (state.fence, state.token) == (1, lease.token)
+    assert state.fence == 1
+    lease.check()
     lease.release()
     assert net.direct.list() == []
 
 
-def test_the_term_of_a_settled_grant_starts_with_the_request(net: Net) -> None:
+def test_the_term_of_a_settled_grant_is_that_of_the_renewal_that_proves_it(net: Net) -> None:
     pause = 0.6
-    # A busy machine is slow to connect again, and that too counts from the request.
     with net.new_locks(Timeouts(connect=SECONDS, query=SECONDS / 2, socket=SECONDS)) as locks:
-        net.proxy.lose(Lose.REPLY, GRANT, hook=lambda: time.sleep(pause))
+        net.proxy.lose(Lose.REPLY, GRANT)
+        renewal = net.proxy.lose(Lose.NOTHING, RENEW, hook=lambda: time.sleep(pause))
         lease = locks.lease("report", ttl=3 * SECONDS, renew=False)
-        start = time.monotonic()
         assert lease.acquire()
+        assert renewal.done.is_set()
         assert lease.remaining <= lease.ttl - lease.margin - pause
-        assert time.monotonic() - start >= pause
+
+
+def test_a_settled_grant_whose_term_is_over_by_then_is_not_held(net: Net) -> None:
+    """The renewal that proves it is good, and told so late that others may have the name."""
+    net.proxy.lose(Lose.REPLY, GRANT)
+    late = net.proxy.lose(Lose.NOTHING, RENEW, hook=lambda: setattr(net.proxy, "delay", 0.6 * TTL))
+    back = net.proxy.lose(Lose.NOTHING, RELEASE, hook=lambda: setattr(net.proxy, "delay", 0.0))
+    lease = net.locks.lease("report", ttl=TTL / 2, renew=False)
+    assert lease.acquire()
+    assert late.done.is_set()
+    assert back.done.is_set()
+    assert lease.held
+    assert lease.fence > 1
 
 
 def test_a_request_that_is_lost_is_repeated(net: Net) -> None:
@@ -97,7 +121,7 @@ def test_a_request_that_is_lost_is_repeated(net: Net) -> None:
     assert lease.acquire()
     assert lost.done.is_set()
     assert lease.fence == 1
-    assert [state.token for state in net.direct.list()] == [lease.token]
+    assert [state.fence for state in net.direct.list()] == [1]
 
 
 def test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing(net: Net) -> None:
@@ -115,22 +139,36 @@ def test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing(net: Ne
 def test_a_request_that_cannot_be_stopped_is_the_same_hold(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a pooler, where a session cannot be told from another."""
-    prepare = type(net.locks.dialect).prepare_connection
-    monkeypatch.setattr(
-        type(net.locks.dialect),
-        "prepare_connection",
-        lambda dialect, connection: replace(prepare(dialect, connection), end=None),
-    )
+    end_nothing(net, monkeypatch)
     late = net.proxy.lose(Lose.TIMELINESS, GRANT)
     # The repetition waits in the proxy until the server has run the first one.
     net.proxy.lose(Lose.NOTHING, GRANT, hook=late.deliver)
     lease = net.locks.lease("report", ttl=60)
     assert lease.acquire(blocking=False)
     assert lease.fence == 1
-    assert [state.token for state in net.direct.list()] == [lease.token]
+    assert [state.fence for state in net.direct.list()] == [1]
     lease.release()
     assert net.direct.list() == []
+
+
+@pytest.mark.parametrize("can_end", [True, False], ids=["can be ended", "cannot be ended"])
+def test_a_lost_reply_does_not_shorten_the_term_of_a_later_grant(
+    net: Net, monkeypatch: pytest.MonkeyPatch, threads: Threads, can_end: bool
+) -> None:
+    """Which begins when it is granted, not before the wait; else it would be given back at once."""
+    if not can_end:
+        end_nothing(net, monkeypatch)
+    holder, lease = net.direct.lease("report", ttl=60), net.locks.lease("report", TTL, renew=False)
+    assert holder.acquire()
+    lost = net.proxy.lose(Lose.REPLY, GRANT)
+    waiting = threads.start(lease.acquire, timeout=SECONDS)
+    assert lost.done.wait(SECONDS)
+    time.sleep(TTL)
+    before = net.proxy.count(RELEASE)
+    holder.release()
+    assert waiting.result(SECONDS)
+    assert net.direct.show("report").fence == 2
+    assert net.proxy.count(RELEASE) == before
 
 
 def test_a_refused_try_whose_reply_is_lost_is_refused(net: Net) -> None:
@@ -167,7 +205,7 @@ def test_a_release_whose_reply_is_lost_touches_no_later_hold(net: Net) -> None:
     assert lost.done.is_set()
     assert not lease.held
     state = net.direct.show("report")
-    assert (state.fence, state.token) == (2, later.token)
+    assert (state.fence, state.held) == (2, True)
     later.check()
     later.release()
 
@@ -253,7 +291,7 @@ def test_a_restart_of_the_server(
         assert row.acquire()
         server.restart()
         assert locks.lease("report").acquire(blocking=False)
-        assert locks.show("kept").token == kept.token
+        assert locks.show("kept").fence == kept.fence
         kept.renew()
         kept.release()
         with pytest.raises(LockLost):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -29,6 +30,7 @@ from tests.faults.proxy import Lose
 from tests.faults.test_settling import SESSIONS, locked
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
+from tests.worlds.world import World
 
 QUICK = Timeouts(connect=1, query=0.3, socket=0.8)
 SERVERS = ["postgresql", "mariadb"]
@@ -166,6 +168,70 @@ def test_the_server_gives_up_before_the_client(kind: str, new_database: NewDatab
             blocker.invalidate()
         assert locks.lease("report").acquire(timeout=LONG)  # on the same connection
     engine.dispose()
+
+
+NO_WRITES = {
+    "postgresql": ["BEGIN", "LOCK TABLE dblock_lock IN EXCLUSIVE MODE"],
+    "mariadb": ["LOCK TABLES dblock_lock READ"],
+}
+GIVES_UP = Timeouts(connect=5, query=0.2, socket=0.5)
+
+
+@contextlib.contextmanager
+def blocking(url: str, statements: list[str]) -> Iterator[None]:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as blocker:
+        for statement in statements:
+            blocker.exec_driver_sql(statement)
+        try:
+            yield
+        finally:
+            blocker.invalidate()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("wait", [0, 0.5])
+def test_a_grant_that_the_server_gave_up_is_told_as_that(net: Net, wait: float) -> None:
+    """It was undone, as the database says: neither is the name refused nor the outcome unknown."""
+    with net.world.locks(net.db.url, timeouts=GIVES_UP) as locks:
+        assert locks.list() == []
+        with blocking(net.db.url, NO_WRITES[net.db.kind]):
+            lease = locks.lease("report", wait=wait)
+            with pytest.raises(QueryTimeout, match="gave the statement up"):
+                lease.acquire()
+            assert not lease.held
+        assert lease.acquire(timeout=SECONDS)
+
+
+def test_a_grant_that_a_held_name_refuses_is_refused_all_the_same(net: Net) -> None:
+    with net.direct.lease("report"), net.world.locks(net.db.url, timeouts=GIVES_UP) as locks:
+        assert len(locks.list()) == 1
+        with blocking(net.db.url, NO_WRITES[net.db.kind]):
+            assert not locks.lease("report").acquire(blocking=False)
+
+
+def test_a_grant_is_undone_where_the_database_cannot_be_asked(
+    new_database: NewDatabase, world: World
+) -> None:
+    """PostgreSQL's grant is one statement, which its error undoes. MariaDB's has parts."""
+    db = new_database("postgresql", migrated=True)
+    with world.locks(db.url, timeouts=GIVES_UP) as locks:
+        assert locks.list() == []
+        with blocking(db.url, BLOCK["postgresql"]), pytest.raises(QueryTimeout):
+            locks.lease("report", wait=0).acquire()
+        assert locks.lease("report").acquire(timeout=SECONDS)
+
+
+def test_a_wait_that_the_server_ended_leaves_no_trace(net: Net, threads: Threads) -> None:
+    with net.direct.lease("report"), net.world.locks(net.db.url, timeouts=GIVES_UP) as locks:
+        waiting = threads.attempt(locks.lease("report").acquire)
+        eventually(lambda: bool(net.direct.show("report").waiters))
+        with blocking(net.db.url, BLOCK[net.db.kind]):
+            with pytest.raises((QueryTimeout, OutcomeUnknown)) as told:
+                waiting.result(SECONDS)
+            assert isinstance(told.value, QueryTimeout) or net.db.kind == "mariadb"
+        assert not net.direct.show("report").waiters
+        assert not any(state.waiters for state in net.direct.list())
 
 
 def test_the_sessions_of_dblock(new_database: NewDatabase) -> None:

@@ -11,41 +11,13 @@ from sqlalchemy import Connection, create_engine
 from dblock import Conflict, Lease, LockLost, Locks, SchemaMissing
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
-from tests.conftest import Database, NewDatabase
-from tests.faults.database import clock, epoch, grants_from, shorten_pause
+from tests.conftest import Database
+from tests.faults.database import WAITING, clock, epoch, forget, grants_from, pause, shorten_pause
 from tests.servers import execute
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually
 from tests.worlds.world import World
 
-WAITING = """SELECT count(*) FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND datname = current_database()"""
 TTL = 6.0  # is told of a loss after a third of it
-
-
-def forget(url: str) -> None:
-    """Empty what a crash empties."""
-    query = "SELECT relname FROM pg_class WHERE relpersistence = 'u' AND relkind = 'r'"
-    for (name,) in execute(url, query):
-        execute(url, f"TRUNCATE {name}")
-
-
-def pause(url: str) -> float:
-    """The seconds that are left of it."""
-    return (grants_from(url) - clock(url)).total_seconds()
-
-
-@pytest.fixture
-def db(new_database: NewDatabase) -> Database:
-    """A database with tables that nobody has used."""
-    db = new_database("postgresql")
-    upgrade(db.url)
-    return db
-
-
-@pytest.fixture
-def volatile(db: Database) -> Database:
-    upgrade(db.url, durability="volatile")
-    return db
 
 
 # --- old holders -------------------------------------------------------------------------------
@@ -84,10 +56,10 @@ def test_old_holders_are_told(
     engine.dispose()
 
 
-def test_a_guard_after_a_crash_of_durable_tables(db: Database) -> None:
-    engine = create_engine(db.url)
-    with Locks(db.url) as locks, locks.lease("report", ttl=LONG) as lease:
-        forget(db.url)
+def test_a_guard_after_a_crash_of_durable_tables(unused: Database) -> None:
+    engine = create_engine(unused.url)
+    with Locks(unused.url) as locks, locks.lease("report", ttl=LONG) as lease:
+        forget(unused.url)
         with engine.connect() as connection, lease.guard(connection) as fence:
             assert fence == 1
     engine.dispose()
@@ -108,26 +80,6 @@ def test_fences_grow_across_a_crash(volatile: Database, row: str) -> None:
             with locks.lease("report", ttl=LONG, wait=0) as lease:
                 fences.append(lease.fence)
         assert fences == sorted(set(fences))
-
-
-# --- what is known of TTLs ---------------------------------------------------------------------
-
-
-def test_the_longest_ttl_is_known_before_it_is_granted(volatile: Database) -> None:
-    url = volatile.url
-    with Locks(url) as locks:
-        known = []
-        for ttl in (5, 40, 7):
-            assert locks.lease(f"lease of {ttl}", ttl=ttl, renew=False).acquire()
-            known.append(epoch(url).longest_ttl)
-        assert known == [5, 40, 40]
-        lease = locks.lease("renewed", ttl=5, renew=False)
-        assert lease.acquire()
-        lease.renew(ttl=200)
-        assert epoch(url).longest_ttl == 200
-        forget(url)
-        assert not locks.lease("other").acquire(blocking=False)
-        assert 40 < pause(url) <= 200
 
 
 def test_nothing_granted_means_no_pause(volatile: Database) -> None:
@@ -158,12 +110,12 @@ def test_two_find_out_at_once(volatile: Database, threads: Threads) -> None:
     engine.dispose()
 
 
-def test_several_begin_at_once(db: Database, threads: Threads) -> None:
+def test_several_begin_at_once(unused: Database, threads: Threads) -> None:
     """Nobody is refused because another's longer TTL is being recorded."""
     ready = Barrier(8)
 
     def begin(number: int) -> bool:
-        with Locks(db.url) as locks:
+        with Locks(unused.url) as locks:
             ready.wait()
             return locks.lease(f"lease {number}", ttl=number + 1).acquire(blocking=False)
 
@@ -187,32 +139,34 @@ def test_row_locks_wait_too(volatile: Database, world: World, threads: Threads) 
     engine.dispose()
 
 
-def test_who_stands_in_the_queue_waits_too(db: Database, world: World, threads: Threads) -> None:
-    with Locks(db.url) as locks, world.locks(db.url) as others:
+def test_who_stands_in_the_queue_waits_too(
+    unused: Database, world: World, threads: Threads
+) -> None:
+    with Locks(unused.url) as locks, world.locks(unused.url) as others:
         holder, waiter = locks.lease("report", ttl=LONG, renew=False), others.lease("report")
         assert holder.acquire()
         waiting = threads.start(waiter.acquire)
         eventually(
-            lambda: execute(db.url, "SELECT cardinality(waiters) FROM dblock_lock") == [(1,)]
+            lambda: execute(unused.url, "SELECT cardinality(waiters) FROM dblock_lock") == [(1,)]
         )
-        forget(db.url)
-        execute(db.url, f"UPDATE dblock_epoch SET server = 'another', longest_ttl = {SHORT}")
-        before = epoch(db.url).epoch
+        forget(unused.url)
+        execute(unused.url, f"UPDATE dblock_epoch SET server = 'another', longest_ttl = {SHORT}")
+        before = epoch(unused.url).epoch
         holder.release()
         assert waiting.result(SECONDS)
-        assert epoch(db.url).epoch > before
+        assert epoch(unused.url).epoch > before
         acquired_at = locks.show("report").acquired_at
         assert acquired_at is not None
-        assert acquired_at >= grants_from(db.url)
+        assert acquired_at >= grants_from(unused.url)
         threads.run(waiter.release)
 
 
-def test_a_row_lock_that_finds_out(db: Database) -> None:
-    engine = create_engine(db.url)
-    with Locks(db.url) as locks, engine.connect() as connection:
+def test_a_row_lock_that_finds_out(unused: Database) -> None:
+    engine = create_engine(unused.url)
+    with Locks(unused.url) as locks, engine.connect() as connection:
         assert locks.row("report", on=connection).acquire(blocking=False)
         connection.rollback()
-        forget(db.url)
+        forget(unused.url)
         repeatable = connection.execution_options(isolation_level="REPEATABLE READ")
         with pytest.raises(Conflict, match="Retry the whole transaction"):
             locks.row("report", on=repeatable).acquire(blocking=False)
@@ -224,35 +178,35 @@ def test_a_row_lock_that_finds_out(db: Database) -> None:
 # --- rows that are no witness ------------------------------------------------------------------
 
 
-def test_tables_put_back_from_a_dump_are_not_believed(db: Database) -> None:
-    with Locks(db.url) as locks:
+def test_tables_put_back_from_a_dump_are_not_believed(unused: Database) -> None:
+    with Locks(unused.url) as locks:
         assert locks.lease("report", ttl=200, renew=False).acquire()
         for table in ("dblock_epoch", "dblock_witness"):
-            execute(db.url, f"CREATE TABLE dump AS TABLE {table}", f"TRUNCATE {table}")
-            execute(db.url, f"INSERT INTO {table} TABLE dump", "DROP TABLE dump")
-        execute(db.url, "TRUNCATE dblock_lock")  # as it was when the dump was made
+            execute(unused.url, f"CREATE TABLE dump AS TABLE {table}", f"TRUNCATE {table}")
+            execute(unused.url, f"INSERT INTO {table} TABLE dump", "DROP TABLE dump")
+        execute(unused.url, "TRUNCATE dblock_lock")  # as it was when the dump was made
         assert not locks.lease("report").acquire(blocking=False)
-        assert 40 < pause(db.url) <= 200
-        assert epoch(db.url).epoch > 0
+        assert 40 < pause(unused.url) <= 200
+        assert epoch(unused.url).epoch > 0
 
 
-def test_a_witness_that_would_outlive_a_crash_is_not_written(db: Database) -> None:
-    execute(db.url, "ALTER TABLE dblock_witness SET LOGGED")
-    with Locks(db.url) as locks, pytest.raises(SchemaMissing, match="has to be UNLOGGED"):
+def test_a_witness_that_would_outlive_a_crash_is_not_written(unused: Database) -> None:
+    execute(unused.url, "ALTER TABLE dblock_witness SET LOGGED")
+    with Locks(unused.url) as locks, pytest.raises(SchemaMissing, match="has to be UNLOGGED"):
         locks.lease("report", wait=0).acquire()
 
 
 # --- durability --------------------------------------------------------------------------------
 
 
-def test_durability_is_changed_under_leases(db: Database) -> None:
-    with Locks(db.url) as locks, locks.lease("report", ttl=LONG) as lease:
+def test_durability_is_changed_under_leases(unused: Database) -> None:
+    with Locks(unused.url) as locks, locks.lease("report", ttl=LONG) as lease:
         for durability in ("volatile", "durable", "durable", "volatile", "volatile"):
-            upgrade(db.url, durability=durability)
+            upgrade(unused.url, durability=durability)
             lease.renew()
             with locks.lease("other", wait=0):
                 pass
-    assert epoch(db.url).epoch == 0
+    assert epoch(unused.url).epoch == 0
 
 
 def test_a_crash_does_not_go_unnoticed_by_a_change(volatile: Database) -> None:

@@ -48,8 +48,8 @@ ASYNCHRONOUS = (
         "cancelled-turn-kept",
         "a cancelled statement gives its turn up",
         "dblock/connections.py",
-        "        except BaseException:\n            self._end_turn()\n            raise\n",
-        "        except Exception:\n            self._end_turn()\n            raise\n",
+        "        except BaseException as error:\n            refused",
+        "        except Exception as error:\n            refused",
         f"{CANCELLATION}::test_acquire[sqlite-lease-fresh-waiting]",
     ),
     Mutant(

@@ -8,7 +8,10 @@ from tests.mutants.crashes import CRASHES
 from tests.mutants.gates import GATES
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
+from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
+from tests.mutants.presets import PRESET
+from tests.mutants.secrets import SECRETS
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
@@ -19,8 +22,13 @@ ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
 DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/together.py"
 
+AMOUNTS = "dblock/amounts.py"
+
 PLANTED = "tests/faults/test_planted.py"
+EXACT = "tests/contract/test_counter_exact.py"
+CONNECTING = "tests/faults/test_connecting.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
+OWNERSHIP = "tests/contract/test_ownership.py"
 SETTLING = "tests/faults/test_settling.py"
 TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
@@ -81,12 +89,36 @@ CATALOGUE = (
         f"{REGRESSIONS}::test_prepared_statements_of_another_client_of_the_pooler",
     ),
     Mutant(
-        "released-twice",
-        "a thread releases its own hold only",
+        "reentrant-released-by-anybody",
+        "a hold that can be taken again is its holder's alone, as an RLock's",
         HOLDS,
-        "return None if self in mine.handles else holds[-1]",
+        "return None if self._private else holds[-1]",
         "return holds[-1]",
-        f"{REGRESSIONS}::test_a_thread_that_releases_twice_leaves_the_others_hold[threads-sqlite]",
+        f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-reentrant]",
+    ),
+    Mutant(
+        "released-by-its-thread-alone",
+        "who has the handle may release what another thread took, as a Lock",
+        HOLDS,
+        "return None if self._private else holds[-1]",
+        "return None",
+        f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-lease]",
+    ),
+    Mutant(
+        "anothers-hold-first",
+        "who lost its hold is told so, and leaves that of the next one",
+        HOLDS,
+        "if hold.flow is mine:",
+        "if False:",
+        f"{OWNERSHIP}::test_a_loss_is_for_who_had_the_hold[threads-sqlite-False]",
+    ),
+    Mutant(
+        "released-by-two-at-once",
+        "one release ends a hold, the other finds none",
+        HOLDS,
+        "self._holds.remove(hold)",
+        "self._holds.index(hold)",
+        f"{OWNERSHIP}::test_of_two_who_release_at_once_one_has_done_it[threads-sqlite-lease]",
     ),
     Mutant(
         "shortened-when-told",
@@ -95,6 +127,14 @@ CATALOGUE = (
         "if asked.deadline < held.term.deadline:",
         "if False:",
         f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
+    ),
+    Mutant(
+        "warns-before-it-drops",
+        "a row lock cannot leak through a warning that is an error",
+        DRIVER,
+        "self.drop()  # first, since a warning can be an error",
+        "warnings.warn('a held row lock was garbage-collected', ResourceWarning)",
+        f"{FORK}::test_a_dropped_row_lock_is_free_where_warnings_are_errors[sqlite]",
     ),
     # --- 2: fences
     Mutant(
@@ -109,8 +149,8 @@ CATALOGUE = (
         "fence-drawn-early-mariadb",
         "fences grow in the order of the holds, not of the tries",
         MARIADB,
-        "fence = fence + {free}",
-        f"fence = IF({{free}}, {DRAWN.replace('token', CALLERS_TOKEN)}, fence)",
+        "fence = fence + 1",
+        f"fence = {DRAWN.replace('token', CALLERS_TOKEN)}",
         f"{TRAP_4}[mariadb]",
     ),
     Mutant(
@@ -229,25 +269,67 @@ CATALOGUE = (
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
         ACQUIRING,
-        "start = reply.sent if self.in_doubt",
-        "start = reply.now if self.in_doubt",
+        "term = self._term(grant.remaining, reply.sent)",
+        "term = self._term(grant.remaining, reply.now)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-later-try",
         "the term of a grant is not counted from after an earlier try that may be the one",
         ACQUIRING,
-        "start = reply.sent if self.in_doubt is None else self.in_doubt",
-        "start = reply.sent",
+        "term = self._term(grant.remaining, reply.sent)",
+        "term = Term(reply.sent, claim.ttl)",
         "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
     ),
     Mutant(
-        "term-from-the-settling",
-        "a settled hold's deadline is counted from before its request",
+        "given-up-is-refused",
+        "a try that the server gave up is not told as a name that others have",
         ACQUIRING,
-        "Term(self.in_doubt, claim.ttl)",
-        "Term(self.now, claim.ttl)",
-        f"{SETTLING}::test_the_term_of_a_settled_grant_starts_with_the_request[postgresql-threads]",
+        "if tries.timed_out is not None and tries.place.free:",
+        "if False:",
+        f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
+    ),
+    Mutant(
+        "given-up-is-in-doubt",
+        "a statement that the server gave up was undone, whole",
+        ACQUIRING,
+        "trouble.fault is Fault.CANCELED and not self.dialect.failure_aborts",
+        "trouble.fault is Fault.CANCELED",
+        f"{TIMEOUTS}::test_a_grant_is_undone_where_the_database_cannot_be_asked[threads]",
+    ),
+    Mutant(
+        "given-up-waiters-stay",
+        "who waits no longer, by the server's will, is not shown any more",
+        "dblock/protocol/registering.py",
+        "return isinstance(error, QueryTimeout) or",
+        "return",
+        f"{TIMEOUTS}::test_a_wait_that_the_server_ended_leaves_no_trace[postgresql-threads]",
+    ),
+    Mutant(
+        "term-from-before-the-wait",
+        "a lost reply shortens no later grant's term",
+        ACQUIRING,
+        "Term(sent - max(0.0, self.claim.ttl - remaining), self.claim.ttl)",
+        "Term(self.start, self.claim.ttl)",
+        "tests/protocol/test_acquiring.py::test_what_is_granted_is_believed_for_what_remained_of_it",
+    ),
+    Mutant(
+        "in-doubt-for-ever",
+        "a doubt is over once it is settled",
+        ACQUIRING,
+        "self.looked, self.in_doubt = reply.sent, self.haunted",
+        "self.looked = reply.sent",
+        "tests/protocol/test_acquiring.py::"
+        "test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
+    ),
+    Mutant(
+        "settled-while-its-session-lives",
+        "what is not known is said to be unknown",
+        ACQUIRING,
+        "self.looked, self.in_doubt = reply.sent, self.haunted",
+        "self.looked, self.in_doubt = reply.sent, False",
+        "tests/protocol/test_acquiring.py::"
+        "test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
     ),
     # --- 6: the guard
     Mutant(
@@ -279,7 +361,7 @@ CATALOGUE = (
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
         LEASING,
-        "    loss = loss or loss_of(state, name, token, held.fence)\n    if loss is None and",
+        "    loss = loss or loss_of(state, name, token, held, reply.now)\n    if loss is None and",
         "    loss = None\n    if not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
@@ -353,7 +435,7 @@ CATALOGUE = (
         "unknown-told-as-unavailable",
         "what is not known is said to be unknown",
         ACQUIRING,
-        "            if self.in_doubt is None:\n                raise\n",
+        "            if not self.in_doubt:\n                raise\n",
         "            raise\n",
         f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
@@ -421,17 +503,17 @@ CATALOGUE = (
     Mutant(
         "counter-without-floor",
         "take never goes below the floor",
-        COUNTER,
-        "where.append(new >= self._floor)",
-        "pass",
+        AMOUNTS,
+        "least if floor is None else max(least, floor)",
+        "least",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[sqlite]",
     ),
     Mutant(
         "counter-forgets-keys",
         "a change with an idempotency key is made once",
         COUNTER,
-        "dialect.apply(idempotency_key)).matched == 0:",
-        "dialect.apply(idempotency_key)).matched < 0:",
+        "applied.matched == 0:",
+        "applied.matched < 0:",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     Mutant(
@@ -443,6 +525,105 @@ CATALOGUE = (
         "tests/contract/test_counter.py::"
         "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
     ),
+    Mutant(
+        "counter-rounds",
+        "an amount that the column cannot hold exactly is refused",
+        AMOUNTS,
+        "traps=[Inexact, InvalidOperation]",
+        "traps=[InvalidOperation]",
+        f"{EXACT}::test_decimals_that_a_numeric_would_round[threads-postgresql]",
+    ),
+    Mutant(
+        "counter-trusts-the-model",
+        "what a column holds is what the database says of it",
+        COUNTER,
+        "if kind is None or isinstance(kind, NullType):",
+        "if True:",
+        f"{EXACT}::test_a_column_that_is_not_what_the_model_says",
+    ),
+    Mutant(
+        "counter-trusts-the-model-of-a-domain",
+        "what a column holds is what the database says of it",
+        COUNTER,
+        "kind = kind.data_type",
+        "kind = None",
+        f"{EXACT}::test_a_domain_of_a_domain",
+    ),
+    Mutant(
+        "counter-compares-what-a-model-rounds",
+        "an update ends, however the model reads the number",
+        COUNTER,
+        "self._reading(type_coerce(self._compared, numbers.type))",
+        "self._reading(self._compared)",
+        f"{EXACT}::test_a_value_that_the_model_rounds",
+    ),
+    Mutant(
+        "counter-forgets-decimals-of-doubles",
+        "an amount that the column cannot hold exactly is refused",
+        AMOUNTS,
+        "or (floating and scale is not None)",
+        "or False",
+        f"{EXACT}::test_floating_point_with_decimals",
+    ),
+    Mutant(
+        "counter-overflows",
+        "no statement of a counter's fails for the column's size",
+        AMOUNTS,
+        "            most = _difference(most, n)",
+        "            pass",
+        f"{EXACT}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
+    ),
+    Mutant(
+        "counter-below-unsigned",
+        "a counter never takes what the column cannot be without, floor or not",
+        AMOUNTS,
+        "least = 0 if unsigned else -(2 ** (bits - 1))",
+        "least = -(2 ** (bits - 1))",
+        f"{EXACT}::test_unsigned_columns",
+    ),
+    Mutant(
+        "counter-keeps-a-key",
+        "a change that was refused leaves no key",
+        COUNTER,
+        "if idempotency_key is not None and not gone:",
+        "if False:",
+        f"{EXACT}::test_a_constraint_of_the_users[threads-mariadb]",
+    ),
+    Mutant(
+        "counter-compares-floats",
+        "nothing is compared that was rounded when it was read",
+        COUNTER,
+        "if self._version is None and numbers.inexact:",
+        "if False:",
+        f"{EXACT}::test_floating_point[threads-mariadb-FLOAT]",
+    ),
+    # --- connections
+    Mutant(
+        "connections-queue",
+        "nobody waits for others to connect",
+        "dblock/connections.py",
+        "proxy = pool.recreate().connect()",
+        "proxy = pool.connect()",
+        f"{CONNECTING}::test_a_first_connection_that_is_not_answered_holds_up_no_other"
+        "[postgresql-threads]",
+    ),
+    Mutant(
+        "row-locks-take-the-last-connection",
+        "row locks leave leases the connection that renews them",
+        "dblock/connections.py",
+        "len(self._beside._idle) > 1",
+        "self._beside._idle",
+        f"{CONNECTING}::test_row_locks_leave_leases_the_connection_that_renews_them"
+        "[postgresql-threads]",
+    ),
+    Mutant(
+        "idle-connections-are-kept-from-row-locks",
+        "a role that may have few connections can have row locks",
+        "dblock/connections.py",
+        "if refused and self._beside is not None and len(self._beside._idle) > 1:",
+        "if False:",
+        f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
+    ),
     *KEEPING,
     *ASYNCHRONOUS,
     *CALLS,
@@ -451,4 +632,7 @@ CATALOGUE = (
     *WAITERS,
     *CONTRIB,
     *JOBS,
+    *SECRETS,
+    *LOOKS_ALIKE,
+    *PRESET,
 )

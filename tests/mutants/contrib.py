@@ -8,9 +8,54 @@ PG, LOCK = "dblock/dialects/postgresql.py", "dblock/schema/migration_lock.py"
 DJANGO = "dblock/contrib/django"
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
 PROJECT = "tests/contrib/django/test_project.py"
+FLASK = "tests/contrib/test_flask_migrate.py"
 IDLE = f"{LOCKING}::test_it_outlives_the_servers_patience_with_the_idle"
 
+MIGRATING = "dblock/dialects/migrating.py"
+STRANGERS = "tests/contrib/test_migration_strangers.py"
+ONE_MIGRATES = "one migrates at a time, whoever has the lock and may not"
+
 CONTRIB = (
+    Mutant(
+        "migrations-wait-for-strangers",
+        "who may only connect holds up no migration",
+        MIGRATING,
+        "(a.pid IS NULL OR a.usename = session_user OR {_COULD})",
+        "true",
+        f"{STRANGERS}::test_migrators_exclude_each_other_all_the_same",
+    ),
+    Mutant(
+        "who-passed-by-is-not-seen",
+        ONE_MIGRATES,
+        MIGRATING,
+        "pg_try_advisory_xact_lock({self._number}) THEN {alone}",
+        "pg_try_advisory_xact_lock({self._number}) THEN true",
+        f"{STRANGERS}::test_a_stranger_comes_and_goes",
+    ),
+    Mutant(
+        "looks-before-it-passes-by",
+        ONE_MIGRATES,
+        MIGRATING,
+        "{beside}) AND {alone}",
+        "{beside})",
+        f"{STRANGERS}::test_one_at_a_time_however_the_stranger_comes_and_goes",
+    ),
+    Mutant(
+        "only-owners-migrate",
+        ONE_MIGRATES,
+        MIGRATING,
+        "a.usename = session_user OR ",
+        "",
+        f"{STRANGERS}::test_a_migrator_without_a_right_is_waited_for_by_its_like",
+    ),
+    Mutant(
+        "nobody-becomes-an-owner",
+        ONE_MIGRATES,
+        MIGRATING,
+        "pg_has_role(a.usesysid, r.oid, 'MEMBER')",
+        "pg_has_role(a.usesysid, r.oid, 'USAGE')",
+        f"{STRANGERS}::test_whoever_could_migrate_is_waited_for",
+    ),
     Mutant(
         "migration-lock-with-a-snapshot",
         "nothing waits for the migration lock's own transaction",
@@ -55,8 +100,8 @@ CONTRIB = (
         "django-lease-before-the-commit",
         "a lease lasts until others can see what was done under it",
         f"{DJANGO}/handles.py",
-        "if wrapper is None or self._holds.get().count > 1:",
-        "if True:",
+        "if wrapper is None or (hold := self._holds.get()).count > 1:",
+        "if hold := self._holds.get():",
         f"{IN_DJANGO}::test_a_lease_is_given_back_after_the_commit[postgresql]",
     ),
     Mutant(
@@ -114,6 +159,22 @@ CONTRIB = (
         'bool(user.has_perm("dblock.force_release_lock"))',
         "True",
         f"{PROJECT}::test_the_admin",
+    ),
+    Mutant(
+        "flask-drops-our-tables",
+        "flask db migrate leaves dblock's tables alone, whichever is set up first",
+        "dblock/contrib/flask/extension.py",
+        "        appcontext_pushed.connect(state.meet_migrate, app)",
+        "        pass",
+        f"{FLASK}::test_autogenerate_leaves_our_tables_alone[before]",
+    ),
+    Mutant(
+        "flask-forgets-the-users-filter",
+        "a user's own include_name is asked too",
+        "dblock/contrib/flask/extension.py",
+        "leave_ours(chosen, known=known",
+        "leave_ours(None, known=known",
+        f"{FLASK}::test_autogenerate_asks_the_users_own_filters",
     ),
     Mutant(
         "flask-without-teardown",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-STATEMENTS, MARIADB = "dblock/dialects/jobs.py", "dblock/dialects/mariadb.py"
+STATEMENTS = "dblock/dialects/jobs.py"
 CRON, RUN, CHILD = "dblock/cron.py", "dblock/cli/run.py", "dblock/cli/child.py"
 
 CONTRACT = "tests/contract/test_cron.py"
+RECORD = "tests/contract/test_cron_record.py"
 SIGNALS = "tests/cli/test_signals.py"
 COMMAND = "tests/cli/test_cron.py"
 
@@ -16,25 +17,41 @@ JOBS = (
         "slot-runs-again",
         "a slot that has succeeded is not run again",
         STATEMENTS,
-        "WHERE run.slot = '' OR run.exit_status IS NULL OR run.exit_status <> 0\n",
-        "WHERE true\n",
+        "AND run.exit_status = 0)",
+        "AND run.exit_status = -1)",
         f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
-    ),
-    Mutant(
-        "slot-runs-again-mariadb",
-        "a slot that has succeeded is not run again",
-        MARIADB,
-        "(slot <> '' AND exit_status <=> 0)",
-        "(slot <> '' AND exit_status <=> -1)",
-        f"{CONTRACT}::test_a_slot_runs_once[threads-mariadb]",
     ),
     Mutant(
         "slot-kept-by-a-failure",
         "a run that failed leaves its slot open",
         STATEMENTS,
-        " OR run.exit_status <> 0\n",
-        "\n",
+        " AND run.exit_status = 0)",
+        ")",
         f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
+    ),
+    Mutant(
+        "a-run-of-before-begins-late",
+        "an older hold's run does not write over a later one's record",
+        STATEMENTS,
+        "(run.fence < {fence} AND NOT",
+        "(NOT",
+        f"{RECORD}::test_a_run_that_begins_late_does_not_touch_the_next[threads-mariadb-True-slot]",
+    ),
+    Mutant(
+        "the-end-that-found-no-record",
+        "a success is told when it is on record",
+        "dblock/protocol/running.py",
+        "    if not reply.matched:\n        raise (",
+        "    if False:\n        raise (",
+        f"{RECORD}::test_the_end_of_a_run_that_is_not_on_record[threads-postgresql]",
+    ),
+    Mutant(
+        "a-lost-run-is-a-success-in-python",
+        "a run whose lease was lost is no success",
+        CRON,
+        "self.record(lost)",
+        "pass",
+        f"{RECORD}::test_a_run_that_lost_its_lease_is_no_success[threads-sqlite]",
     ),
     Mutant(
         "slot-by-the-hosts-clock",
@@ -61,6 +78,22 @@ JOBS = (
         f"{CONTRACT}::test_at_least[threads-sqlite]",
     ),
     Mutant(
+        "at-least-by-the-living",
+        "also where dblock does not live to see to it",
+        CRON,
+        "lease._last(self.at_least)",
+        "lease._last(0.0)",
+        "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
+    ),
+    Mutant(
+        "at-least-until-it-is-renewed",
+        "nor does a renewal end it earlier",
+        "dblock/protocol/keeping.py",
+        "        length = max(length, self._began + self._plan.at_least - now)\n",
+        "",
+        "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
+    ),
+    Mutant(
         "prune-takes-the-last-run",
         "pruning leaves the record of a name's last run",
         STATEMENTS,
@@ -72,9 +105,9 @@ JOBS = (
         "lost-run-is-a-success",
         "a run whose lock was lost is no success, whatever the command says",
         RUN,
-        "_record(running, exits.LOST if ending.kill else code)",
-        "_record(running, exits.OK)",
-        f"{COMMAND}::test_a_run_whose_lock_is_lost_is_on_record",
+        "_record(running, exits.LOST)",
+        "_record(running, code)",
+        f"{COMMAND}::test_a_run_whose_lock_is_lost_is_on_record[kill]",
     ),
     Mutant(
         "unrecorded-slot-is-a-success",

@@ -11,12 +11,49 @@ ACQUIRING = "dblock/protocol/acquiring.py"
 LEASING = "dblock/protocol/leasing.py"
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
+STARVING = "tests/waiting/test_starving.py"
 MARIAS = "tests/waiting/test_gate_mariadb.py"
+MARIA_GRANT = "tests/waiting/test_gate_mariadb_grant.py"
 MARIA_ENDS = "tests/waiting/test_gate_mariadb_ends.py"
 STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
+STRANGERS = "tests/waiting/test_strangers.py"
+IGNORED = "what strangers say to who waits is nothing"
+
 CALLS = (
+    Mutant(
+        "strangers-speak-utf-8",
+        IGNORED,
+        CALLING,
+        'call.extra.decode("ascii", "replace")',
+        "call.extra.decode()",
+        f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
+    ),
+    Mutant(
+        "strangers-are-translated",
+        IGNORED,
+        CALLING,
+        "set_config('client_encoding', 'SQL_ASCII', false)",
+        "true",
+        f"{STRANGERS}::test_what_is_no_ticket_is_nothing",
+    ),
+    Mutant(
+        "the-driver-reads-what-strangers-say",
+        IGNORED,
+        CALLING,
+        "connection.pgconn.notify_handler = None",
+        "pass",
+        f"{STRANGERS}::test_called_in_the_middle_of_a_statement",
+    ),
+    Mutant(
+        "looks-whenever-called",
+        "who waits looks ten times a second at most",
+        WAITING,
+        "if (rest := call.rest()) > 0:",
+        "if (rest := 0.0) > 0:",
+        f"{STRANGERS}::test_called_for_nothing_it_is_looked_at_now_and_then[threads]",
+    ),
     Mutant(
         "nobody-is-called",
         WOKEN,
@@ -64,6 +101,20 @@ CALLS = (
         "({_LAST} + {self._gated})",
         "{_LAST}",
         f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
+    ),
+    Mutant(
+        "granted-by-halves-on-mariadb",
+        "a grant decides once",
+        MARIA,
+        """fence + 1, token = %(token)s,
+                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
+                    expires_at = {_LATER}
+                    WHERE lock_name = %(name)s AND {free};""",
+        """fence + {free}, token = IF({free}, %(token)s, token),
+                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
+                    expires_at = IF({free}, {_LATER}, expires_at)
+                    WHERE lock_name = %(name)s;""",
+        f"{MARIA_GRANT}::test_who_leaves_the_gate_while_it_is_looked_at",
     ),
     Mutant(
         "one-gate-for-all-databases-of-mariadb",
@@ -149,17 +200,81 @@ CALLS = (
         "gives-up-and-stays",
         "a waiter that gives up leaves no trace",
         ACQUIRING,
-        "            yield from leave(self.dialect, self.claim.name, ticket, self.now)\n",
-        "            yield from ()\n",
+        "        yield from leave(self.dialect, self.claim, self.now)\n",
+        "        yield from ()\n",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
     ),
     Mutant(
         "interrupted-and-stays",
         "a waiter that is interrupted leaves no trace",
         LEASING,
-        "        yield from leave(dialect, claim.name, ticket, now)\n",
-        "        yield from ()\n",
+        "    yield from leave(dialect, claim, now)\n",
+        "    yield from ()\n",
         f"{LEAVING}::test_ctrl_c",
+    ),
+    Mutant(
+        "leaves-if-that-is-to-be-had",
+        "a waiter that gives up leaves no trace",
+        LEASING,
+        "persist(query, LEAVING, now, AWAY | PASSING)",
+        "persist(query, 0.0, now, AWAY)",
+        f"{LEAVING}::test_while_others_are_at_the_row[threads]",
+    ),
+    Mutant(
+        "a-ghost-that-is-vouched-for",
+        "nobody waits for who is not there",
+        LEASING,
+        "            yield Disown(tuple(claim.tickets))\n            return\n",
+        "            return\n",
+        f"{LEAVING}::test_who_cannot_leave_is_disowned[then released-threads]",
+    ),
+    Mutant(
+        "the-dead-keep-newcomers-out",
+        "nobody waits for who is not there",
+        CALLING,
+        "CASE WHEN waiters IS NULL THEN 0 ELSE {_before('NULL')} END",
+        "{LAST}",
+        f"{LEAVING}::test_who_cannot_leave_is_disowned[released-threads]",
+    ),
+    Mutant(
+        "nobody-queues-behind-a-pooler",
+        STARVES,
+        ACQUIRING,
+        "TIRED = 0.02",
+        "TIRED = 3600.0",
+        f"{STARVING}::test_behind_a_pooler",
+    ),
+    Mutant(
+        "as-many-gates-for-a-quick-name",
+        STARVES,
+        "dblock/gate.py",
+        "2 * GATES if more else GATES",
+        "GATES",
+        f"{MARIAS}::test_so_many_when_all_come_at_once",
+    ),
+    Mutant(
+        "neither-at-a-gate-nor-in-the-queue",
+        STARVES,
+        ACQUIRING,
+        "self.gated = self.gated and trouble.fault in UNDONE",
+        "pass",
+        f"{STARVING}::test_who_is_let_in_at_no_gate",
+    ),
+    Mutant(
+        "outranked-for-ever-at-the-gate",
+        STARVES,
+        ACQUIRING,
+        "queues = self.outranked or not self.gated",
+        "queues = not self.gated",
+        f"{STARVING}::test_who_is_at_the_gate_while_others_queue",
+    ),
+    Mutant(
+        "two-tickets-of-one",
+        "a waiter has one place in the queue",
+        ACQUIRING,
+        "self.dialect.grant(*asked, former)",
+        "self.dialect.grant(*asked)",
+        f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
     ),
     Mutant(
         "read-by-who-does-not-wait",
@@ -248,6 +363,22 @@ CALLS = (
         "deque((weakref.ref(mine),))",
         "deque((lambda: mine,))",
         f"{AWAY}::test_a_place_that_was_never_left_is_not_waited_for",
+    ),
+    Mutant(
+        "an-expiry-that-never-was",
+        "why a hold is lost is told truly",
+        LEASING,
+        "if not held.term.over(now - _age(state)):",
+        "if False:",
+        "tests/contract/test_loss.py::test_released_by_force_and_taken_by_who_waits",
+    ),
+    Mutant(
+        "the-clock-of-who-is-told-late",
+        "why a hold is lost is told truly",
+        LEASING,
+        "if not held.term.over(now - _age(state)):",
+        "if not held.term.over(now):",
+        "tests/protocol/test_losing.py",
     ),
     Mutant(
         "joining-is-a-try-of-its-own",

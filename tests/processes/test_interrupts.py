@@ -121,7 +121,7 @@ def test_a_refused_acquire(locks: Locks, others: Locks, interrupt: Interrupt) ->
         for _ in each(interrupt, locks, lambda: partial(lease.acquire, False)):
             assert not lease.held
             holder.check()
-            assert others.show("report").token == holder.token
+            assert others.show("report").fence == holder.fence
 
 
 def test_renew(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
@@ -129,7 +129,7 @@ def test_renew(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
     assert lease.acquire()
     for _ in each(interrupt, locks, lambda: lease.renew):
         assert lease.held
-        assert others.show("report").token == lease.token
+        assert others.show("report").fence == lease.fence
     lease.release()
     assert not others.show("report").held
 

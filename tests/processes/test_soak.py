@@ -8,9 +8,11 @@ import pytest
 
 from tests.conftest import OwnServers
 from tests.soak import report
-from tests.soak.checker import History, check
+from tests.soak.checker import check
+from tests.soak.facts import History
 from tests.soak.history import Tail
-from tests.soak.run import SERVERS, Settings, soak
+from tests.soak.profiles import BOTH
+from tests.soak.run import Settings, soak
 
 # What it has found, each with a test of its own in tests/soak/test_found.py. To be emptied.
 KNOWN: tuple[str, ...] = ()
@@ -19,7 +21,7 @@ SECONDS = 8.0  # or longer, where it takes longer to do and to break enough
 
 def run(kind: str, own_server: OwnServers, directory: Path, *, guarded: bool) -> History:
     settings = Settings(SECONDS, seed=1, guarded=guarded, ttl=0.5, writes=60)
-    return soak(settings, own_server(SERVERS[kind]), directory)
+    return soak(settings, own_server(BOTH[kind]), directory)
 
 
 def told(directory: Path, history: History, *, guarded: bool) -> None:
@@ -33,7 +35,7 @@ def told(directory: Path, history: History, *, guarded: bool) -> None:
     assert good, "\n".join([says, f"history: {directory}", *shown])
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_nothing_is_violated(kind: str, own_server: OwnServers, tmp_path: Path) -> None:
     history = run(kind, own_server, tmp_path, guarded=True)
     told(tmp_path, history, guarded=True)

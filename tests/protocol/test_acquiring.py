@@ -1,4 +1,4 @@
-"""How tries are counted, fed with replies instead of a database."""
+"""How tries are counted and settled, fed with replies instead of a database."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import pytest
 from tenacity import RetryCallState
 
-from dblock import RetryPolicy, Timeouts
+from dblock import OutcomeUnknown, RetryPolicy, Timeouts, Unavailable
 from dblock.dialects import PostgreSQL
 from dblock.protocol.acquiring import acquire
-from dblock.protocol.leasing import Claim
+from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Claim, Held, Refused
 from dblock.protocol.registering import Waiter
-from dblock.protocol.steps import Reply, Run, Stand
+from dblock.protocol.state import Renewal
+from dblock.protocol.steps import Protocol, Query, Reply, Run, Sleep, Stand
+from dblock.protocol.term import Term
 
 Rows = Sequence[Sequence[Any]]
 
@@ -22,6 +26,8 @@ THEN = datetime(2026, 1, 1)
 FREE = ("report", 1, None, None, THEN, THEN, -1.0)
 TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0)
 NOT_GRANTED = (None, None, None)
+END = Query("the end of the lost session", {})
+SLEPT = Reply([], 0, 0.1, 0.1)
 FIRST_IN_LINE: Rows = [("ticket", True)]
 
 
@@ -55,3 +61,84 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         assert counted == []
         step = acquiring.send(reply(rows))
     assert counted == [1]
+
+
+def acquiring_once_lost(end: Query | None, ended: Rows) -> Protocol[Held | Refused]:
+    """One whose first reply was lost, and who has looked and waits since."""
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, str, dict, str, {})
+    claim = Claim("report", "mine", "me", 30.0)
+    acquiring = acquire(
+        DIALECT, claim, RetryPolicy(), fair=False, wait=None, patience=0.0, waiter=waiter
+    )
+    next(acquiring)
+    step: object = acquiring.send(reply([(None, False)]))
+    assert isinstance(step, Run)
+    step = acquiring.throw(Trouble(Fault.DISCONNECTED, "lost", end=end))
+    if end is not None:
+        assert step == Run(end)
+        step = acquiring.send(reply(ended))
+    assert step == Run(DIALECT.look("report"))
+    step = acquiring.send(reply([(*TAKEN, None, False)]))
+    assert isinstance(step, Stand)
+    assert isinstance(acquiring.send(reply([(None, False)])), Sleep)
+    return acquiring
+
+
+@pytest.mark.parametrize(
+    ("end", "ended", "error"),
+    [
+        (END, [], Unavailable),
+        (END, [(True,)], OutcomeUnknown),
+        (None, [], OutcomeUnknown),
+    ],
+    ids=["its session is gone", "its session is there", "its session cannot be ended"],
+)
+def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
+    end: Query | None, ended: Rows, error: type[Exception]
+) -> None:
+    acquiring = acquiring_once_lost(end, ended)
+    step = acquiring.send(SLEPT)
+    assert step == Run(DIALECT.look("report"))
+    assert isinstance(acquiring.throw(Trouble(Fault.UNREACHABLE, "away")), Sleep)
+    with pytest.raises(error):
+        acquiring.send(Reply([], 0, 1.0, 1.0))
+
+
+def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
+    """A try that cannot be stopped may be granted in a long wait: not when it was sent, not now."""
+    acquiring = acquiring_once_lost(None, [])
+    assert acquiring.send(SLEPT) == Run(DIALECT.look("report"))
+    step = acquiring.send(Reply([(*FREE, None, True)], 1, 50.0, 51.0, "server"))
+    assert isinstance(step, Run)
+    with pytest.raises(StopIteration) as told:
+        acquiring.send(Reply([(3, 18.0, None)], 1, 53.0, 54.0, "server"))
+    assert told.value.value == Held(3, Term(53.0 - 12.0, 30.0), "server")
+
+
+def renewing_what_is_found() -> Protocol[Held | Refused]:
+    """One that has found its token there, and asks for the renewal that proves it."""
+    acquiring = acquiring_once_lost(None, [])
+    assert acquiring.send(SLEPT) == Run(DIALECT.look("report"))
+    mine = ("report", 3, "mine", "me", THEN, THEN, 20.0)
+    step = acquiring.send(Reply([(*mine, None, False)], 1, 50.0, 51.0, "server"))
+    assert isinstance(step, Run)
+    step = acquiring.send(Reply([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold
+    assert step == Run(DIALECT.look("report"))
+    step = acquiring.send(Reply([(*mine[:-1], 18.0, None, False)], 1, 53.0, 54.0, "server"))
+    assert isinstance(step, Run)
+    assert step.query == DIALECT.renew([Renewal("report", "mine", 30.0)])
+    return acquiring
+
+
+def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
+    acquiring = renewing_what_is_found()
+    assert acquiring.send(Reply([("mine",)], 1, 55.0, 56.0, "server")) == Sleep(0)
+    with pytest.raises(StopIteration) as told:
+        acquiring.send(Reply([], 0, 56.0, 56.0))
+    assert told.value.value == Held(3, Term(55.0, 30.0), "server")
+
+
+def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
+    acquiring = renewing_what_is_found()
+    assert acquiring.send(Reply([("mine",)], 1, 55.0, 86.0, "server")) == Sleep(0)
+    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Run(DIALECT.release("report", "mine"))

@@ -44,6 +44,21 @@ def test_processes_do_not_move_in_step() -> None:
     assert dues[0] - dues[-1] == approx(1.0)
 
 
+@given(starts, ttls, st.floats(1, 10), st.lists(randoms, max_size=50))
+def test_at_least(start: float, ttl: float, times: float, renewals: list[float]) -> None:
+    """It is renewed as often as ever, and runs out too early after no renewal."""
+    plan = Plan(ttl, at_least=ttl * times)
+    term = Term(start, plan.first)
+    keeping = Keeping(plan, term, 0.5)
+    for random in renewals:
+        assert term.start + term.ttl >= start + plan.at_least - CLOSE
+        assert term.start < keeping.due <= term.start + ttl / 3 + CLOSE
+        term = Term(keeping.due, keeping.length(keeping.due))
+        assert term.ttl >= ttl
+        keeping.renewed(term, random)
+    assert Plan(ttl, max_hold=ttl / 2, at_least=ttl * times).first == ttl / 2
+
+
 @given(starts, ttls, st.lists(st.tuples(randoms, st.floats(0, 0.05)), max_size=30))
 def test_renewed_for_ever(start: float, ttl: float, renewals: list[tuple[float, float]]) -> None:
     """Each term begins where the last one was due, or a little later, and ends later."""

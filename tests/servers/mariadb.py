@@ -60,12 +60,13 @@ class MariaDB(_Databases, OwnServer):
     name = "MariaDB"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, durable: bool = False) -> None:
+    def __init__(self, durable: bool = False, options: Sequence[str] = ()) -> None:
         program = find_mariadb()
         if program is None:
             raise ServerMissing(self.name, MISSING)
         super().__init__(durable)
         self._program = program
+        self._options_given = options
 
     @property
     def url(self) -> str:
@@ -96,6 +97,7 @@ class MariaDB(_Databases, OwnServer):
             "--innodb-use-native-aio=0",  # containers often limit it
             # 2: what is committed survives a crash of the server, if not one of the machine.
             f"--innodb-flush-log-at-trx-commit={1 if self.durable else 2}",
+            *self._options_given,
         ]
 
     def _probe(self) -> None:

@@ -16,42 +16,55 @@ from tests.servers import ServerMissing
 from . import report
 from .checker import check, count
 from .history import Tail
+from .profiles import PROFILES
 from .progress import progress
-from .run import SERVERS, Settings, soak
+from .run import Settings, soak
 
 MISSING = 69  # EX_UNAVAILABLE: there is no server to run it on
 
 
 @click.command()
 @click.option("--minutes", type=click.FloatRange(0), default=5.0, show_default=True)
-@click.option("--database", type=click.Choice(list(SERVERS)), default="postgresql")
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="chaos", show_default=True)
+@click.option(
+    "--database", type=click.Choice(["postgresql", "mariadb", "pgbouncer"]), default="postgresql"
+)
 @click.option("--seed", type=int, help="Of the workers' choices and of the faults.")
 @click.option("--unguarded", is_flag=True, help="Write without the guard: must find stale writes.")
-@click.option("--workers", type=click.IntRange(2), default=6, show_default=True)
-@click.option("--names", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--ttl", type=click.FloatRange(0.1), default=1.0, show_default=True)
+@click.option("--workers", type=click.IntRange(2), help="Where not as many as the profile has.")
+@click.option("--names", type=click.IntRange(1), help="The same.")
+@click.option("--ttl", type=click.FloatRange(0.1), help="Seconds; the same.")
 @click.option("--keep", is_flag=True, help="Keep the history even if it is clean.")
 def main(
     minutes: float,
+    profile: str,
     database: str,
     seed: int | None,
     unguarded: bool,
-    workers: int,
-    names: int,
-    ttl: float,
+    workers: int | None,
+    names: int | None,
+    ttl: float | None,
     keep: bool,
 ) -> None:
     """Use leases on a server of its own while faults happen, and check what came of it."""
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-    settings = Settings(minutes * 60, seed, not unguarded, workers, names, ttl)
+    if database not in PROFILES[profile].servers:
+        raise click.UsageError(f"the profile {profile} has no {database}")
+    if unguarded and not PROFILES[profile].writes:
+        raise click.UsageError(f"in the profile {profile} nothing is written")
+    asked = {"workers": workers, "names": names, "ttl": ttl}
+    given = {name: value for name, value in asked.items() if value is not None}
+    settings = Settings.of(profile, minutes * 60, seed, guarded=not unguarded, **given)
     console = Console()
     if not console.is_terminal:
         console.width = 120
     directory = Path(tempfile.mkdtemp(prefix="dblock-soak-"))
-    title = f"{database}, seed {seed}, {workers} workers" + ", unguarded" * unguarded
-    console.print(f"soak on {title}: {minutes:g} minutes", highlight=False)
+    title = f"{profile} on {database}, seed {seed}, {settings.workers} workers"
+    title += ", unguarded" * unguarded
+    console.print(f"soak: {title}: {minutes:g} minutes", highlight=False)
     try:
-        with SERVERS[database]() as server, progress(console, settings.seconds) as watch:
+        make = PROFILES[profile].servers[database]
+        with make() as server, progress(console, settings.seconds) as watch:
             history = soak(settings, server, directory, watch)
     except ServerMissing as missing:
         shutil.rmtree(directory)

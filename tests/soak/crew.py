@@ -1,4 +1,4 @@
-"""The worker processes: each in a place of its own, behind a proxy of its own, and replaced."""
+"""The worker processes: each in a place of its own, with a network of its own, and replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Self
 from tests.faults.conftest import GRANT, RELEASE, RENEW
 from tests.faults.proxy import Proxy
 
-from .worker import Plan, work
+from .history import process_name
+from .plan import Plan
+from .worker import work
 
 ANYTHING = GRANT + RENEW + RELEASE + b"COMMIT"  # a request that every rule waits for
 KEPT = 100  # requests that a proxy remembers
@@ -28,11 +30,19 @@ class Place:
 
     def __init__(self, number: int, plan: Plan) -> None:
         self.number = number
-        self.proxy = Proxy(plan.url)
-        self._plan = replace(plan, url=self.proxy.url)
+        self._plan = replace(plan, place=number)
+        self._proxy: Proxy | None = None
+        if plan.proxied:
+            self._proxy = Proxy(plan.url)
+            self._plan = replace(self._plan, url=self._proxy.url)
         self._lives = itertools.count(1)
         self._process: ForkServerProcess | None = None
         self._lock = threading.Lock()
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self._proxy is not None, "this profile has no proxies"
+        return self._proxy
 
     @property
     def alive(self) -> bool:
@@ -44,7 +54,7 @@ class Place:
             if self.alive:
                 return
             self._leave()
-            name = f"worker-{self.number}-{next(self._lives)}"
+            name = process_name(self.number, next(self._lives))
             context = multiprocessing.get_context("forkserver")
             self._process = context.Process(target=work, args=(self._plan, name), daemon=True)
             self._process.start()
@@ -58,7 +68,8 @@ class Place:
 
     def tidy(self) -> None:
         """Forget old requests, which the proxy would remember for ever."""
-        del self.proxy.requests[:-KEPT]
+        if self._proxy is not None:
+            del self._proxy.requests[:-KEPT]
 
     def forget_rules(self) -> None:
         """Take back what the proxy was to do to requests that have not come."""
@@ -72,7 +83,8 @@ class Place:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGKILL)
             self._leave()
-        self.proxy.__exit__()
+        if self._proxy is not None:
+            self._proxy.__exit__()
 
     def _leave(self) -> None:
         if self._process is not None:
@@ -84,9 +96,9 @@ class Place:
 class Crew:
     """All places."""
 
-    def __init__(self, plan: Plan, size: int) -> None:
+    def __init__(self, plan: Plan) -> None:
         multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.soak.worker"])
-        self.places = [Place(number, plan) for number in range(1, size + 1)]
+        self.places = [Place(number, plan) for number in range(1, plan.places + 1)]
 
     def fill(self) -> None:
         for place in self.places:

@@ -7,8 +7,10 @@ are of one clock for the whole machine, so those of different processes can be c
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -18,19 +20,31 @@ from typing import Any
 
 NEMESIS = "nemesis"
 PROBE = "probe"
+YARDSTICK = "yardstick"
 
 
 def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def process_name(place: int, life: int) -> str:
+    """What a worker is called: those with the same place come one after the other."""
+    return f"worker-{place}-{life}"
+
+
+def place_of(process: str) -> int | None:
+    """A worker's place, from its name; None of who is no worker."""
+    found = re.fullmatch(r"worker-(\d+)-\d+", process)
+    return int(found[1]) if found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line.
 
-    ``kind`` is the operation: acquire, inside, renew, write, release, fault, or worker. ``step``
-    is how far it has come: sent, for a write also commit (about to be sent), then ok, failed (it
-    did not happen), unknown (no reply), or error (an exception that nobody promised).
+    ``kind`` is the operation: acquire, inside, renew, write, release, fault, calm, yardstick, or
+    worker. ``step`` is how far it has come: sent, for a write also commit (about to be sent), then
+    ok, failed (it did not happen), unknown (no reply), or error (an exception nobody promised).
     """
 
     at: float
@@ -59,12 +73,11 @@ class Recorder:
         self.process = process
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(directory / f"{process}.jsonl", flags, 0o644)
-        self._ops = 0
+        self._ops = itertools.count(1)  # its threads have one number each, without a lock
 
     def begin(self, kind: str, **detail: Any) -> Operation:
         """Write down that an operation is about to be sent."""
-        self._ops += 1
-        operation = Operation(self, self._ops, kind)
+        operation = Operation(self, next(self._ops), kind)
         operation.tell("sent", **detail)
         return operation
 
@@ -101,6 +114,11 @@ class Tail:
         self._sent: dict[tuple[str, int], str] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[str] = Counter()
+
+    def pending(self, kind: str) -> int:
+        """How many operations of a kind have been sent and have no outcome yet."""
+        ended = ("ok", "failed", "unknown", "error")
+        return self.counts[kind, "sent"] - sum(self.counts[kind, step] for step in ended)
 
     def follow(self) -> None:
         for path in self._directory.glob("*.jsonl"):

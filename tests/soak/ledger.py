@@ -21,6 +21,8 @@ CREATE = (
     "CREATE TABLE soak_log (id VARCHAR(60) PRIMARY KEY, name VARCHAR(40) NOT NULL, "
     "fence BIGINT NOT NULL, seen INTEGER NOT NULL, value INTEGER NOT NULL, "
     "place INTEGER NOT NULL)",
+    "CREATE TABLE soak_yardstick (number INTEGER NOT NULL)",
+    "INSERT INTO soak_yardstick VALUES (0)",
 )
 
 

@@ -1,86 +1,62 @@
-"""The faults: random, but of a seed, and each written down in the history."""
+"""What happens to workers and servers: random, but of a seed, and written down in the history."""
 
 from __future__ import annotations
 
 import itertools
 import random
-import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from tests.faults.conftest import GRANT, RELEASE, RENEW
-from tests.faults.proxy import Lose, Rule
-from tests.servers import OwnServer, execute
+from tests.servers import Server
 
 from .crew import Crew, Place
-from .history import NEMESIS, Recorder
+from .history import NEMESIS, Recorder, Tail
+from .plan import Plan
 
-# What a request has in it that is to be lost: a grant, a renewal, a release, a commit, anything.
-MARKERS = (GRANT, RENEW, RELEASE, b"COMMIT", b"COMMIT", b"")
-MOMENT = 0.05
-# TTLs from one fault of a kind to the next, in the mean; of those not named here, one.
-BETWEEN = {"messages": 0.2}
-# How to list the other sessions in a database, and to end one. {} is the database's name or the id.
-SESSIONS = {
-    "postgresql": (
-        "SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()",
-        "SELECT pg_terminate_backend({})",
-    ),
-    "mariadb": (
-        "SELECT id FROM information_schema.processlist WHERE db = '{}' AND id <> connection_id()",
-        "KILL {}",
-    ),
-}
+EVERYWHERE = "server"  # the kind of faults that all workers feel
 
 
 class Nemesis:
-    """Four threads, so that faults of different kinds meet.
+    """A thread for each kind of faults, so that those of different kinds meet.
 
     Each begins with a round of all its faults, then draws them. A fault is undone by the thread
-    that made it, so when all have ended everything is as it was.
+    that made it, so when all have ended everything is as it was. This one lets nothing happen.
     """
 
-    def __init__(
-        self, crew: Crew, server: OwnServer, database: str, ttl: float, seed: str, directory: Path
-    ) -> None:
-        self._crew, self._server, self._database, self._ttl = crew, server, database, ttl
+    #: What they are recorded as.
+    records: ClassVar[str] = "fault"
+    #: TTLs from one fault of a kind to the next, in the mean; of those not named here, one.
+    between: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, crew: Crew, server: Server, database: str, plan: Plan) -> None:
+        self._crew, self._server, self._database, self._plan = crew, server, database, plan
         self._enough = threading.Event()
         self._recorders: list[Recorder] = []
         self.errors: list[BaseException] = []
-        kinds: dict[str, dict[str, Fault]] = {
-            "workers": {
-                "worker killed": self._kill_worker,
-                "worker stopped": self._stop_worker,
-            },
-            "network": {
-                "connections cut": self._cut,
-                "network silent": self._silence,
-                "connections refused": self._refuse,
-            },
-            "messages": {
-                "request lost": self._lose_request,
-                "reply lost": self._lose_reply,
-                "request late": self._delay_request,
-            },
-            "server": {
-                "server stopped": self._stop_server,
-                "server crashed": self._crash_server,
-                "sessions ended": self._end_sessions,
-            },
-        }
+        kinds = self.kinds()
         #: What has to have happened once before a soak is one.
-        self.kinds = [fault for faults in kinds.values() for fault in faults]
+        self.faults = [fault for faults in kinds.values() for fault in faults]
         self._threads = []
         for kind, faults in kinds.items():
-            recorder = Recorder(directory, f"{NEMESIS}-{kind}")
+            recorder = Recorder(plan.directory, f"{NEMESIS}-{kind}")
             self._recorders.append(recorder)
-            arguments = (recorder, faults, random.Random(f"{seed}/{kind}"))
+            arguments = (kind, recorder, faults, random.Random(f"{plan.seed}/{kind}"))
             self._threads.append(threading.Thread(target=self._run, args=arguments, name=kind))
+
+    @property
+    def closed(self) -> float:
+        """For how many seconds nothing may be granted after a fault."""
+        return 0.0
+
+    def kinds(self) -> dict[str, dict[str, Fault]]:
+        """The faults, by their kinds."""
+        return {}
+
+    def done(self, tail: Tail) -> bool:
+        """Whether all that is to happen has."""
+        return all(tail.faults[fault] for fault in self.faults)
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -99,92 +75,26 @@ class Nemesis:
         for recorder in self._recorders:
             recorder.close()
 
-    def _run(self, recorder: Recorder, faults: dict[str, Fault], chance: random.Random) -> None:
-        between = BETWEEN.get(threading.current_thread().name, 1.0)
+    def _run(
+        self, kind: str, recorder: Recorder, faults: dict[str, Fault], chance: random.Random
+    ) -> None:
+        between = self.between.get(kind, 1.0)
         try:
             for name in _order(list(faults), chance):
-                if self._enough.wait(chance.expovariate(1 / between) * self._ttl):
+                if self._enough.wait(chance.expovariate(1 / between) * self._plan.ttl):
                     return
                 place = chance.choice(self._crew.places)
-                operation = recorder.begin("fault", fault=name, place=place.number)
+                touched = None if kind == EVERYWHERE else place.number
+                operation = recorder.begin(
+                    self.records, fault=name, place=touched, pause=self.closed
+                )
                 happened = faults[name](place, chance)
                 operation.tell("failed" if happened is False else "ok")
         except BaseException as error:  # raised again where the soak is run
             self.errors.append(error)
 
     def _pause(self, chance: random.Random, least: float, most: float) -> None:
-        self._enough.wait(chance.uniform(least, most) * self._ttl)
-
-    # --- workers, and their networks ----------------------------------------------------------
-
-    def _kill_worker(self, place: Place, chance: random.Random) -> None:
-        place.signal(signal.SIGKILL)
-
-    def _stop_worker(self, place: Place, chance: random.Random) -> None:
-        place.signal(signal.SIGSTOP)
-        self._pause(chance, 1.1, 2.5)
-        place.signal(signal.SIGCONT)
-
-    def _cut(self, place: Place, chance: random.Random) -> None:
-        place.proxy.cut()
-
-    def _silence(self, place: Place, chance: random.Random) -> None:
-        place.proxy.deaf = True
-        self._pause(chance, 0.5, 2.5)
-        # What was swallowed never comes, so the connections it was lost on must go.
-        place.proxy.refuse()
-        place.proxy.restore()
-
-    def _refuse(self, place: Place, chance: random.Random) -> None:
-        place.proxy.refuse()
-        self._pause(chance, 0.5, 2.5)
-        place.proxy.restore()
-
-    def _lose_request(self, place: Place, chance: random.Random) -> bool:
-        return self._lose(Lose.REQUEST, place, chance).done.is_set()
-
-    def _lose_reply(self, place: Place, chance: random.Random) -> bool:
-        return self._lose(Lose.REPLY, place, chance).done.is_set()
-
-    def _delay_request(self, place: Place, chance: random.Random) -> bool:
-        rule = self._lose(Lose.TIMELINESS, place, chance)
-        if not rule.done.is_set():
-            return False
-        self._pause(chance, 0.1, 1.5)
-        assert rule.send_late is not None
-        rule.send_late()
-        rule.answered.wait(self._ttl)
-        place.proxy.cut()  # its client has gone long ago
-        return True
-
-    def _lose(self, what: Lose, place: Place, chance: random.Random) -> Rule:
-        """Do it to the next request of some kind, if one comes soon."""
-        rule = place.proxy.lose(what, chance.choice(MARKERS))
-        rule.done.wait(self._ttl)
-        place.forget_rules()
-        rule.done.wait(MOMENT)  # it may be just at it
-        return rule
-
-    # --- the server --------------------------------------------------------------------------
-
-    def _stop_server(self, place: Place, chance: random.Random) -> None:
-        self._server.pause()
-        self._pause(chance, 0.3, 2.5)
-        self._server.resume()
-
-    def _crash_server(self, place: Place, chance: random.Random) -> None:
-        self._server.kill()
-        self._server.start()
-
-    def _end_sessions(self, place: Place, chance: random.Random) -> None:
-        listing, ending = SESSIONS[self._server.kind]
-        rows = execute(self._server.url, listing.format(self._database))
-        for (session,) in sorted(rows):
-            if chance.random() < 0.5:
-                try:
-                    execute(self._server.url, ending.format(session))
-                except SQLAlchemyError:  # it has just gone by itself
-                    continue
+        self._enough.wait(chance.uniform(least, most) * self._plan.ttl)
 
 
 # Returns False when it did not happen: no such request came.

@@ -32,6 +32,10 @@ class Operation:
     def outcome(self) -> str:
         return "unknown" if self.end is None else self.end.step
 
+    @property
+    def name(self) -> str:
+        return str(self.sent.detail["name"])
+
 
 @dataclass(slots=True)
 class Write(Operation):
@@ -40,10 +44,6 @@ class Write(Operation):
     @property
     def id(self) -> str:
         return f"{self.sent.process}:{self.sent.op}"
-
-    @property
-    def name(self) -> str:
-        return str(self.sent.detail["name"])
 
     @property
     def fence(self) -> int:
@@ -60,7 +60,8 @@ class Hold:
 
     ``start`` is when acquire had returned. ``end`` is the first of: its release was sent; its own
     deadline, of which a time no later than the true one is known; the last time that it was seen
-    believing, where it was told a loss after that. ``sent`` is when it was asked for.
+    believing, where it was told a loss after that. ``sent`` is when it was asked for, and before
+    ``began`` it was not granted.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Hold:
     sent: float
     start: float
     deadline: float
+    began: float
     end: float = 0.0
     events: list[Event] = field(default_factory=list)
     #: A loss that it was told while it had, by its own clock, time left.
@@ -102,6 +104,7 @@ def gather(events: Iterable[Event], prober: str) -> Operations:
                 sent.at,
                 end.at,
                 end.detail["deadline"],
+                end.detail.get("began", sent.at),
                 events=list(operation.events),
             )
         elif "hold" in sent.detail:

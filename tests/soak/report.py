@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from .checker import BROKEN_UNGUARDED, Rule, Violation
+from .checker import BROKEN_UNGUARDED
+from .facts import Rule, Violation
 
 OUTCOMES = ("ok", "failed", "unknown", "error")
 SHOWN = 40  # events of one violation
@@ -47,7 +48,7 @@ def _operations(title: str, counts: Counter[tuple[str, str]]) -> Table:
     table.add_column("operation")
     for step in OUTCOMES:
         table.add_column(step, justify="right")
-    for kind in sorted({kind for kind, _ in counts} - {"fault", "worker"}):
+    for kind in sorted({kind for kind, _ in counts} - {"fault", "worker", "yardstick"}):
         table.add_row(kind, *(str(counts[kind, step]) for step in OUTCOMES))
     return table
 

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import NullPool, create_engine
+from sqlalchemy.engine import Connection
 
 from dblock import Locks
 from dblock.schema import upgrade
-from tests.servers import MariaDB, OwnServer, PostgreSQL
+from tests.servers import Server
 
 from . import ledger
-from .checker import PATIENCE, History
+from .checker import PATIENCE
 from .crew import Crew
-from .history import PROBE, Recorder, Tail, now, read
-from .nemesis import Nemesis
-from .worker import STOP, TIMEOUTS, Plan, outcome
+from .facts import History
+from .history import PROBE, YARDSTICK, Recorder, Tail, now, read
+from .plan import STOP, Plan
+from .profiles import PROFILES
+from .recorded import TIMEOUTS, acquire
+from .yardstick import Yardstick
 
-SERVERS: dict[str, Callable[[], OwnServer]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
 DATABASE = "soak"
 PULSE = 0.1  # how often the dead are replaced and the history is looked at
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run. It goes on, past its seconds, until there are writes and all kinds of faults."""
+    """What to run. It goes on, past its seconds, until there are holds, writes and all faults."""
 
     seconds: float = 300.0
     seed: int = 0
@@ -37,13 +42,24 @@ class Settings:
     names: int = 3
     ttl: float = 1.0
     writes: int = 20
+    holds: int = 0
+    profile: str = "chaos"
+
+    @classmethod
+    def of(cls, profile: str, seconds: float, seed: int, **others: Any) -> Settings:
+        """As the profile has them, where nothing else is said."""
+        usual = PROFILES[profile]
+        asked: dict[str, Any] = {
+            name: getattr(usual, name) for name in ("workers", "names", "ttl", "writes")
+        }
+        return cls(seconds, seed, profile=profile, **(asked | others))
 
 
 Watch = Callable[[float, Tail], None]
 
 
 def soak(
-    settings: Settings, server: OwnServer, directory: Path, watch: Watch = lambda *_: None
+    settings: Settings, server: Server, directory: Path, watch: Watch = lambda *_: None
 ) -> History:
     """Run it on a server that may be broken, and leave its history in ``directory``.
 
@@ -51,29 +67,48 @@ def soak(
     """
     names = tuple(f"name-{number}" for number in range(1, settings.names + 1))
     server.create_database(DATABASE)
+    profile = PROFILES[settings.profile]
+    profile.prepare(server, DATABASE)
     url = server.url_for(DATABASE)
     upgrade(url)
-    engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
-    with engine.begin() as connection:
+    with connected(url) as connection:
         ledger.create(connection, names)
-    seed = f"{server.kind}/{settings.seed}"
-    plan = Plan(url, directory, names, settings.ttl, seed, settings.guarded)
-    with Crew(plan, settings.workers) as crew:
-        disturb(settings, crew, server, directory, seed, watch)
-        (directory / STOP).touch()
-    probe(url, names, settings.ttl, directory)
-    with engine.begin() as connection:
+    plan = Plan(
+        settings.profile,
+        url,
+        directory,
+        names,
+        settings.ttl,
+        f"{server.kind}/{settings.seed}",
+        settings.guarded,
+        profile.proxied,
+        places=settings.workers,
+    )
+    recorder = Recorder(directory, YARDSTICK)
+    with Yardstick(recorder, lambda: server.url_for(DATABASE)):
+        with Crew(plan) as crew:
+            disturb(settings, plan, crew, server, watch)
+            (directory / STOP).touch()
+        url = server.url_for(DATABASE)  # of a new primary, it may be
+        probe(url, names, settings.ttl, directory)
+    recorder.close()
+    with connected(url) as connection:
         left = ledger.read(connection)
     (directory / "ledger.json").write_text(json.dumps(asdict(left), indent=1) + "\n")
     return History(read(directory), left, names)
 
 
-def disturb(
-    settings: Settings, crew: Crew, server: OwnServer, directory: Path, seed: str, watch: Watch
-) -> None:
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        yield connection
+
+
+def disturb(settings: Settings, plan: Plan, crew: Crew, server: Server, watch: Watch) -> None:
     """Let the workers work and the faults happen, until it is enough."""
-    tail, start = Tail(directory), now()
-    with Nemesis(crew, server, DATABASE, settings.ttl, seed, directory) as nemesis:
+    tail, start = Tail(plan.directory), now()
+    with PROFILES[settings.profile].nemesis(crew, server, DATABASE, plan) as nemesis:
         while not nemesis.errors:
             time.sleep(PULSE)
             crew.fill()
@@ -82,8 +117,9 @@ def disturb(
             watch(over, tail)
             if (
                 over >= settings.seconds
+                and tail.counts["acquire", "ok"] >= settings.holds
                 and tail.counts["write", "ok"] >= settings.writes
-                and all(tail.faults[kind] for kind in nemesis.kinds)
+                and nemesis.done(tail)
             ):
                 break
     if nemesis.errors:
@@ -92,18 +128,11 @@ def disturb(
 
 def probe(url: str, names: tuple[str, ...], ttl: float, directory: Path) -> None:
     """See whether each name can be taken again: tries are counted, each a TTL after the last."""
-    recorder = Recorder(directory, PROBE)
+    recorder, left = Recorder(directory, PROBE), list(names)
     with Locks(url, timeouts=TIMEOUTS) as locks:
-        for name in names:
-            for _ in range(PATIENCE + 1):
-                lease = locks.lease(name, ttl=ttl, wait=0)
-                operation = recorder.begin("acquire", name=name, ttl=ttl, wait=0)
-                with outcome(operation, nothing_changed=True):
-                    if lease.acquire():
-                        at = now()
-                        deadline = at + lease.remaining
-                        operation.tell("ok", at, fence=lease.fence, deadline=deadline)
-                        break
-                    operation.tell("failed", error="NotAcquired")
+        for number in range(PATIENCE + 1):
+            if number and left:
                 time.sleep(ttl)
+            leases = [locks.lease(name, ttl=ttl, wait=0) for name in left]
+            left = [lease.name for lease in leases if acquire(recorder, lease) is None]
     recorder.close()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
-from dblock import Attempt, RetryPolicy
+from dblock import Attempt, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
-from dblock.protocol import registering
+from dblock.protocol import leasing, registering
 from dblock.protocol.leasing import look_from
 from dblock.protocol.state import Place
 from dblock.waiting import Spot
+from tests.conftest import NewDatabase
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import AGES, LISTENERS, NAME, Queue, lease, take_turn
+from tests.waiting.gates import Gate, Statements
+from tests.worlds.portal import WORLDS
 
 
 class Enough(Exception):
@@ -151,3 +157,92 @@ def test_who_joins_disturbs_no_guard(
     threads.join()
     assert turns == [1]
     engine.dispose()
+
+
+def give_up_with_the_row_locked(
+    gate: Gate, threads: Threads, locks: Locks, until: Callable[[Future[bool]], bool]
+) -> None:
+    """Let one wait, and give up while another program has the name's row locked for a while."""
+    enough = threading.Event()
+    until_then = RetryPolicy(wait=wait_fixed(0.01), stop=lambda _: enough.is_set())
+    waiting = threads.start(locks.lease(NAME, retry=until_then).acquire)
+    gate.wait_for(1)
+    with gate.row_locked():
+        enough.set()
+        eventually(lambda: until(waiting))
+    assert not waiting.result(SECONDS)
+
+
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_while_others_are_at_the_row(
+    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, locks = lease(gate.locks()), gate.locks()
+    assert holder.acquire()
+    statements = Statements(locks, monkeypatch)
+
+    def tried_twice(waiting: Future[bool]) -> bool:
+        return waiting.done() or sum("array_remove" in sql for sql in statements.all) > 1
+
+    give_up_with_the_row_locked(gate, threads, locks, tried_twice)
+    assert gate.tickets == []
+
+
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+@pytest.mark.parametrize("released", [False, True], ids=["then released", "released"])
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_who_cannot_leave_is_disowned(
+    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch, released: bool
+) -> None:
+    """Its process lives, and nobody waits for it all the same."""
+    monkeypatch.setattr(leasing, "LEAVING", 0.1)
+    holder, locks, turns = lease(gate.locks()), gate.locks(), list[int]()
+    assert holder.acquire()
+    give_up_with_the_row_locked(gate, threads, locks, lambda waiting: waiting.done())
+    assert len(gate.tickets) == 1
+    if released:  # to be called, while it seemed to be there
+        gate.change("SET token = NULL, expires_at = clock_timestamp()")
+    else:
+        eventually(lambda: execute(gate.db.url, LISTENERS) == [])
+        holder.release()
+    newcomer = lease(gate.locks())
+    eventually(lambda: newcomer.acquire(blocking=False))
+    threads.start(take_turn, locks, turns, 1)  # it listens anew
+    gate.wait_for(1)
+    newcomer.release()
+    threads.join()
+    assert turns == [1]
+
+
+SLOW = {
+    "postgresql": (
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN PERFORM pg_sleep(0.06); RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON dblock_lock DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION slow()",
+    ),
+    "mariadb": ("CREATE TRIGGER slow AFTER UPDATE ON dblock_lock FOR EACH ROW DO SLEEP(0.06)",),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+@pytest.mark.usefixtures("kept_for_ever")
+def test_where_commits_are_slow(new_database: NewDatabase, threads: Threads, kind: str) -> None:
+    """Whatever becomes of many who wait in vain, the name is free when it is given back."""
+    with ExitStack() as stack:
+        queue = Queue(new_database(kind, migrated=True), stack)
+        holder = lease(queue.locks())
+        assert holder.acquire()
+        for statement in SLOW[kind]:
+            execute(queue.db.url, statement)
+
+        def wait_in_vain(locks: Locks) -> None:
+            for _ in range(3):
+                assert not lease(locks, wait=0.1, fair=True).acquire()
+
+        for _ in range(10):
+            threads.start(wait_in_vain, queue.locks())
+        threads.join()
+        holder.release()
+        assert lease(queue.locks()).acquire(blocking=False)

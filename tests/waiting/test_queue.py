@@ -11,12 +11,15 @@ import pytest
 from tenacity import wait_fixed
 
 from dblock import Locks, RetryPolicy
+from dblock.dialects.base import UNCALLED
 from tests.faults.proxy import Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import LISTENERS, NAME, Queue, lease, take_turn
+from tests.waiting.gates import Gate
 from tests.waiting.race import race
+from tests.worlds.portal import WORLDS
 
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -123,6 +126,34 @@ def test_a_listener_that_is_lost_is_replaced(queue: Queue, threads: Threads) -> 
     holder.release()
     threads.join()
     assert turns == [1]
+
+
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_who_can_be_called_at_last_keeps_its_place_and_no_other(
+    gate: Gate, threads: Threads
+) -> None:
+    """The first of many to wait connects; till then the others look, and stand in the queue."""
+    holder, locks, turns = lease(gate.locks()), gate.locks(), list[int]()
+    assert holder.acquire()
+    listener = locks.database.room.listener
+    listener._connecting = True  # another waiter of this process
+    threads.start(take_turn, locks, turns, 1)
+    gate.wait_for(1)
+    (deaf,) = gate.tickets
+    assert deaf.startswith(UNCALLED)
+    threads.start(take_turn, gate.locks(), turns, 2)
+    gate.wait_for(2)
+    behind = gate.tickets[1]
+    listener._connecting = False
+    eventually(lambda: deaf not in gate.tickets)
+    called, second = gate.tickets
+    assert not called.startswith(UNCALLED)
+    assert second == behind
+    holder.release()
+    threads.join()
+    assert turns == [1, 2]
+    assert gate.tickets == []
 
 
 @pytest.mark.usefixtures("only_calls")

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import QuerySet
+from django.db.models import BooleanField, QuerySet
+from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -14,6 +15,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.timesince import timesince
 
+from ...printable import printable
 from .conf import alias
 from .handles import made
 from .models import Lock
@@ -29,7 +31,8 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic when
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lock]:
-        return Lock.objects.using(alias()).filter(token__isnull=False)
+        leased = RawSQL("token IS NOT NULL", (), output_field=BooleanField())
+        return Lock.objects.using(alias()).filter(leased)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -72,7 +75,7 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic when
         # Django's templates begin a message with a capital, which no name is to be hit by.
         for lock in chosen:
             if locks.release(lock.lock_name, force=True):
-                messages.success(request, f"Taken: {lock.lock_name}, from {lock.owner}")
+                messages.success(request, printable(f"Taken: {lock.lock_name}, from {lock.owner}"))
             else:
-                messages.warning(request, f"Nobody held {lock.lock_name} any more")
+                messages.warning(request, printable(f"Nobody held {lock.lock_name} any more"))
         return None

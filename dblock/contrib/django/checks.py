@@ -11,7 +11,8 @@ from django.db import connections
 
 from ...errors import DBLockError, SchemaMissing
 from . import conf
-from .handles import made
+from .engine import IN_MEMORY, in_memory
+from .handles import DjangoLocks, made
 
 
 def settings_are_right(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
@@ -41,17 +42,24 @@ def sqlite_serves_one_host(app_configs: Any, **options: Any) -> list[checks.Chec
 def database_is_ready(
     app_configs: Any, databases: Sequence[str] | None = None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """W003: no tables. E003: not reached, or not served. W002: a pooler Django is not told of.
+    """W003: no tables. W004: in memory. E003: not reached, or not served. W002: a pooler Django is
+    not told of.
 
     Only asked with ``check --database`` and by ``migrate``, as Django's own checks of databases.
     """
     alias = conf.alias()
     if alias not in (databases or ()):
         return []
-    locks = made(alias)
+    if in_memory(connections[alias]):
+        # Not an error: the test database of a project that takes no lock in its tests.
+        hint = 'give a file; for tests in DATABASES[...]["TEST"]["NAME"]'
+        return [checks.Warning(f"{alias!r} {IN_MEMORY}", hint=hint, id="dblock.W004")]
     try:
-        locks.show("dblock")
-        own = locks.database.connections.take()
+        # Closed at once: nothing of a check may be in the way of a database being dropped.
+        with DjangoLocks(alias) as locks:
+            locks.show("dblock")
+            own = locks.database.connections.take()
+            locks.database.connections.give(own)
     except SchemaMissing as error:
         message = f"the tables of the locks are missing in {alias!r}: {error}"
         hint = f"manage.py migrate dblock --database {alias}"
@@ -59,7 +67,6 @@ def database_is_ready(
         return [checks.Warning(message, hint=hint, id="dblock.W003")]
     except DBLockError as error:
         return [checks.Error(str(error), id="dblock.E003")]
-    locks.database.connections.give(own)
     settings = connections[alias].settings_dict
     pooled = own.session.end is None and connections[alias].vendor == "postgresql"
     if pooled and not settings.get("DISABLE_SERVER_SIDE_CURSORS"):

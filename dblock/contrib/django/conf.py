@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from ...arguments import check_identifier
+from ...arguments import check_flag, check_identifier
 from ...timeouts import Timeouts
 
 
@@ -21,6 +21,7 @@ class Conf:
     prefix: str = "dblock_"
     label: str | None = None
     timeouts: dict[str, float] = field(default_factory=dict)
+    trust_server: bool = False
 
     def table(self, name: str) -> str:
         """Return a table's name as Django's ``db_table``, which quotes it as a whole."""
@@ -36,6 +37,7 @@ def conf() -> Conf:
         if made.schema is not None:
             check_identifier("SCHEMA", made.schema)
         Timeouts(**made.timeouts)
+        check_flag("TRUST_SERVER", made.trust_server)
     except (TypeError, ValueError, AttributeError) as error:
         raise ImproperlyConfigured(f"DBLOCK in the settings: {error}") from error
     if made.database is not None and made.database not in settings.DATABASES:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from sqlalchemy import create_engine
+from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, Engine
 
 from ...dialects import DIALECTS
@@ -17,6 +17,7 @@ from ...errors import Unsupported
 from ...timeouts import Timeouts
 
 ALIAS = "dblock_alias"
+IN_MEMORY = "is an SQLite database in memory, seen by one process, where nothing can be locked"
 
 
 def engine(alias: str, timeouts: Timeouts) -> Engine:
@@ -30,9 +31,12 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
     drivername, dialect, connect = _CONNECT[wrapper.vendor]
     ours = DIALECTS[dialect](None, "", timeouts).connect_args(timeouts)
     # Read anew for each connection: a test-run changes the database's name, others a password.
+    # One in memory is refused when connected to, not when a module with a lock is imported.
+    named = "memory" if in_memory(wrapper) else str(wrapper.settings_dict["NAME"] or "default")
     made = create_engine(
-        URL.create(drivername, database=str(wrapper.settings_dict["NAME"] or "default")),
+        URL.create(drivername, database=named),
         creator=lambda: connect(connections.create_connection(alias), ours),
+        poolclass=NullPool,  # what is idle is in dblock's own, where Django's end finds it
     )
     made.update_execution_options(**{ALIAS: alias})
     return made
@@ -42,6 +46,12 @@ def alias_of(made: Engine) -> str:
     """Return the alias that an engine was made for."""
     alias: str = made.get_execution_options()[ALIAS]
     return alias
+
+
+def in_memory(wrapper: BaseDatabaseWrapper) -> bool:
+    """Whether this is SQLite without a file, as Django's tests have it unless told."""
+    sqlite: Any = wrapper
+    return wrapper.vendor == "sqlite" and bool(sqlite.is_in_memory_db())
 
 
 def _postgresql(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
@@ -71,11 +81,10 @@ def _mysql(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
 
 
 def _sqlite(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
-    sqlite: Any = wrapper
-    if sqlite.is_in_memory_db():
+    if in_memory(wrapper):
         raise Unsupported(
-            "an SQLite database in memory is seen by one connection only, so nothing would be "
-            'locked; give a file, for tests in DATABASES[...]["TEST"]["NAME"]'
+            f"{wrapper.alias!r} {IN_MEMORY}; give a file, "
+            'for tests in DATABASES[...]["TEST"]["NAME"]'
         )
     params = {**ours, **wrapper.get_connection_params()}
     params.pop("detect_types", None)

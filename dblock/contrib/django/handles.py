@@ -8,16 +8,21 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.core.signals import setting_changed
 from django.db import connections
+from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
-from ...errors import DBLockError, NotAcquired
+from ...errors import DBLockError, DeadlockDetected, NotAcquired
 from ...lease import Lease
 from ...locks import Locks
 from ...row import RowLock
@@ -25,9 +30,11 @@ from ...timeouts import Timeouts
 from . import conf
 from .atomic import unfinished
 from .engine import alias_of, engine
+from .writer import obstacle
 
 if TYPE_CHECKING:
     from ...database import Database
+    from ...holds import LeaseHold
     from ...policy import RetryPolicy
 
 _log = logging.getLogger("dblock")
@@ -54,7 +61,9 @@ class DjangoLocks(Locks):
             schema=read.schema,
             prefix=read.prefix,
             label=read.label,
+            trust_server=read.trust_server,
         )
+        _all.add(self)
 
     def lease(
         self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None, **options: Any
@@ -73,6 +82,11 @@ class DjangoLocks(Locks):
         """Return a row lock. ``on`` is a connection of Django's or its alias, or what it is for
         :meth:`dblock.Locks.row`; None for the atomic block around it, if there is one."""
         return cast("DjangoRow", super().row(name, wait, on=on, retry=retry))
+
+    def disconnect(self) -> None:
+        """Close dblock's connections, those in use once they are not; new ones are made when
+        needed."""
+        self.database.disconnect()
 
     def using(self, alias: str) -> DjangoLocks:
         """Return the locks in another database of ``DATABASES``."""
@@ -115,7 +129,31 @@ class DjangoLease(Lease):
 
     @async_unsafe
     def try_within(self, wait: float | None) -> NotAcquired | None:
+        why = self._obstacle()
+        if why is not None and wait == 0:
+            return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
+        if why is not None:
+            raise DeadlockDetected(f"{self.name!r} was not acquired: {why}", name=self.name)
         return super().try_within(wait)
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """See :meth:`dblock.Lease.renew`."""
+        self._refuse("renewed")
+        super().renew(ttl)
+
+    def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
+        self._refuse("released")
+        super()._end(hold, after)
+
+    def _refuse(self, doing: str) -> None:
+        why = self._obstacle()
+        if why is not None:
+            raise DeadlockDetected(f"{self.name!r} cannot be {doing}: {why}", name=self.name)
+
+    def _obstacle(self) -> str | None:
+        """Return why this thread would wait for itself, where dblock's own holds do not tell."""
+        known = self._database.flow_holds.has_row(None, None)
+        return None if known else obstacle(self._database)
 
     def guard(self, session: Any = None) -> contextlib.AbstractContextManager[int]:  # type: ignore[override]
         """Prove the lease inside the atomic block around it. See :meth:`dblock.Lease.guard`."""
@@ -125,11 +163,11 @@ class DjangoLease(Lease):
 
     def leave(self) -> None:
         wrapper = unfinished()
-        if wrapper is None or self._holds.get().count > 1:
+        if wrapper is None or (hold := self._holds.get()).count > 1:
             self.release()
             return
         self.check()
-        wrapper.on_commit(_Later(self).release, robust=True)
+        wrapper.on_commit(_Later(partial(self._end, hold)).release, robust=True)
 
     async def __aenter__(self) -> Self:
         await sync_to_async(self.__enter__)()
@@ -157,15 +195,16 @@ class DjangoLease(Lease):
 
 
 class _Later:
-    """Gives a lease back when Django runs it, after a commit, or drops it, at a rollback."""
+    """Ends a hold when Django runs it, after a commit, or drops it, at a rollback: in whatever
+    thread that is."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease: Lease | None = lease
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end: Callable[[], None] | None = end
 
     def release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
     def __del__(self) -> None:
         with contextlib.suppress(DBLockError):
@@ -218,6 +257,7 @@ class DjangoRow(RowLock):
 DjangoLocks.lease_class = DjangoLease
 DjangoLocks.row_class = DjangoRow
 
+_all: WeakSet[DjangoLocks] = WeakSet()
 _made: dict[str, DjangoLocks] = {}
 _making = threading.Lock()
 
@@ -233,11 +273,35 @@ def made(alias: str | None) -> DjangoLocks:
 
 
 def _forget(*, setting: str, **signal: Any) -> None:
-    """Let a test's ``override_settings(DBLOCK=...)`` have its effect."""
+    """Let a test's ``override_settings(DBLOCK=...)`` have its effect.
+
+    What was decorated before it keeps its locks, so they are not closed.
+    """
     if setting in ("DBLOCK", "DATABASES"):
         with _making:
-            while _made:
-                _made.popitem()[1].close()
+            _made.clear()
+        _disconnect()
+
+
+def _before_ddl(*, connection: BaseDatabaseWrapper, **signal: Any) -> None:
+    """Let a test database be made, copied or dropped: Django does that connected to none."""
+    if connection.alias == NO_DB_ALIAS:
+        for locks in _disconnect():
+            locks.database.keeper.stop(locks.database, "a database was made or dropped")
+
+
+def _before_migrations(*, using: str, **signal: Any) -> None:
+    """Leave a database that had this alias before: a test database has just taken its place."""
+    _disconnect(using)
+
+
+def _disconnect(alias: str | None = None) -> list[DjangoLocks]:
+    found = [locks for locks in list(_all) if alias in (None, locks.alias)]
+    for locks in found:
+        locks.disconnect()
+    return found
 
 
 setting_changed.connect(_forget)
+connection_created.connect(_before_ddl)
+pre_migrate.connect(_before_migrations)

@@ -23,11 +23,14 @@ class LockName(models.CharField):  # type: ignore[type-arg]  # not generic when 
 
 
 class Lock(models.Model):
-    """A name of the lock table. Who has a token has a lease on it, until it expires."""
+    """A name of the lock table.
+
+    Without the token of who has a lease on it: what no field is for, no query of an admin, a
+    serializer or an export tells.
+    """
 
     lock_name = LockName("name", primary_key=True, max_length=255)
     fence: models.BigIntegerField[Any, int] = models.BigIntegerField()
-    token: models.CharField[Any, str | None] = models.CharField(max_length=32, null=True)
     owner: models.CharField[Any, str | None] = models.CharField("holder", max_length=255, null=True)
     acquired_at: models.DateTimeField[Any, datetime | None] = models.DateTimeField(null=True)
     expires_at: models.DateTimeField[Any, datetime | None] = models.DateTimeField(null=True)

@@ -8,6 +8,7 @@ from django.db import router
 from django.db.migrations.operations.base import Operation
 
 from ...schema import statements
+from ...version import Schema
 from . import conf
 
 _BACKENDS = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
@@ -62,8 +63,8 @@ class Tables(Operation):
             return 0
         table = connection.ops.quote_name(conf.conf().table("schema"))
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT version FROM {table}")
-            return int(cursor.fetchone()[0])
+            cursor.execute(f"SELECT * FROM {table}")
+            return Schema.of(cursor.fetchone()).revision
 
     def _has(self, connection: Any, name: str) -> bool:
         read = conf.conf()

@@ -6,13 +6,15 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
-from flask import Flask, current_app, g
+from flask import Flask, appcontext_pushed, current_app, g
 from flask.cli import ScriptInfo
 
 from ...cli.embedded import Given, commands
+from ...cli.schema import downgrade, upgrade
 from ...errors import DBLockError, NotHeld
 from ...lease import Lease
 from ...locks import Locks
@@ -20,6 +22,8 @@ from ...target import Target
 from ...timeouts import Timeouts
 
 if TYPE_CHECKING:
+    from alembic.config import Config
+
     from ...arguments import Seconds
     from ...row import RowLock
 
@@ -35,7 +39,7 @@ class DBLock:
 
     Configuration: ``DBLOCK_URL`` (a URL or an Engine; without it Flask-SQLAlchemy's engine, or
     that of ``DBLOCK_BIND_KEY``), ``DBLOCK_SCHEMA``, ``DBLOCK_PREFIX``, ``DBLOCK_LABEL``,
-    ``DBLOCK_TIMEOUTS`` (a dict for :class:`dblock.Timeouts`).
+    ``DBLOCK_TIMEOUTS`` (a dict for :class:`dblock.Timeouts`), ``DBLOCK_TRUST_SERVER``.
     """
 
     def __init__(self, app: Flask | None = None) -> None:
@@ -43,11 +47,14 @@ class DBLock:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Make an application ready: its locks, ``flask dblock ...``, release at teardown."""
+        """Make an application ready: its locks, ``flask dblock ...``, release at teardown, and a
+        ``flask db migrate`` that leaves dblock's tables alone."""
         if NAME in app.extensions:
             raise RuntimeError("dblock is set up for this application already")
-        app.extensions[NAME] = State(app)
+        state = app.extensions[NAME] = State(app)
         app.teardown_appcontext(_release)
+        state.meet_migrate(app)
+        appcontext_pushed.connect(state.meet_migrate, app)  # it may be set up after this
         app.cli.add_command(_commands())
 
     @property
@@ -103,6 +110,47 @@ class State:
 
     app: Flask
     _locks: Locks | None = field(default=None)
+    #: Flask-Migrate's configuration, once it has been seen; and the filter that it had then.
+    _migrate: Any = field(default=None)
+    _filter: Any = field(default=None)
+
+    def meet_migrate(self, sender: Flask, **_: object) -> None:
+        """Be called before each of Flask-Migrate's commands from now on, if that is set up."""
+        config = self.app.extensions.get("migrate")
+        if config is None or config is self._migrate:
+            return
+        self._migrate = config
+        self._filter = config.configure_args.get("include_name")
+        config.migrate.configure(self.keep_tables)
+
+    def keep_tables(self, alembic: Config) -> Config:
+        """Let no ``drop_table`` be written for our tables, which the models do not have.
+
+        Alembic takes one ``include_name``, so an env.py that gives it one itself is left alone.
+        """
+        if current_app.extensions[NAME] is not self:  # several applications can have one Migrate
+            return alembic
+        from ...schema import leave_ours  # late: it imports Alembic
+
+        env = Path(alembic.get_main_option("script_location") or "", "env.py")
+        chosen = self._filter
+        if not (env.is_file() and "include_name" in env.read_text()):
+            known = self._migrate.metadata.tables
+            chosen = leave_ours(chosen, known=known, **self.place)
+        arguments = self._migrate.configure_args
+        arguments.pop("include_name", None)
+        if chosen is not None:
+            arguments["include_name"] = chosen
+        return alembic
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where dblock's tables are."""
+        config = self.app.config
+        return {
+            "schema": config.get("DBLOCK_SCHEMA"),
+            "prefix": config.get("DBLOCK_PREFIX", "dblock_"),
+        }
 
     @property
     def locks(self) -> Locks:
@@ -111,9 +159,9 @@ class State:
             self._locks = Locks(
                 self._target(),
                 timeouts=Timeouts(**config.get("DBLOCK_TIMEOUTS", {})),
-                schema=config.get("DBLOCK_SCHEMA"),
-                prefix=config.get("DBLOCK_PREFIX", "dblock_"),
+                **self.place,
                 label=config.get("DBLOCK_LABEL", self.app.name),
+                trust_server=config.get("DBLOCK_TRUST_SERVER", False),
             )
         return self._locks
 
@@ -148,4 +196,4 @@ def _commands() -> click.Group:
         state: State = ctx.ensure_object(ScriptInfo).load_app().extensions[NAME]
         return Given(lambda: state.locks)
 
-    return commands(place)
+    return commands(place, upgrade, downgrade)

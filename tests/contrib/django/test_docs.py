@@ -41,7 +41,7 @@ def test_django(dj: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "backup.sh").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     found = commands("django.md")
-    assert len(found) == 8
+    assert len(found) == 9
     for name, *arguments in found:
         if name != "dblock":
             call_command(name, *arguments, verbosity=0)

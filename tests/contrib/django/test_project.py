@@ -12,12 +12,13 @@ from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.core import checks
 from django.core.management import CommandError, call_command
+from django.core.serializers import serialize
 from django.db import connection, transaction
 from django.db.models.signals import post_migrate
 from django.test import Client, TestCase, override_settings
 from sqlalchemy import MetaData, Table, create_engine, inspect
 
-from dblock import Locks, NotAcquired, schema
+from dblock import LockLost, Locks, NotAcquired, Unsupported, schema
 from dblock.cli.child import restored
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
@@ -26,6 +27,7 @@ from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.support import LONG, SECONDS, Threads, eventually
+from tests.test_look_alikes import YUGABYTE, lie
 
 NAMES = tuple(schema.tables(MetaData()))
 
@@ -117,11 +119,34 @@ def test_check_of_missing_tables(empty: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"DATABASE": "nobody"}, {"PREFIX": "a-b"}, {"COLOUR": "red"}, {"TIMEOUTS": {"x": 1}}]
+    "wrong",
+    [
+        {"DATABASE": "nobody"},
+        {"PREFIX": "a-b"},
+        {"COLOUR": "red"},
+        {"TIMEOUTS": {"x": 1}},
+        {"TRUST_SERVER": "no"},
+    ],
 )
 def test_check_of_settings(dj: Database, wrong: dict[str, Any]) -> None:
     with override_settings(DBLOCK=wrong):
         assert ids(tags=["compatibility"]) == {"dblock.E001"}
+
+
+def test_a_look_alike(new_database: NewDatabase, site: Site) -> None:
+    database = new_database("postgresql", migrated=True)
+    lie(database, YUGABYTE)
+    site.use(**of(database))
+    assert ids(databases=["default"]) == {"dblock.E003"}
+    with pytest.raises(Unsupported, match="YugabyteDB"):
+        locks.lease("a", wait=0).acquire()
+    with pytest.raises(Unsupported, match="YugabyteDB"), transaction.atomic():
+        locks.row("a", wait=0).acquire()
+    with override_settings(DBLOCK={"TRUST_SERVER": True}):
+        with transaction.atomic(), locks.row("a", wait=0):
+            pass
+        with locks.lease("a", wait=0) as lease:
+            assert lease.held
 
 
 def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:
@@ -131,6 +156,37 @@ def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:
     site.use(**of(pooled, DISABLE_SERVER_SIDE_CURSORS=True))
     assert ids(databases=["default"]) == set()
     with transaction.atomic(), locks.row("a", wait=0):
+        pass
+
+
+def test_check_of_sqlite_in_memory(site: Site) -> None:
+    site.use(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
+    assert ids(databases=["default"]) == {"dblock.W004"}
+    with pytest.raises(Unsupported, match="in memory"):
+        locks.show("a")
+
+
+# --- what stays connected
+
+
+def test_what_is_in_use_is_closed_when_put_back(dj: Database) -> None:
+    for own in (locks.database.connections, locks.database.holders):
+        one, other = own.take(), own.take()
+        own.give(one)
+        locks.disconnect()
+        own.give(other)
+        again = own.take()
+        assert again not in (one, other)
+        own.give(again)
+        assert own.take() is again
+        own.drop(again)
+
+
+def test_what_was_decorated_outlives_other_settings(dj: Database) -> None:
+    lease = locks.lease("a", wait=0)
+    with override_settings(DBLOCK={"LABEL": "test"}), lease:
+        assert locks.show("a").held
+    with lease:
         pass
 
 
@@ -157,6 +213,46 @@ def test_the_command(dj: Database, capfd: pytest.CaptureFixture[str]) -> None:
     assert manage("--help") == 0
     with pytest.raises(CommandError):
         call_command("dblock", "show", "nightly")
+
+
+def call(*arguments: object, **options: Any) -> str:
+    out = io.StringIO()
+    call_command("dblock", *arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+def test_call_command_with_options(dj: Database) -> None:
+    held = locks.lease("nightly", ttl=LONG)
+    assert held.acquire()
+    for said in (call("list", "--json"), call("list", json=True)):
+        assert '"nightly"' in said
+    assert '"nightly"' in call("show", "--json", "nightly")
+    assert '"nightly"' in call("show", "nightly", json=True)
+    for how in ({"wait": 0}, {"nonblock": True}):
+        with pytest.raises(CommandError) as refusal:
+            call("run", "nightly", "--", "true", **how)
+        assert refusal.value.returncode == 75
+    call("run", "nightly", "--", "true", wait=0, conflict_exit_code=0)
+    with pytest.raises(CommandError):
+        call("release", "nightly")
+    call("release", "nightly", force=True)
+    assert not locks.show("nightly").held
+    with pytest.raises(LockLost):
+        held.release()
+    call("prune", older_than="90d")
+    call("prune", "--older-than", "90d")
+    call("run", "nightly", "--", "sh", "-c", "exit 0", once_per="day")
+    call("migrate", "dblock", "--noinput", verbosity=0, database="default")
+
+
+def test_call_command_refuses_what_is_no_option(dj: Database) -> None:
+    with pytest.raises(CommandError, match="dblock show has no option 'force'"):
+        call("show", "nightly", force=True)
+    with pytest.raises(TypeError, match="colour"):
+        call("show", "nightly", colour="red")
+    with pytest.raises(CommandError) as refusal:
+        call("show", "nightly", "--colour")
+    assert refusal.value.returncode == 64
 
 
 def test_migrate_under_a_lock(empty: Database) -> None:
@@ -225,6 +321,37 @@ def test_the_admin(admin: Client, pg: Database) -> None:
         assert lease.locked()
         admin.post(LIST, {**TAKE, "confirmed": "yes"})
         assert not lease.locked()
+
+
+def test_who_may_only_look_cannot_guess_a_token(admin: Client, pg: Database) -> None:
+    """Digit by digit, by whether the list is empty; nor by any other way to name a column."""
+    with Locks(pg.url) as others, others.lease("nightly", ttl=LONG) as lease:
+        told = set()
+        for digit in "0123456789abcdef":
+            for query in (f"token__startswith={digit}", f"token__gte={digit}", f"token={digit}"):
+                reply = admin.get(f"{LIST}?{query}")
+                told.add((reply.status_code, reply.headers.get("Location")))
+                told.add((admin.get(f"{LIST}?e=1&{query}").status_code, None))
+        assert told == {(302, f"{LIST}?e=1"), (200, None)}
+        assert lease.token not in admin.get(f"{LIST}?_to_field=token").content.decode()
+        by_token = f"{LIST}{lease.token}/change/?_to_field=token"
+        assert admin.get(by_token).status_code == 400
+        assert "nightly" in admin.get(f"{LIST}?owner__contains=pid").content.decode()
+        assert "nightly" not in admin.get(f"{LIST}?q={lease.token}").content.decode()
+        kept = serialize("json", Lock.objects.all()) + repr(list(Lock.objects.values()))
+        assert lease.token not in kept
+
+
+def test_a_name_steers_no_page(admin: Client, pg: Database) -> None:
+    """A character that reverses what follows it ends with the name."""
+    User.objects.get().user_permissions.add(Permission.objects.get(codename="force_release_lock"))
+    with Locks(pg.url, label="me\u202e") as others:
+        lease = others.lease("night\u202ely", ttl=LONG)
+        assert lease.acquire()
+        take = {**TAKE, "_selected_action": "night\u202ely"}
+        assert "<bdi>night\u202ely</bdi>" in admin.post(LIST, take).content.decode()
+        page = admin.post(LIST, {**take, "confirmed": "yes"}, follow=True).content.decode()
+        assert r"Taken: night\u202ely, from " in page
 
 
 def test_the_admin_shows_who_waits(admin: Client, pg: Database, threads: Threads) -> None:

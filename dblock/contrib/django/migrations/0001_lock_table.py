@@ -24,7 +24,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("fence", models.BigIntegerField()),
-                ("token", models.CharField(max_length=32, null=True)),
                 ("owner", models.CharField(max_length=255, null=True, verbose_name="holder")),
                 ("acquired_at", models.DateTimeField(null=True)),
                 ("expires_at", models.DateTimeField(null=True)),

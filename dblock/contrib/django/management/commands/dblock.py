@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -38,9 +39,42 @@ def migrate(database: str, arguments: Sequence[str]) -> None:
         check()
 
 
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """Return a command's options, by what Python code calls them: --older-than is older_than."""
+    return {
+        name.removeprefix("--").replace("-", "_"): option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+        if name.startswith("--")
+    }
+
+
+def _arguments(options: dict[str, Any]) -> list[str]:
+    """Return the arguments of a call, its keywords written as options."""
+    name, *rest = [str(argument) for argument in options["arguments"]] or ["--help"]
+    known = _options(group.commands[name]) if name in group.commands else {}
+    written = []
+    for keyword in Command.stealth_options:
+        value = options.get(keyword)
+        if value is None or value is False:
+            continue
+        if keyword not in known:
+            raise CommandError(f"dblock {name} has no option {keyword!r}")
+        option = "--" + keyword.replace("_", "-")
+        written.append(option if known[keyword].is_flag else f"{option}={value}")
+    if name == "migrate" and options["verbosity"] != 1:
+        written += ["--verbosity", str(options["verbosity"])]
+    return [name, *written, *rest]
+
+
 class Command(BaseCommand):
     help = "Locks: run, list, show, release, prune, doctor; and migrate, for one process at a time."
     requires_system_checks = ()
+    # What call_command takes as keywords, beside the command's own.
+    stealth_options = tuple(
+        sorted({name for command in group.commands.values() for name in _options(command)})
+    )
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Leave the arguments to the commands: what follows ``--`` is another program's."""
@@ -52,11 +86,16 @@ class Command(BaseCommand):
         sys.exit(_run([*ours, *argv[at:]], f"{argv[0]} dblock"))
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("arguments", nargs="*")
+        parser.add_argument("arguments", nargs=argparse.REMAINDER)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with restored():  # this is call_command, and who called it goes on
-            code = _run([str(argument) for argument in options["arguments"]], "dblock")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(restored())  # this is call_command, and who called it goes on
+            if options.get("stdout"):
+                stack.enter_context(contextlib.redirect_stdout(options["stdout"]))
+            if options.get("stderr"):
+                stack.enter_context(contextlib.redirect_stderr(options["stderr"]))
+            code = _run(_arguments(options), "dblock")
         if code:
             raise CommandError(f"dblock ended with {code}", returncode=code)
 

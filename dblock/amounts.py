@@ -1,0 +1,145 @@
+"""Which numbers a column holds exactly, as the database itself has the column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import isfinite
+from typing import Any
+
+from sqlalchemy import types
+from sqlalchemy.types import TypeEngine
+
+from .errors import Unsupported
+
+Number = int | float | Decimal
+
+# Of integers that are no INTEGER, in the databases and in SQLAlchemy itself.
+_BITS = {
+    "TINYINT": 8,
+    "SMALLINT": 16,
+    "SMALL_INTEGER": 16,
+    "MEDIUMINT": 24,
+    "BIGINT": 64,
+    "BIG_INTEGER": 64,
+}
+# Decimal digits that a single and a double keep; their binary ones, and nearly the largest.
+_SINGLES_DIGITS, _DOUBLES_DIGITS, _SINGLE, _DOUBLE = 6, 15, (24, 3.4e38), (53, 1.7e308)
+# More than anybody counts with, where a NUMERIC has no limits; its NaN and Infinity are above.
+_UNLIMITED, _DECIMALS = 100, 300
+_EXACTLY = Context(prec=1000, traps=[Inexact, InvalidOperation])
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of one column, from ``least`` to ``most``, with ``scale`` decimals.
+
+    ``digits`` is how many binary digits a floating point number keeps, None for exact ones.
+    ``rounded`` are decimals kept as doubles: rounded each time, they are as exact.
+    """
+
+    type: TypeEngine[Any]
+    least: Number
+    most: Number
+    scale: int = 0
+    digits: int | None = None
+    rounded: bool = False
+
+    @classmethod
+    def of(cls, column: str, type: TypeEngine[Any], dynamic: bool) -> Numbers:
+        """Return those of a column of this type; Unsupported where nothing can be counted.
+
+        ``dynamic`` is as :attr:`.Dialect.dynamic_types`.
+        """
+        kind, unsigned = type.__visit_name__.upper(), getattr(type, "unsigned", False)
+        if isinstance(type, types.Integer):
+            bits = 64 if dynamic else _BITS.get(kind, 32)
+            least = 0 if unsigned else -(2 ** (bits - 1))
+            return cls(type, least, least + 2**bits - 1)
+        floating = isinstance(type, types.Float)
+        single = floating and kind in ("REAL", "FLOAT") and not dynamic
+        precision, scale = getattr(type, "precision", None), getattr(type, "scale", None)
+        if (isinstance(type, types.Numeric) and not floating) or (floating and scale is not None):
+            doubles = dynamic or floating  # as MariaDB's DOUBLE(10, 2)
+            if precision is not None:
+                kept = _SINGLES_DIGITS if single else _DOUBLES_DIGITS
+                digits = min(precision, kept) if doubles else precision
+                largest = _largest(digits, scale or 0)
+                return cls(type, 0 if unsigned else -largest, largest, scale or 0, rounded=doubles)
+            if not dynamic:
+                largest = _largest(_UNLIMITED, 0)
+                return cls(type, -largest, largest, _DECIMALS)
+            floating = True
+        if floating:
+            binary, limit = _SINGLE if single else _DOUBLE
+            return cls(type, 0 if unsigned else -limit, limit, digits=binary)
+        raise Unsupported(
+            f"{column} is {type!r}, which no counter counts in: an integer column, a NUMERIC or a "
+            "floating point one"
+        )
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.most, int)
+
+    @property
+    def inexact(self) -> bool:
+        """Whether a value that was read may not compare equal."""
+        return self.digits is not None
+
+    def exactly(self, what: str, number: Any) -> Number:
+        """Return a number as it is held.
+
+        Raises TypeError for what is none, ValueError for one that would be rounded, and
+        OverflowError for one that there is no room for.
+        """
+        check_number(what, number)
+        if not self.least <= number <= self.most:
+            raise OverflowError(
+                f"{what} is from {self.least} to {self.most} in {self.type}: {number!r}"
+            )
+        if self.inexact:
+            return float(number)
+        exact = Decimal(repr(number) if isinstance(number, float) else number)
+        try:
+            _EXACTLY.quantize(exact, Decimal(1).scaleb(-self.scale))
+        except (Inexact, InvalidOperation):
+            most = f"{self.scale} decimals at most" if self.scale else "no fraction"
+            raise ValueError(f"{what} has {most} in {self.type}: {number!r}") from None
+        return int(exact) if self.whole else exact
+
+    def room(self, n: Number, floor: Number | None) -> tuple[Number, Number]:
+        """Return from what to what the value may be for ``n`` to be added: the result is held, is
+        another one, and is not below the floor if something is taken."""
+        least, most = self.least, self.most
+        if n < 0:
+            least = _difference(least if floor is None else max(least, floor), n)
+        else:
+            most = _difference(most, n)
+        if self.digits is not None:  # a larger one would stay as it is
+            seen = abs(n) * 2 ** (self.digits - 1)
+            least, most = max(least, -seen), min(most, seen)
+        return least, most
+
+
+def check_number(what: str, number: object) -> None:
+    """Refuse what is no number, and those that nobody counts with."""
+    if isinstance(number, bool) or not isinstance(number, Number):
+        raise TypeError(f"{what} is a number, not {type(number).__name__}: {number!r}")
+    if not (number.is_finite() if isinstance(number, Decimal) else _is_finite(number)):
+        raise ValueError(f"{what} is finite: {number!r}")
+
+
+def _is_finite(number: float) -> bool:
+    return isinstance(number, int) or isfinite(number)  # no float is as large as some integers
+
+
+def _largest(digits: int, scale: int) -> Decimal:
+    one = Decimal(1)
+    return _EXACTLY.subtract(one.scaleb(digits - scale), one.scaleb(-scale))
+
+
+def _difference(one: Number, other: Number) -> Any:
+    if isinstance(one, Decimal) or isinstance(other, Decimal):
+        return _EXACTLY.subtract(Decimal(one), Decimal(other))
+    return one - other

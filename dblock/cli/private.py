@@ -1,0 +1,94 @@
+"""Files in which nobody else may have a hand: the default database, and one with a URL in it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from ..errors import Unavailable
+
+OTHERS_WRITE, OTHERS_USE = 0o022, 0o077
+# A group may be let in to read, as a service's that is not the file's owner.
+NOT_FOR_OTHERS = 0o027
+
+
+def make(file: Path) -> None:
+    """Make a file and its directory, for this user alone; raise Unavailable for what is another's.
+
+    Who can write to the directory could put another file in the place of this one at any time. So
+    the directory comes first, and nothing here follows a link that was put in its place.
+    """
+    for path in reversed(file.parents):
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):  # another process made it
+                path.mkdir(mode=0o700)
+    directory = _open(file.parent)
+    try:
+        found = os.fstat(directory)
+        if found.st_uid != os.geteuid():
+            raise _refused(file.parent, f"belongs to the user {found.st_uid}", "that is yours")
+        if found.st_mode & OTHERS_WRITE:
+            mend = f"when nothing strange is in it: chmod 700 {file.parent}"
+            raise _refused(file.parent, "can be written to by others", "only you can change", mend)
+        _make(file, directory)
+    finally:
+        os.close(directory)
+
+
+def _open(directory: Path) -> int:
+    try:
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise _refused(directory, "is a symbolic link or no directory", "that is none") from None
+
+
+def _make(file: Path, directory: int) -> None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file.name, flags, 0o600, dir_fd=directory))
+    # It is never opened where it was there before: to close it would end SQLite's locks on it.
+    found = os.stat(file.name, dir_fd=directory, follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(file, "is a symbolic link or no file", "that is a plain file")
+    if found.st_uid != os.geteuid():
+        raise _refused(file, f"belongs to the user {found.st_uid}", "that is yours")
+    if found.st_mode & OTHERS_USE:
+        os.chmod(file.name, 0o600, dir_fd=directory)
+
+
+def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Unavailable:
+    return Unavailable(
+        f"the default database is not used: {path} {wrong}, and dblock takes only one {only}. "
+        f"{mend or 'Move it away'}, or name another database with DBLOCK_URL or XDG_STATE_HOME"
+    )
+
+
+def read_url(path: str) -> str:
+    """Return the database URL in a file; raise ValueError for one that others may read or change.
+
+    Nothing of what is in it is told.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = os.fstat(file.fileno())
+            text = file.read().strip()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text file") from None
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ValueError(f"{path} belongs to the user {found.st_uid}: it must be yours, or root's")
+    if found.st_mode & NOT_FOR_OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ValueError(
+            f"{path} can be read or changed by others (its mode is {mode:04o}), and a password may "
+            f"be in it: chmod 600 {path}, or 640 for a group that may read it"
+        )
+    if len(text.splitlines()) != 1:
+        raise ValueError(f"{path} must have one line, the database's URL")
+    return text

@@ -1,0 +1,57 @@
+"""The lock of migrations on PostgreSQL: an advisory lock, which does not need a table.
+
+Any role that may connect can have it too, for its number can be computed. So where a role has it
+that could not migrate anything, it is passed by. Those who pass by have each a lock of their own
+beside it, all of one class, under which they see each other; each takes its own before it looks.
+Who has the lock itself looks for those beside it, and gives way if there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+# It can create something here that lasts, or owns or can change something that does; or a role that
+# it can become.
+_COULD = """EXISTS (
+        SELECT FROM pg_roles AS r WHERE pg_has_role(a.usesysid, r.oid, 'MEMBER') AND (
+            has_database_privilege(r.oid, current_database(), 'CREATE')
+            OR EXISTS (SELECT FROM pg_namespace AS n
+                WHERE n.nspname !~ '^pg_' AND has_schema_privilege(r.oid, n.oid, 'CREATE'))
+            OR EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                WHERE n.nspname !~ '^pg_' AND (c.relowner = r.oid
+                    OR has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')))
+        )
+    )"""
+
+_HALF = 1 << 32
+
+
+class MigrationMutex:
+    """The one of one name."""
+
+    def __init__(self, name: str) -> None:
+        key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).digest()
+        self._number = int.from_bytes(key, "big", signed=True)
+        self._kind = int.from_bytes(key[:4], "big", signed=True)
+        # The server's sessions and their roles can be seen by everybody. One that began since the
+        # transaction first looked is not told of, and may be anybody's.
+        self._others = f"""FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+            WHERE l.locktype = 'advisory' AND l.granted AND l.pid <> pg_backend_pid()
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND l.classid = {self._kind % _HALF}
+                AND (l.objsubid = 2 OR l.objsubid = 1 AND l.objid = {self._number % _HALF})
+                AND (a.pid IS NULL OR a.usename = session_user OR {_COULD})"""
+
+    def take(self, beside: int) -> str:
+        """Return the statement of one try; ``beside`` is a random number of 31 bits.
+
+        To be run in a transaction of its own, which then has the lock.
+        """
+        alone = f"NOT EXISTS (SELECT {self._others})"
+        return f"""SELECT CASE WHEN pg_try_advisory_xact_lock({self._number}) THEN {alone}
+            WHEN {alone} THEN pg_try_advisory_xact_lock({self._kind}, {beside}) AND {alone}
+            ELSE false END"""
+
+    def holder(self) -> str:
+        """Return the statement that tells the session that has it, and its role."""
+        return f"SELECT l.pid, a.usename {self._others} LIMIT 1"

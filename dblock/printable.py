@@ -1,0 +1,18 @@
+"""Names and labels come from others: nothing in them may steer a terminal or forge a line of a log.
+
+Where text is made for people it goes through :func:`printable`; data (attributes, JSON, telemetry)
+stays exact.
+"""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line; what repr() escapes is escaped: line breaks, control characters,
+    those that reverse the order of others or cannot be seen."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

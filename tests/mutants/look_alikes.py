@@ -1,0 +1,53 @@
+"""Mutants of what is done about servers that only speak PostgreSQL's or MySQL's protocol."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PG, BASE = "dblock/dialects/postgresql.py", "dblock/dialects/base.py"
+TESTS = "tests/test_look_alikes.py"
+REFUSED = "a server that only looks like the real one is refused by name"
+USERS = f"{TESTS}::test_a_transaction_of_the_users[postgresql]"
+
+LOOKS_ALIKE = (
+    Mutant(
+        "a-look-alike-is-used",
+        REFUSED,
+        PG,
+        "        self.recognise(said)\n",
+        "",
+        f"{TESTS}::test_a_lease[postgresql]",
+    ),
+    Mutant(
+        "a-look-alike-lacks-functions",
+        REFUSED,
+        PG,
+        "            if self.classify(error) is None:",
+        "            if self.classify(error) is not None:",
+        f"{TESTS}::test_functions_that_are_not_there",
+    ),
+    Mutant(
+        "a-look-alike-counts",
+        REFUSED,
+        "dblock/counter.py",
+        "        self._database.recognise(transaction)\n",
+        "",
+        USERS,
+    ),
+    Mutant(
+        "a-look-alike-is-asked-each-time",
+        "it costs no round trip but the first",
+        BASE,
+        "        self.recognised = True\n",
+        "",
+        USERS,
+    ),
+    Mutant(
+        "a-look-alike-is-not-trusted-by-the-schema",
+        "trust_server is for every way to connect",
+        "dblock/schema/migrate.py",
+        "prefix=prefix, trust_server=trust_server\n",
+        "prefix=prefix\n",
+        f"{TESTS}::test_the_tables[postgresql]",
+    ),
+)

@@ -1,0 +1,61 @@
+"""Mutants of what is done about settings that a role, a database or a server presets."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PG, MARIADB = "dblock/dialects/postgresql.py", "dblock/dialects/mariadb.py"
+CONTRACT, PRESETS = "tests/contract", "tests/test_presets.py"
+MEANING = "no setting changes what dblock's statements mean"
+
+PRESET = (
+    Mutant(
+        "moments-as-text",
+        MEANING,
+        PG,
+        "connection.cursor(binary=True)",
+        "connection.cursor()",
+        f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",
+    ),
+    Mutant(
+        "another-encoding-is-kept",
+        "names are exact",
+        PG,
+        '        "client_encoding": "UTF8",\n',
+        "",
+        f"{PRESETS}::test_a_lent_engine_with_another_encoding",
+    ),
+    *(
+        Mutant(
+            f"{setting.split(' ')[0].replace('_', '-')}-as-the-server-has-it",
+            MEANING,
+            MARIADB,
+            setting,
+            "",
+            f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]",
+        )
+        for setting in (
+            "completion_type = 'NO_CHAIN', ",
+            "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', ",
+            "sql_select_limit = 18446744073709551615, ",
+        )
+    ),
+    Mutant(
+        "a-division-as-exact-as-the-server-has-it",
+        MEANING,
+        MARIADB,
+        "* 1e-6",
+        "/ 1000000",
+        f"{CONTRACT}/test_lease.py::test_a_waiter_gets_it_on_expiry[threads-hostile mariadb]",
+    ),
+    Mutant(
+        "a-name-quoted-by-the-driver",
+        "a name is no part of a statement",
+        MARIADB,
+        '"UNHEX(%(name)s)"\n\n\ndef _hex(name: str) -> dict[str, str]:\n'
+        '    return {"name": name.encode().hex()}',
+        '"%(name)s"\n\n\ndef _hex(name: str) -> dict[str, bytes]:\n'
+        '    return {"name": name.encode()}',
+        f"{CONTRACT}/test_names.py::test_awkward_names[asyncio-hostile mariadb]",
+    ),
+)

@@ -1,0 +1,50 @@
+"""A short soak of each kind: a free name is passed on soon, to everybody, and to one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import OwnServers
+from tests.soak import report
+from tests.soak.checker import check
+from tests.soak.facts import History
+from tests.soak.profiles import PROFILES
+from tests.soak.run import Settings, soak
+
+
+def run(
+    profile: str, kind: str, own_server: OwnServers, directory: Path, seconds: float, **options: Any
+) -> History:
+    """Run it for so long, or longer where it takes longer to do enough; and check it."""
+    server = own_server(PROFILES[profile].servers[kind])
+    history = soak(Settings.of(profile, seconds, 1, **options), server, directory)
+    rules = check(history)
+    good, says = report.verdict(rules, guarded=True)
+    shown = [line for rule in rules for one in rule.violations for line in report.excerpt(one)]
+    assert good, "\n".join([says, f"history: {directory}", *shown])
+    return history
+
+
+def test_a_crash_in_the_pause_of_a_failover(own_server: OwnServers, tmp_path: Path) -> None:
+    run("failover", "postgresql", own_server, tmp_path, 0, ttl=10.0)
+
+
+def test_tries_beside_a_loop_at_the_gate(own_server: OwnServers, tmp_path: Path) -> None:
+    run("gates", "mariadb", own_server, tmp_path, 5, holds=200)
+
+
+@pytest.mark.parametrize("kind", PROFILES["queues"].servers)
+def test_many_that_come_to_wait_at_once(kind: str, own_server: OwnServers, tmp_path: Path) -> None:
+    run("queues", kind, own_server, tmp_path, 5, holds=60)
+
+
+def test_waits_that_end_in_vain(own_server: OwnServers, tmp_path: Path) -> None:
+    run("leaves", "postgresql", own_server, tmp_path, 0)
+
+
+@pytest.mark.parametrize("kind", PROFILES["fair"].servers)
+def test_equal_processes(kind: str, own_server: OwnServers, tmp_path: Path) -> None:
+    run("fair", kind, own_server, tmp_path, 5, holds=300)

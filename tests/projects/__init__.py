@@ -1,0 +1,1 @@
+"""Small projects of users', made by following the pages of the docs word for word."""

@@ -1,0 +1,142 @@
+"""What workers do where anything may happen: take leases, pause too long, write, and die."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from dblock import Conflict, LockLost, Locks, OutcomeUnknown, Unavailable, clock
+
+from . import ledger
+from .history import Recorder
+from .plan import Plan
+from .recorded import HeldLease, acquire, said
+from .role import Role
+
+WILD = 0.1  # the share of the sections that take too long, or do not end
+# Whether leases renew themselves where they are not told otherwise.
+RENEWS = "renew" in inspect.signature(Locks.lease).parameters
+
+
+class Chaos(Role):
+    """Runs sections: acquire, some steps, the end. Each with an outcome of its own."""
+
+    def __init__(self, plan: Plan, recorder: Recorder, locks: Locks) -> None:
+        super().__init__(plan, recorder, locks)
+        self._left = False
+        postgresql = plan.url.startswith("postgresql")
+        timeouts = {"connect_timeout": 2} if postgresql else {"connect_timeout": 2} | _TIMEOUTS
+        self._engine = create_engine(
+            plan.url, pool_size=1, pool_pre_ping=True, connect_args=timeouts
+        )
+
+    def section(self) -> None:
+        chance, ttl = self._chance, self._plan.ttl
+        if self._left:
+            # The thread's own lease is no longer its own when its handle is gone, and an error's
+            # traceback may keep that for a while.
+            gc.collect()
+            self._left = False
+        name = chance.choice(self._plan.names)
+        renewing = RENEWS and chance.random() < 0.3
+        wait = 0.0 if chance.random() < 0.3 else chance.uniform(0.2, 3) * ttl
+        options: dict[str, Any] = {"renew": renewing} if RENEWS else {}
+        lease = self._locks.lease(name, ttl=ttl, wait=wait, **options)
+        hold = acquire(self._recorder, lease, renewing=renewing)
+        if hold is None:
+            time.sleep(chance.uniform(0, 0.05) * ttl)
+            return
+        wild = chance.random() < WILD
+        for _ in range(chance.randrange(1, 4)):
+            if wild and chance.random() < 0.7:  # too long for the lease, if nobody renews it
+                paused = chance.uniform(1.05, 1.8) * ttl
+                time.sleep(paused)
+                if not renewing and chance.random() < 0.7:
+                    self._write(hold, wild=True, late=paused)
+            else:
+                time.sleep(chance.uniform(0, 0.01) * ttl)
+            hold.look()
+            if chance.random() < 0.2:
+                hold.renew()
+            if chance.random() < 0.8:
+                self._write(hold, wild=wild)
+        self._end(hold, wild=wild, renewing=renewing)
+
+    # --- the operations ----------------------------------------------------------------------
+
+    def _write(self, hold: HeldLease, *, wild: bool, late: float = 0.0) -> None:
+        """Write under the guard; ``late`` as a holder that does not know how long it has slept."""
+        chance, guarded = self._chance, self._plan.guarded
+        operation = hold.begin("write", guarded=guarded, late=late)
+        committing = False
+
+        def commit() -> None:
+            nonlocal committing
+            operation.tell("commit")
+            committing = True
+            session.commit()
+
+        id = f"{self._recorder.process}:{operation.op}"
+        try:
+            with Session(self._engine) as session:
+                if not guarded:
+                    ledger.write(session, id, hold.name, hold.fence)
+                    commit()
+                else:
+                    inside = chance.random() < 0.5
+                    with slow_clock(late), hold.lease.guard(session) as fence:
+                        ledger.write(session, id, hold.name, fence)
+                        if (
+                            wild and chance.random() < 0.3
+                        ):  # a takeover has to wait for this transaction
+                            time.sleep(chance.uniform(0.5, 1.5) * self._plan.ttl)
+                        if inside:
+                            commit()
+                    if not inside:
+                        commit()
+        except (LockLost, Conflict, Unavailable, OutcomeUnknown, DBAPIError) as error:
+            operation.tell("unknown" if committing else "failed", **said(error))
+        except Exception:
+            operation.tell("error", error=traceback.format_exc())
+        else:
+            operation.tell("ok")
+
+    def _end(self, hold: HeldLease, *, wild: bool, renewing: bool) -> None:
+        draw = self._chance.random()
+        if wild and draw < 0.15:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif wild and draw < 0.4 and not renewing:
+            self._left = True
+            return  # it runs out by itself
+        elif wild and draw < 0.6:
+            time.sleep(self._chance.uniform(0.9, 1.5) * self._plan.ttl)
+        if not hold.release():
+            hold.release()
+
+
+@contextlib.contextmanager
+def slow_clock(late: float) -> Iterator[None]:
+    """dblock's clock is behind: the holder still believes, only the database can refuse it."""
+    real: Callable[[], float] = clock.now
+
+    def behind() -> float:
+        return real() - late
+
+    with mock.patch.object(clock, "now", behind):
+        yield
+
+
+# PyMySQL's; of psycopg the nemesis takes care, by cutting what it has kept silent.
+_TIMEOUTS = {"read_timeout": 5, "write_timeout": 5}

@@ -1,0 +1,73 @@
+"""What a soak can be of: the servers, what happens to them, and how many do what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.servers import MariaDB, PgBouncer, PostgreSQL, Server, execute
+
+from .calming import Calming
+from .failing_over import FailingOver, Pair
+from .havoc import Havoc
+from .nemesis import Nemesis
+
+# How slow commits are where they are to be, in seconds.
+SLOW_COMMIT = 0.06
+
+
+class Pooled(PgBouncer):
+    """A pooler with a server of its own behind it."""
+
+    def __init__(self) -> None:
+        super().__init__(PostgreSQL())
+
+    def start(self) -> None:
+        self.upstream.start()
+        super().start()
+
+    def close(self) -> None:
+        super().close()
+        self.upstream.close()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kind of soak. What its workers do is in ``worker.WORKERS``, under the same name."""
+
+    servers: dict[str, Callable[[], Server]]
+    nemesis: type[Nemesis] = Nemesis
+    #: Whether things happen to the workers' networks.
+    proxied: bool = False
+    workers: int = 6
+    names: int = 1
+    ttl: float = 1.0
+    #: So many writes there have to be, at least.
+    writes: int = 0
+    prepare: Callable[[Server, str], None] = field(default=lambda server, database: None)
+
+
+def slow_commits(server: Server, database: str) -> None:
+    """Let each commit take its time, with all its locks."""
+    settings = {"commit_delay": round(SLOW_COMMIT * 1e6), "commit_siblings": 0}
+    for setting, value in settings.items():
+        execute(server.url, f'ALTER DATABASE "{database}" SET {setting} = {value}')
+
+
+BOTH: dict[str, Callable[[], Server]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+PROFILES = {
+    "chaos": Profile(BOTH, Havoc, proxied=True, names=3, writes=20),
+    "failover": Profile(
+        {"postgresql": Pair}, FailingOver, proxied=True, workers=8, names=10, ttl=15.0
+    ),
+    "gates": Profile(BOTH, workers=3, ttl=10.0),
+    "queues": Profile(BOTH, workers=3, names=18, ttl=10.0),
+    "leaves": Profile(
+        {"postgresql": lambda: PostgreSQL(durable=True)},
+        Calming,
+        workers=3,
+        ttl=2.0,
+        prepare=slow_commits,
+    ),
+    "fair": Profile(BOTH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
+}

@@ -1,0 +1,93 @@
+"""Equals get equal shares, and nobody is left out, also who cannot wait at a gate (promise 10)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import dblock.gate
+from dblock import Locks
+from dblock.protocol.faults import Fault, Trouble
+from tests.support import LONG, SECONDS, Threads, eventually
+from tests.waiting.conftest import Queue, lease, take_turn
+from tests.waiting.gates_mariadb import UserLock
+
+MOST = 500
+#: Often enough for one who is not left out, when all have begun.
+SERVED = 5
+
+
+def contest(
+    contenders: Sequence[Locks], over: Callable[[list[int]], bool], fair: int = 0
+) -> list[int]:
+    """Return who had the name, in that order: everybody wants it again when it was given back.
+
+    The first ``fair`` of them keep the order of arrival.
+    """
+    turns: list[int] = []
+    start = threading.Barrier(len(contenders), timeout=SECONDS)
+
+    def contend(number: int, locks: Locks) -> None:
+        with lease(locks):  # with connections made
+            pass
+        start.wait()
+        while not over(turns):
+            take_turn(locks, turns, number, fair=number < fair)
+
+    with ThreadPoolExecutor(len(contenders)) as pool:
+        for one in [pool.submit(contend, *numbered) for numbered in enumerate(contenders)]:
+            one.result(SECONDS)
+    return turns
+
+
+def shares(contenders: Sequence[Locks]) -> list[int]:
+    """How often each had the name."""
+    turns = contest(contenders, lambda turns: len(turns) >= MOST)
+    had = Counter(turns[MOST // 5 : MOST])  # when all had begun
+    return [had[number] for number in range(len(contenders))]
+
+
+def until_served(contenders: Sequence[Locks], *who: int, fair: int = 0) -> None:
+    """Return when these have had the name a few times, beside all the others."""
+    contest(contenders, lambda turns: all(turns.count(one) >= SERVED for one in who), fair)
+
+
+@pytest.mark.parametrize("uncalled", ["pgbouncer"], indirect=True)
+def test_behind_a_pooler(uncalled: Queue) -> None:
+    """Where no gate is any use, however quickly the name changes hands."""
+    had = shares([uncalled.locks() for _ in range(5)])
+    assert max(had) <= 2 * min(had)
+
+
+def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) -> None:
+    names = [f"{number}" for number in range(dblock.gate.GATES)]
+    busy, holder = user_lock.locks(), user_lock.locks()
+    held = [holder.lease(name, ttl=LONG) for name in names]
+    assert all(one.acquire() for one in held)
+    waiting = [threads.start(busy.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
+    eventually(lambda: busy.database.gates.kept == len(names))
+    had = shares([busy, *(user_lock.locks() for _ in range(3))])
+    for one in held:
+        one.release()
+    assert all(one.result(SECONDS) for one in waiting)
+    assert max(had) <= 2 * min(had)
+
+
+def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the queue, like anybody where there are none."""
+    busy = user_lock.locks()
+
+    def admit(gate: dblock.gate.Gate) -> None:
+        raise Trouble(Fault.UNREACHABLE, "as if there were too many")
+
+    monkeypatch.setattr(busy.database.gates, "admit", admit)
+    until_served([busy, *(user_lock.locks() for _ in range(3))], 0)
+
+
+def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock) -> None:
+    """The queue comes first, so who has the gate stands in it then."""
+    until_served([user_lock.locks() for _ in range(4)], 2, 3, fair=2)

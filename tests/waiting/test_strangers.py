@@ -1,0 +1,194 @@
+"""A role that may do nothing but connect: what it can do to those who wait (promise 10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from dblock.protocol.steps import Query
+from tests.conftest import Database, new_name, upgrade
+from tests.faults.proxy import Proxy
+from tests.servers import Server, execute
+from tests.support import MOMENT, Threads, eventually
+from tests.waiting.conftest import Queue, lease, take_turn
+from tests.worlds.portal import WORLDS
+from tests.worlds.world import World
+
+PASSWORD = "no secret"
+A_SECOND = 10  # so many times may one name be looked at within that, whoever calls
+STATEMENTS = 2  # of a look: a try, and who has it
+CALLS = 3000
+
+both = pytest.mark.parametrize("world", WORLDS, indirect=True)
+
+
+class Stranger:
+    """Knows what everybody can see, and calls."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        connection.autocommit = True
+
+    @property
+    def channels(self) -> list[str]:
+        """Each is a number, and its listener's advisory lock is on that."""
+        locks = f"""SELECT objid FROM pg_locks JOIN pg_database AS d ON d.oid = database
+            WHERE datname = current_database() AND classid = {int.from_bytes(b"dblk", "big")}"""
+        return [f"{number:08x}" for (number,) in self._connection.execute(locks)]
+
+    def call(self, channel: str, said: str, times: int = 1) -> None:
+        for _ in range(times):
+            self._connection.execute(f"SELECT pg_notify('dblock_{channel}', {said})")
+
+
+@contextmanager
+def a_stranger(url: str) -> Iterator[Stranger]:
+    name = new_name()[:30]
+    execute(url, f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
+    there = make_url(url)
+    with psycopg.connect(
+        host=there.host,
+        port=there.port,
+        dbname=there.database,
+        user=name,
+        password=PASSWORD,
+        client_encoding="utf8",
+    ) as connection:
+        yield Stranger(connection)
+    execute(url, f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def stranger(queue: Queue) -> Iterator[Stranger]:
+    with a_stranger(queue.db.url) as made:
+        yield made
+
+
+def quiet(proxy: Proxy) -> None:
+    """Wait until who waits has told of it, and asks nothing any more."""
+    eventually(lambda: sum(b"dblock_waiter" in asked for asked in proxy.requests) == 2)
+    while True:
+        before = len(proxy.requests)
+        time.sleep(MOMENT)
+        if len(proxy.requests) == before:
+            return
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf8", "NULL"),
+        ("utf8", "'é'"),
+        ("utf8", "repeat('x', 7999)"),
+        ("latin1", "'é'"),  # one byte, which is not UTF-8
+        ("latin1", "'€'"),  # which the server cannot tell it
+    ],
+)
+def test_what_is_no_ticket_is_nothing(
+    queue: Queue, world: World, threads: Threads, stranger: Stranger, encoding: str, said: str
+) -> None:
+    """No error, no statement; and who waits is called as ever."""
+    turns: list[int] = []
+    url = f"{queue.db.url}?client_encoding={encoding}"
+    with Proxy(url) as proxy, world.locks(proxy.url) as locks:
+        with lease(queue.locks()):
+            threads.start(take_turn, locks, turns, 1)
+            queue.wait_for(1)
+            quiet(proxy)
+            before = len(proxy.requests)
+            (channel,) = stranger.channels
+            stranger.call(channel, said)
+            stranger.call(channel, f"'{channel}ffff'")
+            time.sleep(MOMENT)
+            assert len(proxy.requests) == before
+        threads.join()
+    assert turns == [1]
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_bytes_that_are_no_text_are_nothing(
+    postgresql: Server, world: World, threads: Threads
+) -> None:
+    """A database without an encoding passes on whatever it is given."""
+    name, turns = new_name(), list[int]()
+    execute(
+        postgresql.url,
+        f'CREATE DATABASE "{name}" ENCODING SQL_ASCII LOCALE "C" TEMPLATE template0',
+    )
+    url = f"{postgresql.url_for(name)}?client_encoding=utf8"
+    try:
+        upgrade(url)
+        with ExitStack() as stack, a_stranger(url) as stranger:
+            queue = Queue(Database("postgresql", url, postgresql), stack)
+            locks = stack.enter_context(world.locks(url))
+            with lease(queue.locks()):
+                threads.start(take_turn, locks, turns, 1)
+                queue.wait_for(1)
+                (channel,) = stranger.channels
+                stranger.call(channel, "chr(233)")
+                time.sleep(MOMENT)
+            threads.join()
+    finally:
+        postgresql.drop_database(name)
+    assert turns == [1]
+
+
+def test_called_in_the_middle_of_a_statement(queue: Queue, stranger: Stranger) -> None:
+    """As a channel is seen a moment before its listener listens."""
+    database = queue.locks().database
+    connection = database.connections.take()
+    channel = database.dialect.listen(connection.driver, connection.session)
+    assert channel is not None
+    stranger.call(channel, "'é'")
+    assert database.dialect.ask(connection.driver, Query("SELECT 1", {})) == (1,)
+    database.connections.drop(connection)
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_called_for_nothing_it_is_looked_at_now_and_then(
+    queue: Queue, world: World, threads: Threads, stranger: Stranger
+) -> None:
+    """The tickets of a channel can be guessed: they are numbered."""
+    turns: list[int] = []
+    with Proxy(queue.db.url) as proxy, world.locks(proxy.url) as locks:
+        with lease(queue.locks()):
+            threads.start(take_turn, locks, turns, 1)
+            queue.wait_for(1)
+            quiet(proxy)
+            (ticket,) = queue.tickets
+            before, start = len(proxy.requests), time.monotonic()
+            stranger.call(ticket[:8], f"'{ticket}'", CALLS)
+            took = time.monotonic() - start
+            looks = len(proxy.requests) - before
+            assert 0 < looks <= STATEMENTS * (10 + A_SECOND * took)  # at first more often
+        threads.join()
+    assert turns == [1]
+
+
+@pytest.mark.parametrize("fixture", ["gate", "user_lock"])
+def test_a_gate_that_a_stranger_has_shut_stops_nobody(
+    request: pytest.FixtureRequest, threads: Threads, fixture: str
+) -> None:
+    """The numbers and names of gates can be computed."""
+    gate = request.getfixturevalue(fixture)
+    turns: list[int] = []
+
+    def work(number: int) -> None:
+        locks = gate.locks()
+        for _ in range(4):
+            take_turn(locks, turns, number)
+
+    with gate.shut():
+        for number in range(3):
+            threads.start(work, number)
+        threads.join()
+    assert sorted(turns) == [0] * 4 + [1] * 4 + [2] * 4
