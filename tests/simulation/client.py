@@ -1,0 +1,255 @@
+"""One client: a process with a clock, threads and connections of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy.engine import Engine
+
+from dblock import Locks, Timeouts
+from dblock.holds import Event, FlowHolds, Holdings, lock
+from dblock.keeper import LINGER, SLICE, Call, Keeper
+from dblock.world import Turns, World
+from tests.simulation.loop import Actor, Loop
+from tests.simulation.transport import Link, Simulated
+
+if TYPE_CHECKING:
+    from tests.simulation.store import Store
+
+T = TypeVar("T")
+
+# Between two looks at whether a renewal under way has ended.
+LOOK = 0.005
+
+
+class Client:
+    """A process: what a kill ends, a stop halts, and whose clock goes as it likes."""
+
+    def __init__(self, loop: Loop, store: Store, name: str, *, rate: float = 1.0) -> None:
+        self.loop = loop
+        self.store = store
+        self.name = name
+        self.rate = rate
+        self.alive = True
+        self.paused_until = 0.0
+        self.links: dict[int, Link] = {}
+        self.keeper = SimulatedKeeper(self)
+        self.locks = SimulatedLocks(store.engine(name), self)
+
+    def now(self) -> float:
+        """The process's monotonic clock."""
+        return 1_000.0 + self.rate * self.loop.now
+
+    def link(self, driver: Any) -> Link:
+        """Return the connection that a driver's object stands for."""
+        return self.links[id(driver)]
+
+    def connected(self, driver: Any) -> None:
+        """Take down a connection that was made."""
+        link = Link(self, driver, SimulatedEvent(self.loop))
+        self.links[id(driver)] = link
+        self.store.links.add(link)
+
+    def pause(self, seconds: float) -> None:
+        """Stop the process, as SIGSTOP does."""
+        self.paused_until = self.loop.now + seconds
+
+    def kill(self) -> None:
+        """End the process, as SIGKILL does: its sockets are closed for it."""
+        self.alive = False
+        for link in tuple(self.links.values()):
+            link.close()
+
+
+class SimulatedLocks(Locks):
+    """The Locks of one simulated process."""
+
+    def __init__(self, engine: Engine, client: Client) -> None:
+        self.client = client
+        self._world = lambda: SimulatedWorld(client)
+        self._resolve = client.store.resolve
+        super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
+        assert isinstance(self.dialect, Simulated)
+        self.dialect.client = client
+
+
+class SimulatedWorld(World):
+    """Threads that the loop schedules: see :class:`dblock.world.World`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop = client.loop
+
+    def holds(self) -> FlowHolds:
+        return ActorHolds(self._loop)
+
+    def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self._wake_after(seconds, "sleep")
+            self._loop.park()
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        assert isinstance(event, SimulatedEvent)
+        return event.wait(seconds)
+
+    def readable(self, descriptor: int, seconds: float) -> bool:
+        link = self._client.links[descriptor]
+        if link.readable.is_set():
+            return True
+        return link.readable.wait(seconds)
+
+    def turns(self, limit: int) -> Turns:
+        return SimulatedTurns(self._loop, limit)
+
+    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
+        return make()
+
+    def keeper(self) -> Keeper:
+        return self._client.keeper
+
+    def event(self) -> Event:
+        return SimulatedEvent(self._loop)
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        until = self._client.now() + patience
+        while not done() and self._client.now() < until:
+            self.sleep(LOOK)
+        with lock:
+            yield
+
+    def _wake_after(self, seconds: float, why: str) -> None:
+        actor = self._loop.current
+        assert actor is not None
+        label = self._loop.label(f"{actor.name}.{why}")
+        client = self._client
+        self._loop.at(seconds / client.rate, label, lambda: self._loop.resume(actor), client)
+
+
+class ActorHolds(FlowHolds):
+    """What each thread of a simulated process holds."""
+
+    flow = "thread"
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+
+    def mine(self) -> Holdings:
+        key = self._loop.current or self._loop
+        found = self._all.get(key)
+        if found is None:
+            found = self._all[key] = Holdings()
+        return found
+
+
+class SimulatedEvent:
+    """A :class:`threading.Event` of simulated threads."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._set = False
+        self._waiting: list[tuple[Actor, Any]] = []
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        waiting, self._waiting = self._waiting, []
+        for actor, timer in waiting:
+            if timer is not None:
+                self._loop.cancel(timer)
+            label = self._loop.label(f"{actor.name}.woken")
+            self._loop.at(0.0, label, partial(self._loop.resume, actor), actor.client)
+
+    def clear(self) -> None:
+        self._set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._set:
+            return True
+        if timeout is not None and timeout <= 0:
+            return False
+        loop, actor = self._loop, self._loop.current
+        assert actor is not None
+        timer = None
+        if timeout is not None and timeout < math.inf:
+
+            def give_up() -> None:
+                self._waiting = [one for one in self._waiting if one[0] is not actor]
+                loop.resume(actor)
+
+            label = loop.label(f"{actor.name}.timer")
+            timer = loop.at(timeout / actor.client.rate, label, give_up, actor.client)
+        self._waiting.append((actor, timer))
+        try:
+            loop.park()
+        finally:
+            self._waiting = [one for one in self._waiting if one[0] is not actor]
+        return self._set
+
+
+class SimulatedTurns:
+    """A semaphore of simulated threads."""
+
+    def __init__(self, loop: Loop, limit: int) -> None:
+        self._free = limit
+        self._loop = loop
+        self._given = SimulatedEvent(loop)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        while self._free == 0:
+            if not self._given.wait(timeout):
+                return False
+            self._given.clear()
+        self._free -= 1
+        return True
+
+    def release(self) -> None:
+        self._free += 1
+        self._given.set()
+
+
+class SimulatedKeeper(Keeper):
+    """A keeper whose workers are actors."""
+
+    def __init__(self, client: Client) -> None:
+        def employ(name: str, work: Callable[[], float], end: Call = lambda: None) -> Worker:
+            return Worker(client, name, work, end)
+
+        super().__init__(employ)
+
+
+class Worker:
+    """An actor that does something when woken, or when its own time has come."""
+
+    def __init__(self, client: Client, name: str, work: Callable[[], float], end: Call) -> None:
+        self._client = client
+        self._name = f"{client.name}.{name.split()[-1]}"
+        self._work = work
+        self._end = end
+        self._woken = SimulatedEvent(client.loop)
+        self.running = False
+
+    def wake(self) -> None:
+        self._woken.set()
+        if not self.running:
+            self.running = True
+            self._client.loop.begin(self._client, self._name, self._run, daemon=True)
+
+    def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            pause = self._work()
+            if not self._woken.is_set():
+                self._woken.wait(min(pause, LINGER if pause == math.inf else SLICE))
+            if not self._woken.is_set() and pause == math.inf:
+                self.running = False
+                self._end()
+                return

@@ -1,0 +1,140 @@
+"""Which schedules are tried: all within bounds, then at random; and the shortest that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.simulation.run import Outcome, Scenario, run
+from tests.simulation.schedule import After, Change, Fault, Later, Schedule
+from tests.simulation.store import Store
+
+#: Seconds by which events come later: within a wait, past a short term, past a long one.
+DELAYS = (0.05, 1.7, 8.0)
+#: An event may come after each of so many of the next ones.
+NEXT = 6
+#: Faults of a request, and of a connection that is made.
+FAULTS = (
+    *map(Fault, ("lost", "mute", "unanswered", "deaf", "kill", "kill-before", "interrupt")),
+    *map(Fault, ("crash", "crash-after")),
+    *(Fault("late", 1.0), Fault("late", 9.0), Fault("pause", 9.0)),
+)
+CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
+
+
+def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
+    """What may come later than it did, from a step on."""
+    steps = outcome.steps
+    for number in range(start, len(steps)):
+        label = steps[number]
+        for seconds in DELAYS:
+            yield label, Later(seconds)
+        own = label.split(".")[0]
+        others = (
+            other
+            for other in steps[number + 1 : number + 1 + NEXT]
+            if other.split(".")[0] != own and not other.startswith(f"{label}<")
+        )
+        for other in others:
+            yield label, After(other)
+
+
+def faults(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
+    """What may fail, from a step on."""
+    for label in outcome.steps[start:]:
+        if f"{label}<" not in outcome.steps:
+            continue  # no request
+        for fault in CONNECT_FAULTS if ".connect#" in label else FAULTS:
+            yield label, fault
+
+
+@dataclass(slots=True)
+class Bounds:
+    """How far a search goes."""
+
+    deviations: int = 1
+    faults: int = 1
+    #: Of both together.
+    changes: int = 1
+
+
+@dataclass(slots=True)
+class Search:
+    """A search for schedules that fail, and what it has tried."""
+
+    scenario: Scenario
+    store: Store
+    runs: int = 0
+    steps: int = 0
+    failures: list[Outcome] = field(default_factory=list)
+    stories: set[tuple[str, ...]] = field(default_factory=set)
+
+    def run(self, schedule: Schedule) -> tuple[Outcome, bool]:
+        """Run one; return what came of it, and whether its story is a new one."""
+        outcome = run(self.scenario, self.store, schedule)
+        self.runs += 1
+        self.steps += len(outcome.steps)
+        new = outcome.story not in self.stories
+        self.stories.add(outcome.story)
+        if outcome.violation is not None:
+            self.failures.append(outcome)
+        return outcome, new
+
+    def exhaust(self, bounds: Bounds, most: int = 1) -> None:
+        """Try all schedules within bounds, until so many have failed.
+
+        A schedule is extended behind its last change only, and only where its story is a new one.
+        """
+        outcome, _ = self.run(Schedule())
+        todo = [(outcome, 0, bounds)]
+        while todo and len(self.failures) < most:
+            outcome, start, left = todo.pop()
+            for label, change in self._changes(outcome, start, left):
+                found, new = self.run(outcome.schedule.plus(label, change))
+                if len(self.failures) >= most:
+                    return
+                fault = isinstance(change, Fault)
+                rest = Bounds(left.deviations - (not fault), left.faults - fault, left.changes - 1)
+                if new and rest.changes > 0:
+                    # The run is the same up to there.
+                    todo.append((found, outcome.steps.index(label) + 1, rest))
+
+    def _changes(self, outcome: Outcome, start: int, left: Bounds) -> Iterator[tuple[str, Change]]:
+        if left.deviations > 0:
+            yield from deviations(outcome, start)
+        if left.faults > 0:
+            yield from faults(outcome, start)
+
+    def wander(self, random: Random, runs: int, most: int = 1) -> None:
+        """Try so many schedules at random, each like one that told a new story."""
+        outcome, _ = self.run(Schedule())
+        known = [outcome]
+        for _ in range(runs):
+            parent = random.choice(known[-200:])
+            schedule = parent.schedule
+            if schedule.changes and random.random() < 0.2:
+                schedule = schedule.without(random.randrange(len(schedule.changes)))
+            more = faults if random.random() < 0.4 else deviations
+            choices = list(more(parent))
+            if not choices or len(schedule.changes) > 6:
+                continue
+            label, change = random.choice(choices)
+            outcome, new = self.run(schedule.plus(label, change))
+            if len(self.failures) >= most:
+                return
+            if new:
+                known.append(outcome)
+
+
+def shrink(outcome: Outcome, scenario: Scenario, store: Store) -> Outcome:
+    """Return a failure with as few changes as still fail."""
+    smaller = True
+    while smaller:
+        smaller = False
+        for number in reversed(range(len(outcome.schedule.changes))):
+            found = run(scenario, store, outcome.schedule.without(number))
+            if found.violation is not None:
+                outcome, smaller = found, True
+                break
+    return outcome

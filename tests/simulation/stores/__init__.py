@@ -1,0 +1,1 @@
+"""The databases of the simulation: real ones, whose clocks are virtual."""

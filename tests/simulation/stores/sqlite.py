@@ -1,0 +1,145 @@
+"""Real SQLite, whose clock and patience are virtual."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
+
+from dblock.dialects import Dialect, SQLite
+from dblock.dialects.base import Answer
+from dblock.schema import upgrade
+from dblock.target import resolve
+from tests.simulation.client import Client
+from tests.simulation.store import Blocked, Row, Store
+from tests.simulation.transport import connecting, simulated
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_JULIAN_EPOCH = 2461041.5
+_FORMAT = "%Y-%m-%d %H:%M:%f"
+_DIALECT = simulated(SQLite)
+
+
+class Driver(sqlite3.Connection):
+    """One session."""
+
+    patience = 0.05
+
+
+class SQLiteStore(Store):
+    """A file, whose functions of time tell the loop's."""
+
+    name = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "simulated.db"
+        upgrade(f"sqlite:///{self._path}")
+        self._idle: list[Driver] = []
+        self._engines: dict[str, Engine] = {}
+        self._texts: dict[int, str] = {}
+        self._moments: dict[str, float] = {}
+        self._admin = self._connect()
+        self._admin.execute("CREATE TABLE written (name TEXT, fence INTEGER)")
+
+    def reset(self) -> None:
+        for table in ("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied", "written"):
+            self._admin.execute(f"DELETE FROM {table}")
+
+    def engine(self, client: str) -> Engine:
+        if client not in self._engines:
+            self._engines[client] = create_engine(
+                f"sqlite:///{self._path}",
+                creator=lambda: connecting(self),
+                poolclass=NullPool,
+            )
+        return self._engines[client]
+
+    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
+        return resolve(target, dialects={"sqlite": _DIALECT}, **options)
+
+    def open(self, client: Client) -> Driver:
+        return self._idle.pop() if self._idle else self._connect()
+
+    def _connect(self) -> Driver:
+        driver = sqlite3.connect(self._path, timeout=0, isolation_level=None, factory=Driver)
+        driver.execute("PRAGMA synchronous = OFF")
+        driver.create_function("strftime", 2, self._strftime)
+        driver.create_function("strftime", 3, self._strftime)
+        driver.create_function("julianday", 1, self._julianday)
+        return driver
+
+    def execute(self, driver: Driver, query: Any) -> Answer:
+        if query.sql.startswith("PRAGMA busy_timeout"):
+            return self._patience(driver, query.sql)
+        if query.sql.startswith("PRAGMA synchronous"):
+            return (), -1
+        cursor = driver.cursor()
+        try:
+            cursor.execute(query.sql, query.params)
+            rows = cursor.fetchall() if cursor.description else ()
+            return rows, cursor.rowcount
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY and driver.patience > 0:
+                raise Blocked(driver.patience, error) from None
+            raise
+        finally:
+            cursor.close()
+
+    def _patience(self, driver: Driver, sql: str) -> Answer:
+        _, given, milliseconds = sql.partition("=")
+        if given:
+            driver.patience = int(milliseconds) / 1000
+        return [(int(driver.patience * 1000),)], -1
+
+    def undo(self, driver: Driver) -> None:
+        if driver.in_transaction:
+            driver.rollback()
+        if driver not in self._idle:
+            self._idle.append(driver)
+
+    def rows(self) -> dict[str, Row]:
+        found = self._admin.execute(
+            "SELECT lock_name, token, fence, expires_at, waiters FROM dblock_lock"
+        )
+        return {
+            name: Row(
+                token,
+                fence,
+                None if expires is None else self._moment(expires),
+                tuple(waiters.split(",")) if waiters else (),
+            )
+            for name, token, fence, expires, waiters in found
+        }
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _strftime(self, form: str, of: str, modifier: str = "+0 seconds") -> str:
+        assert (form, of) == (_FORMAT, "now"), "only what dblock's statements ask for"
+        seconds, unit = modifier.split()
+        assert unit == "seconds"
+        milliseconds = round((self.clock() + float(seconds)) * 1000)
+        text = self._texts.get(milliseconds)
+        if text is None:
+            moment = EPOCH + timedelta(milliseconds=milliseconds)
+            text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+            self._texts[milliseconds] = text
+            self._moments[text] = milliseconds / 1000
+        return text
+
+    def _julianday(self, of: str | None) -> float | None:
+        if of is None:
+            return None
+        seconds = self.clock() if of == "now" else self._moment(of)
+        return _JULIAN_EPOCH + seconds / 86400
+
+    def _moment(self, text: str) -> float:
+        found = self._moments.get(text)
+        if found is None:
+            found = (datetime.fromisoformat(f"{text}+00:00") - EPOCH).total_seconds()
+            self._moments[text] = found
+        return found

@@ -1,0 +1,321 @@
+"""Between a client and the database: requests and replies that take their time, or get lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dblock.dialects.base import Answer, Dialect, Session
+from dblock.protocol.faults import Fault as Trouble
+from dblock.protocol.steps import Query
+from tests.simulation.errors import Lost, TimedOut
+from tests.simulation.loop import LATENCY, Actor, Event
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client, SimulatedEvent
+    from tests.simulation.store import Store
+
+
+class Kinded(NamedTuple):
+    """A query, and which of the dialect's statements it is."""
+
+    sql: str
+    params: Any
+    kind: str
+
+
+class Request:
+    """One statement under way."""
+
+    def __init__(self, actor: Actor, query: Any, label: str) -> None:
+        self.actor = actor
+        self.query = query
+        self.label = label
+        self.answered = False
+        self.timer: Event | None = None
+
+
+class Link:
+    """One connection, from the client to its session at the server.
+
+    What can fail at a request's arrival::
+
+        lost          it is not carried out, and the connection is reset
+        mute          it is not carried out, and nothing is ever heard again
+        unanswered    it is carried out, and the connection is reset
+        deaf          it is carried out, and nothing is ever heard again
+        late:S        the connection is reset, and the request arrives S seconds later
+        kill          the client is killed; its request is carried out
+        kill-before   the client is killed; its request is not carried out
+        pause:S       the client is stopped for S seconds
+        interrupt     Ctrl-C at the client; the request is carried out
+        crash         the server crashes before it
+        crash-after   the server crashes when it is carried out, before it is told
+    """
+
+    def __init__(self, client: Client, driver: Any, readable: SimulatedEvent) -> None:
+        self.client = client
+        self.driver = driver
+        #: The client knows that it is broken; nothing comes through any more; the session is over.
+        self.broken = self.deaf = self.ended = False
+        #: It is made ready just now, which is one event with its making.
+        self.preparing = False
+        #: Seconds for which the client waits for an answer.
+        self.bound = 10.0
+        #: What the server has said without being asked.
+        self.heard: list[str] = []
+        self.readable = readable
+
+    # --- the client's side -------------------------------------------------------------------
+
+    def send(self, query: Query) -> Answer:
+        """Have a statement carried out, and wait for what comes of it."""
+        loop, client = self.client.loop, self.client
+        actor = loop.current
+        if self.preparing or actor is None:
+            return client.store.execute(self.driver, query)
+        if self.broken:
+            raise Lost("the connection is closed")
+        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
+        event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
+        request.timer = loop.at(
+            self.bound / client.rate,
+            f"{request.label}<timeout",
+            lambda: self._give_up(request),
+            client,
+        )
+        answer = loop.park()
+        if isinstance(answer, BaseException):
+            raise answer
+        found: Answer = answer
+        return found
+
+    def _give_up(self, request: Request) -> None:
+        self.deaf = True
+        self._answer(request, TimedOut("no answer in time"))
+
+    def _answer(self, request: Request, answer: Answer | BaseException) -> None:
+        """Let the caller go on."""
+        if request.answered:
+            return
+        request.answered = True
+        if request.timer is not None:
+            self.client.loop.cancel(request.timer)
+        if isinstance(answer, Lost):
+            self.broken = True
+        self.client.loop.resume(request.actor, answer)
+
+    def close(self) -> None:
+        """The client closes it; the server hears of that, if anything comes through."""
+        self.broken = True
+        loop = self.client.loop
+        if loop.over:
+            self._end()
+        elif not self.deaf and not self.ended:
+            label = loop.label(f"{self.client.name}.closed")
+            loop.at(LATENCY, label, self._end, background=True)
+
+    # --- the network -------------------------------------------------------------------------
+
+    def _reply(self, request: Request, answer: Answer | BaseException) -> None:
+        """Let an answer be under way."""
+        loop = self.client.loop
+        label = f"{request.label}<"
+        background = request.actor.daemon
+        loop.at(
+            LATENCY,
+            label,
+            lambda: self._answer(request, answer),
+            self.client,
+            background=background,
+        )
+
+    def _reset(self, request: Request) -> None:
+        self._reply(request, Lost("connection reset by peer"))
+
+    # --- the server's side -------------------------------------------------------------------
+
+    def _arrive(self, request: Request, event: Event) -> None:
+        """What happens when a request is there, and what goes wrong with it."""
+        store, client = self.client.store, self.client
+        then = self._answers(request)
+        for fault in event.faults:
+            match fault.kind:
+                case "lost":
+                    self._end()
+                    return self._reset(request)
+                case "mute":
+                    self.deaf = True
+                    return None
+                case "unanswered":
+                    then = self._breaks(request)
+                case "deaf":
+                    self.deaf = True
+                case "late":
+                    self._reset(request)
+                    loop = client.loop
+                    loop.at(fault.seconds, f"{request.label}<late", lambda: self._late(request))
+                    return None
+                case "kill":
+                    client.kill()
+                case "kill-before":
+                    client.kill()
+                    return None
+                case "pause":
+                    client.pause(fault.seconds)
+                case "interrupt":
+                    request.answered = True
+                    request.actor.interruption = KeyboardInterrupt()
+                    client.loop.at(
+                        0.0,
+                        f"{request.label}<interrupt",
+                        lambda: client.loop.resume(request.actor, None),
+                        client,
+                    )
+                case "crash":
+                    store.crash()
+                    return self._reset(request)
+                case "crash-after":
+                    then = self._crashes(request)
+                case _:
+                    raise ValueError(f"there is no fault {fault.kind!r}")
+        if store.down or self.ended:
+            return self._reset(request)
+        return store.perform(self.driver, request.query, then)
+
+    def _late(self, request: Request) -> None:
+        if not self.ended and not self.client.store.down:
+            self.client.store.perform(self.driver, request.query, lambda answer: None)
+
+    def _answers(self, request: Request) -> Callable[[Answer | BaseException], None]:
+        def then(answer: Answer | BaseException) -> None:
+            if not self.deaf:
+                self._reply(request, answer)
+
+        return then
+
+    def _breaks(self, request: Request) -> Callable[[Answer | BaseException], None]:
+        def then(answer: Answer | BaseException) -> None:
+            self._end()
+            self._reset(request)
+
+        return then
+
+    def _crashes(self, request: Request) -> Callable[[Answer | BaseException], None]:
+        def then(answer: Answer | BaseException) -> None:
+            self.client.store.crash()
+            self._reset(request)
+
+        return then
+
+    def _end(self) -> None:
+        """The session ends at the server."""
+        self.client.store.links.discard(self)
+        if not self.ended:
+            self.ended = True
+            self.client.store.end_session(self.driver)
+
+
+def connecting(store: Store) -> Any:
+    """Make a driver's connection for the client whose code runs just now."""
+    actor = store.loop.current
+    assert actor is not None, "only actors connect"
+    client, loop = actor.client, store.loop
+
+    def arrive() -> None:
+        kinds = {fault.kind for fault in event.faults}
+        silent = "mute" in kinds or "deaf" in kinds
+        outcome: Any = Lost("connection refused") if kinds or store.down else None
+        if silent:
+            outcome = TimedOut("no connection in time")
+        loop.at(
+            3.0 if silent else LATENCY,
+            f"{label}<",
+            lambda: loop.resume(actor, outcome),
+            client,
+            background=actor.daemon,
+        )
+
+    label = loop.label(f"{actor.name}.connect")
+    event = loop.at(LATENCY, label, arrive)
+    outcome = loop.park()
+    if outcome is not None:
+        raise outcome
+    driver = store.open(client)
+    client.connected(driver)
+    return driver
+
+
+class Simulated(Dialect):
+    """A dialect whose statements go over :class:`Link`; its statements are as they are."""
+
+    client: Client
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        return self.client.link(connection).send(query)
+
+    def ask(self, connection: Any, query: Query) -> Any:
+        rows, _ = self.send(connection, query)
+        return rows[0] if rows else ()
+
+    def cursor(self, connection: Any) -> Any:
+        return None
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        self.client.link(connection).bound = seconds
+
+    def prepare_connection(self, connection: Any) -> Session:
+        link = self.client.link(connection)
+        link.preparing = True
+        try:
+            return super().prepare_connection(connection)  # type: ignore[safe-super]
+        finally:
+            link.preparing = False
+
+    def is_usable(self, connection: Any) -> bool:
+        return not self.client.link(connection).broken
+
+    def close(self, connection: Any) -> None:
+        self.client.link(connection).close()
+
+    def classify(self, error: BaseException) -> Trouble | None:
+        if isinstance(error, Lost):
+            return Trouble.DISCONNECTED
+        return super().classify(error)  # type: ignore[safe-super]
+
+    def timed_out(self, error: BaseException) -> bool:
+        if isinstance(error, Lost):
+            return isinstance(error, TimedOut)
+        return super().timed_out(error)  # type: ignore[safe-super]
+
+
+#: The methods of a dialect that make one statement each.
+STATEMENTS = frozenset(
+    {
+        *("grant", "look", "look_queued", "held", "release", "renew", "guard", "leave"),
+        *("create", "lock_row", "knock", "let_go", "ungate", "register", "unregister", "sweep"),
+        *("waiters", "blocked", "witness", "write_witness", "record_ttl", "announce_ttl"),
+        *("apply", "unapply", "begin_run", "end_run", "last_run", "now"),
+    }
+)
+
+
+def simulated(kind: type[Dialect]) -> type[Dialect]:
+    """Return the simulated twin of a dialect, whose queries tell their kind."""
+
+    def kinded(name: str) -> Callable[..., Any]:
+        made = getattr(kind, name)
+
+        @wraps(made)
+        def statement(self: Dialect, *args: Any, **kwargs: Any) -> Any:
+            query = made(self, *args, **kwargs)
+            return Kinded(query.sql, query.params, name)
+
+        return statement
+
+    members = {name: kinded(name) for name in STATEMENTS if hasattr(kind, name)}
+    return type(f"Simulated{kind.__name__}", (Simulated, kind), members)
