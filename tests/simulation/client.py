@@ -15,6 +15,7 @@ from dblock import Locks, Timeouts
 from dblock.holds import Event, FlowHolds, Holdings, lock
 from dblock.keeper import LINGER, SLICE, Call, Keeper
 from dblock.world import Turns, World
+from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop
 from tests.simulation.transport import Link, Simulated
 
@@ -38,6 +39,7 @@ class Client:
         self.alive = True
         self.paused_until = 0.0
         self.links: dict[int, Link] = {}
+        self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
         self.locks = SimulatedLocks(store.engine(name), self)
 
@@ -51,9 +53,20 @@ class Client:
 
     def connected(self, driver: Any) -> None:
         """Take down a connection that was made."""
+        self.links[id(driver)] = self._connect(driver)
+
+    def lend(self, driver: Any) -> LentConnection:
+        """Return a connection that was made for the user's own transactions."""
+        link = self._connect(driver)
+        lent = LentConnection(self.store, link, driver)
+        self.links[id(lent)] = link
+        self._lent.append(lent)  # or another might get its id
+        return lent
+
+    def _connect(self, driver: Any) -> Link:
         link = Link(self, driver, SimulatedEvent(self.loop))
-        self.links[id(driver)] = link
         self.store.links.add(link)
+        return link
 
     def pause(self, seconds: float) -> None:
         """Stop the process, as SIGSTOP does."""
@@ -166,7 +179,8 @@ class SimulatedEvent:
             if timer is not None:
                 self._loop.cancel(timer)
             label = self._loop.label(f"{actor.name}.woken")
-            self._loop.at(0.0, label, partial(self._loop.resume, actor), actor.client)
+            resume = partial(self._loop.resume, actor)
+            self._loop.at(0.0, label, resume, actor.client, background=actor.daemon)
 
     def clear(self) -> None:
         self._set = False

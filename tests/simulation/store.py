@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
 from tests.simulation.errors import Lost
+from tests.simulation.tables import Committed, Row
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -33,19 +34,6 @@ class Blocked(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A name's row; ``expires`` is in seconds of the database's clock."""
-
-    token: str | None
-    fence: int
-    expires: float | None
-    tickets: tuple[str, ...]
-
-    def free(self, now: float) -> bool:
-        return self.token is None or self.expires is None or self.expires <= now
-
-
 @dataclass(slots=True, eq=False)
 class Pending:
     """A statement that waits in the server."""
@@ -61,6 +49,14 @@ class Store(ABC):
 
     name: str
     loop: Loop
+    #: The engine of the users' own transactions, for all clients.
+    lending: Engine
+    #: Whether one transaction at a time writes at all.
+    one_writer = False
+    #: Whether a session that was lost can be ended, so that what it was sent does not come late.
+    ends_sessions = False
+    #: Called when a statement has been carried out: on which connection, and the statement.
+    watch: Callable[[Link | None, Any], None]
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""
@@ -71,6 +67,9 @@ class Store(ABC):
         self.links: set[Link] = set()
         #: How often anything may have changed.
         self.changes = 0
+        #: When it last forgot what it had committed, in the loop's time.
+        self.forgot = -1.0
+        self.watch = lambda link, query: None
         self.reset()
 
     def clock(self) -> float:
@@ -98,7 +97,7 @@ class Store(ABC):
             return
         except Exception as error:
             answer = error
-        self.changes += 1
+        self._carried_out(driver, query)
         then(answer)
         self.go_on()
 
@@ -117,10 +116,15 @@ class Store(ABC):
                 continue
             except Exception as error:
                 answer = error
-            self.changes += 1
+            self._carried_out(pending.driver, pending.query)
             self.pending.remove(pending)
             self.loop.cancel(pending.expiry)
             pending.then(answer)
+
+    def _carried_out(self, driver: Any, query: Any) -> None:
+        self.changes += 1
+        link = next((link for link in self.links if link.driver is driver), None)
+        self.watch(link, query)
 
     def end_session(self, driver: Any) -> None:
         """End a session, whatever it is at; undo what it has not committed."""
@@ -161,6 +165,26 @@ class Store(ABC):
         """Begin a session; return the driver's connection."""
 
     @abstractmethod
+    def open_lent(self) -> Any:
+        """Begin a session for a user's own transactions, with the driver's own defaults."""
+
+    @abstractmethod
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        """Return what the driver raises for that in a user's transaction."""
+
+    @abstractmethod
+    def in_transaction(self, driver: Any) -> bool:
+        """Whether a transaction has begun on a connection, as its client knows."""
+
+    @abstractmethod
+    def settings(self, driver: Any) -> object:
+        """Return what a user may have set on a connection, to be compared."""
+
+    def is_local(self, kind: str) -> bool:
+        """Whether statements of a kind are carried out in the client itself."""
+        return False
+
+    @abstractmethod
     def execute(self, driver: Any, query: Any) -> Answer:
         """Carry a statement out. Raises Blocked where it has to wait for others."""
 
@@ -171,3 +195,19 @@ class Store(ABC):
     @abstractmethod
     def rows(self) -> dict[str, Row]:
         """Return the lock table, as it is committed."""
+
+    @abstractmethod
+    def committed(self) -> Committed:
+        """Return what the users' transactions have left."""
+
+    @abstractmethod
+    def put(self, stock: dict[int, int]) -> None:
+        """Let there be so much of what in the users' stock."""
+
+    @abstractmethod
+    def waiters(self) -> list[tuple[str, str]]:
+        """Return who is seen to wait: the ids, and for which names."""
+
+    def busy(self) -> bool:
+        """Whether a transaction keeps everybody from every name just now."""
+        return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)

@@ -12,6 +12,9 @@ from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
+#: Seconds until the server hears that a client which it does not hear any more has gone.
+KEEPALIVE = 15.0
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
@@ -66,6 +69,8 @@ class Link:
         #: What the server has said without being asked.
         self.heard: list[str] = []
         self.readable = readable
+        #: Whose statement was sent last.
+        self.actor: Actor | None = None
 
     # --- the client's side -------------------------------------------------------------------
 
@@ -73,11 +78,12 @@ class Link:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
-        if self.preparing or actor is None:
+        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        if self.preparing or actor is None or client.store.is_local(kind):
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
-        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        self.actor = actor
         request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
         request.timer = loop.at(
@@ -113,9 +119,9 @@ class Link:
         loop = self.client.loop
         if loop.over:
             self._end()
-        elif not self.deaf and not self.ended:
+        elif not self.ended:
             label = loop.label(f"{self.client.name}.closed")
-            loop.at(LATENCY, label, self._end, background=True)
+            loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
     # --- the network -------------------------------------------------------------------------
 
@@ -165,6 +171,8 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
+                case "interrupt" if request.actor.daemon:
+                    pass  # signals go to the user's own thread
                 case "interrupt":
                     request.answered = True
                     request.actor.interruption = KeyboardInterrupt()
@@ -218,8 +226,11 @@ class Link:
             self.client.store.end_session(self.driver)
 
 
-def connecting(store: Store) -> Any:
-    """Make a driver's connection for the client whose code runs just now."""
+def connecting(store: Store, *, lent: bool = False) -> Any:
+    """Make a driver's connection for the client whose code runs just now.
+
+    ``lent`` tells that it is for the user's own transactions.
+    """
     actor = store.loop.current
     assert actor is not None, "only actors connect"
     client, loop = actor.client, store.loop
@@ -242,7 +253,9 @@ def connecting(store: Store) -> Any:
     event = loop.at(LATENCY, label, arrive)
     outcome = loop.park()
     if outcome is not None:
-        raise outcome
+        raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+    if lent:
+        return client.lend(store.open_lent())
     driver = store.open(client)
     client.connected(driver)
     return driver
