@@ -18,6 +18,12 @@ FOUND = [
         "hand-off",
         "a.select#1+8",
     ),
+    (
+        "a guard that waits does not know that the lease is renewed meanwhile",
+        "sqlite",
+        "guarded",
+        "a.update#1+8",
+    ),
 ]
 
 
