@@ -29,7 +29,7 @@ class Watcher:
 
     def look(self) -> None:
         self.beliefs.check()
-        if self.beliefs.waits:
+        if self.beliefs.waits or self._free_since:
             self._watch_waits()
         self._before = self.loop.now
 

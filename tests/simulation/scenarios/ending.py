@@ -16,13 +16,13 @@ def forced(clients: Clients) -> None:
         lease = me.lease(NAME, ttl=3)
         with me.holding(lease, 0) as had:
             if had:
-                me.work(0.5, lease)
+                me.work(0.2, lease)
                 me.write(lease)
                 me.work(1.0, lease)
 
     clients.thread("a", holder, may=(LockLost,))
     clients.thread("b", once, after=0.1, may=(LockLost,))
-    clients.thread("c", lambda me: me.force(NAME), after=0.3)
+    clients.thread("c", lambda me: me.force(NAME), after=0.15)
 
 
 def later(clients: Clients) -> None:
@@ -31,11 +31,11 @@ def later(clients: Clients) -> None:
     def keeping(me: Thread) -> None:
         lease = me.lease(NAME, ttl=3)
         if me.acquire(lease, 0):
-            me.work(0.1)
+            me.work(0.05)
             me.release(lease, after=1.0)
 
     clients.thread("a", keeping)
-    clients.thread("b", once, after=0.01)
+    clients.thread("b", once, after=0.8)
 
 
 def reentrant(clients: Clients) -> None:

@@ -20,18 +20,18 @@ def _long(me: Thread) -> None:
 def long_work(clients: Clients) -> None:
     """Somebody works for longer than its TTL, and another waits."""
     clients.thread("a", _long)
-    clients.thread("b", once, after=0.5)
+    clients.thread("b", once, after=3.2)
 
 
 def alone(clients: Clients) -> None:
-    """The same, and nobody waits: what has run out is not brought back to life."""
+    """The same, and nobody waits."""
     clients.thread("a", _long)
 
 
 def slow_holder(clients: Clients) -> None:
     """The same; the holder's clock is too slow, the other's too fast."""
     clients.thread("a", _long, rate=0.92)
-    clients.thread("b", once, after=0.5, rate=1.1)
+    clients.thread("b", once, after=3.2, rate=1.1)
 
 
 def _not_renewed(me: Thread) -> None:
@@ -48,13 +48,13 @@ def _not_renewed(me: Thread) -> None:
 def run_out(clients: Clients) -> None:
     """A lease is not renewed: its holder is told in time, and another has it then."""
     clients.thread("a", _not_renewed, may=(LockLost,))
-    clients.thread("b", once, after=1.0)
+    clients.thread("b", once, after=1.5)
 
 
 def run_out_slowly(clients: Clients) -> None:
     """The same, by a clock that is too slow."""
     clients.thread("a", _not_renewed, may=(LockLost,), rate=0.92)
-    clients.thread("b", once, after=1.0)
+    clients.thread("b", once, after=1.5)
 
 
 def dropped(clients: Clients) -> None:
@@ -66,7 +66,7 @@ def dropped(clients: Clients) -> None:
             me.ledger.left.add(me.ledger.rows[NAME].token or "")
 
     clients.thread("a", careless)
-    clients.thread("b", once, after=0.5)
+    clients.thread("b", once, after=1.5)
 
 
 def by_hand(clients: Clients) -> None:
@@ -84,7 +84,22 @@ def by_hand(clients: Clients) -> None:
                 me.work(0.5, lease)
 
     clients.thread("a", renewing)
-    clients.thread("b", once, after=0.2)
+    clients.thread("b", once, after=1.0)
+
+
+def by_hand_alone(clients: Clients) -> None:
+    """The holder renews itself, and nobody waits: what has run out is not brought back to life."""
+
+    def renewing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=2, renew=False)
+        with me.holding(lease, 0) as had:
+            if had:
+                for _ in range(2):
+                    me.work(0.5, lease)
+                    with me.calling("renew"):
+                        lease.renew()
+
+    clients.thread("a", renewing, may=(LockLost,))
 
 
 def max_hold(clients: Clients) -> None:
@@ -97,7 +112,7 @@ def max_hold(clients: Clients) -> None:
                 me.locks.database.world.wait(lease.lost, 4)
 
     clients.thread("a", bounded, may=(LockLost,))
-    clients.thread("b", once, after=1.0)
+    clients.thread("b", once, after=1.6)
 
 
 SCENARIOS = {
@@ -110,5 +125,6 @@ SCENARIOS = {
     "run-out-slowly": Scenario(run_out_slowly),
     "dropped-handle": Scenario(dropped),
     "renewed-by-hand": Scenario(by_hand),
+    "renewed-by-hand-alone": Scenario(by_hand_alone),
     "max-hold": Scenario(max_hold),
 }

@@ -22,7 +22,7 @@ def _both(first: str, second: str, me: Thread) -> None:
             return
         except DeadlockDetected:
             me.note("begins again")
-            me.work(0.3)
+            me.work(0.2)
 
 
 def both_orders(clients: Clients) -> None:

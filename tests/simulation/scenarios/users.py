@@ -36,8 +36,7 @@ def guarded_late(clients: Clients) -> None:
                     me.work(0.5)
 
     clients.thread("a", working, may=(LockLost,))
-    clients.thread("b", working, after=0.9, may=(LockLost,))
-    clients.thread("c", once, after=0.5)
+    clients.thread("b", once, after=0.6)
 
 
 def row_and_lease(clients: Clients) -> None:

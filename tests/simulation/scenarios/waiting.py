@@ -13,7 +13,7 @@ def once(me: Thread) -> None:
     lease = me.lease(NAME, ttl=6)
     with me.holding(lease, 30) as had:
         if had:
-            me.work(0.1, lease)
+            me.work(0.05, lease)
 
 
 def hand_off(clients: Clients) -> None:
@@ -33,15 +33,15 @@ def give_up(clients: Clients) -> None:
 
     def holder(me: Thread) -> None:
         with me.holding(me.lease(NAME, ttl=6), 0):
-            me.work(0.2)
+            me.work(0.1)
 
     def impatient(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 0.2):
+        with me.holding(me.lease(NAME, ttl=6), 0.1):
             pass
 
     clients.thread("a", holder)
     clients.thread("b", impatient, after=0.001)
-    clients.thread("c", once, after=0.05)
+    clients.thread("c", once, after=0.02)
 
 
 def tries(clients: Clients) -> None:
@@ -49,9 +49,9 @@ def tries(clients: Clients) -> None:
 
     def trier(me: Thread) -> None:
         lease = me.lease(NAME, ttl=6)
-        for _ in range(4):
+        for _ in range(3):
             with me.holding(lease, 0):
-                me.work(0.04)
+                me.work(0.03)
 
     clients.thread("a", once)
     clients.thread("b", once, after=0.001)
@@ -66,7 +66,7 @@ def fair(clients: Clients) -> None:
         for _ in range(2 if me.name == "a" else 1):
             with me.holding(lease, 30) as had:
                 if had:
-                    me.work(0.05)
+                    me.work(0.02)
 
     for number, client in enumerate(("a", "b", "c")):
         clients.thread(client, fairly, after=0.01 * number)
@@ -74,9 +74,15 @@ def fair(clients: Clients) -> None:
 
 def threads(clients: Clients) -> None:
     """Three threads of one client want the same name, and so does another client."""
+
+    def shortly(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 30) as had:
+            if had:
+                me.work(0.02)
+
     for number in range(3):
-        clients.thread("a", once, after=0.005 * number)
-    clients.thread("b", once, after=0.007)
+        clients.thread("a", shortly, after=0.005 * number)
+    clients.thread("b", shortly, after=0.007)
 
 
 def shared(clients: Clients) -> None:
@@ -99,7 +105,7 @@ def reader(clients: Clients) -> None:
     """Somebody looks who holds it and who waits, meanwhile."""
 
     def reading(me: Thread) -> None:
-        for _ in range(3):
+        for _ in range(2):
             before = me.ledger.rows.get(NAME)
             state = me.locks.show(NAME)
             after = me.ledger.rows.get(NAME)
@@ -108,11 +114,11 @@ def reader(clients: Clients) -> None:
                 raise Violation(f"a fence of {state.fence} is shown: it is {least} to {most}")
             if any(one.name != NAME for one in me.locks.list()):
                 raise Violation("a name is listed that nobody knows")
-            me.work(0.1)
+            me.work(0.03)
 
     clients.thread("a", once)
     clients.thread("b", once, after=0.001)
-    clients.thread("c", reading, after=0.05)
+    clients.thread("c", reading, after=0.01)
 
 
 SCENARIOS = {
