@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -21,6 +21,8 @@ FAULTS = (
     *(Fault("late", 1.0), Fault("late", 9.0), Fault("pause", 9.0)),
 )
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
+#: Of schedules at random: how many changes they have, and how many of them others are made from.
+CHANGES_MAX, KEPT = 6, 200
 
 
 def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
@@ -106,18 +108,18 @@ class Search:
         if left.faults > 0:
             yield from faults(outcome, start)
 
-    def wander(self, random: Random, runs: int, most: int = 1) -> None:
-        """Try so many schedules at random, each like one that told a new story."""
+    def wander(self, random: Random, goes_on: Callable[[], bool], most: int = 1) -> None:
+        """Try schedules at random, each like one that told a new story."""
         outcome, _ = self.run(Schedule())
         known = [outcome]
-        for _ in range(runs):
-            parent = random.choice(known[-200:])
+        while goes_on():
+            parent = random.choice(known[-KEPT:])
             schedule = parent.schedule
             if schedule.changes and random.random() < 0.2:
                 schedule = schedule.without(random.randrange(len(schedule.changes)))
             more = faults if random.random() < 0.4 else deviations
             choices = list(more(parent))
-            if not choices or len(schedule.changes) > 6:
+            if not choices or len(schedule.changes) >= CHANGES_MAX:
                 continue
             label, change = random.choice(choices)
             outcome, new = self.run(schedule.plus(label, change))

@@ -165,7 +165,7 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
-                case "interrupt":
+                case "interrupt" if not request.actor.daemon:  # a signal comes to the main thread
                     request.answered = True
                     request.actor.interruption = KeyboardInterrupt()
                     client.loop.at(
@@ -179,6 +179,8 @@ class Link:
                     return self._reset(request)
                 case "crash-after":
                     then = self._crashes(request)
+                case "interrupt":
+                    pass
                 case _:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
