@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.sql import Select
 
 from . import clock
-from .connections import first_line
+from .driver_errors import first_line
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import traceback
 import weakref
 from collections import deque
@@ -22,8 +21,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from .dialects.look_alikes import unreadable
+from .driver_errors import first_line, is_driver_error
 from .errors import Unsupported
-from .printable import printable
+from .fork import begins_anew, leave_to_parent
 from .protocol.faults import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -40,10 +40,6 @@ IDLE_MAX = 8
 
 # The servers that this process has reached.
 _reached: set[str] = set()
-
-# Connections of a forked child's parent: kept for ever, because closing one says goodbye to the
-# server on the socket that the parent still uses.
-_inherited: list[object] = []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +89,7 @@ class Connections:
         self._closed = False
         self._cleared = 0
         weakref.finalize(self, close_all, self._idle, dialect)
-        _all.add(self)
+        begins_anew(self)
 
     def _new_turns(self) -> Turns | None:
         return None if self._limit is None else self._world.turns(self._limit)
@@ -213,7 +209,7 @@ class Connections:
             raise Trouble(fault, first_line(cause), timed_out=timed_out) from cause
         return connection
 
-    def _forget_parent(self) -> None:
+    def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
         self._idle.clear()
         self._turns = self._new_turns()
@@ -264,34 +260,3 @@ def detached(pool: Pool) -> Any:
     connection = proxy.driver_connection
     proxy.detach()
     return connection
-
-
-def leave_to_parent(inherited: object) -> None:
-    """Keep a forked child from ever closing its parent's connection."""
-    _inherited.append(inherited)
-
-
-def is_driver_error(error: BaseException) -> bool:
-    """Return whether a DBAPI module raised this (PEP 249: its errors derive from its ``Error``)."""
-    return any(
-        base.__name__ == "Error" and base.__module__.split(".")[0] != "builtins"
-        for base in type(error).__mro__
-    )
-
-
-def first_line(error: BaseException) -> str:
-    """Return a driver's message, one line of it, for people."""
-    detail = error.args[1] if len(error.args) > 1 and isinstance(error.args[0], int) else error
-    lines = str(detail).strip().splitlines()
-    return printable(lines[0]) if lines else type(error).__name__
-
-
-_all: weakref.WeakSet[Connections] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for connections in list(_all):
-        connections._forget_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -7,8 +7,10 @@ import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import clock
-from .connections import Connections, OwnConnection, first_line, leave_to_parent
+from .connections import Connections, OwnConnection
+from .driver_errors import first_line
 from .errors import Unavailable
+from .fork import leave_to_parent
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import (
     AtGate,

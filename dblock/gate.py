@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from . import clock
-from .connections import leave_to_parent
 from .driver import UNUSABLE, execute
-from .holds import lock
+from .fork import leave_to_parent
+from .process_lock import lock
 from .protocol.faults import Fault, Trouble
 from .protocol.persisting import UNDONE
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
+from .process_lock import lock, settled
 from .protocol.leasing import Held
 from .protocol.term import Term
 
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from .driver import OwnTransaction
     from .gate import Gate
     from .protocol.keeping import Danger, Keeping
-
-#: One lock for what the keeper and the users' threads both change, never held for long. Reentrant,
-#: since a garbage collection, and with it anybody's code, can come anywhere. Nobody else has it
-#: while the process forks.
-lock = threading.RLock()
-#: Notified when a renewal has ended.
-settled = threading.Condition(lock)
-os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 class Event(Protocol):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import signal
 import threading
 from collections import deque
@@ -29,7 +28,9 @@ from weakref import ref
 from . import clock
 from .errors import DBLockError, LockLost
 from .events import Kind, tell, wanted
-from .holds import LeaseHold, lock, settled
+from .fork import begins_anew
+from .holds import LeaseHold
+from .process_lock import lock, settled
 from .protocol.faults import Fault, Trouble
 from .protocol.renewing import Asked, Missed, Renewed, renew_all
 from .protocol.state import Renewal
@@ -69,9 +70,9 @@ class Keeper:
 
     def __init__(self, worker: WorkerMaker | None = None) -> None:
         self._new_worker: WorkerMaker = Worker if worker is None else worker
-        self.forget_all()
+        self.forget_parent()
 
-    def forget_all(self) -> None:
+    def forget_parent(self) -> None:
         """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
         self._kept: set[ref[LeaseHold]] = set()
         self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
@@ -375,7 +376,4 @@ def start_quietly(thread: threading.Thread) -> None:
 
 
 #: The process's own.
-keeper = Keeper()
-
-
-os.register_at_fork(after_in_child=keeper.forget_all)
+keeper = begins_anew(Keeper())

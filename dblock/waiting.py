@@ -22,9 +22,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from . import clock
-from .connections import close_all, leave_to_parent
+from .connections import close_all
 from .dialects.base import TICKET, UNCALLED
-from .holds import lock
+from .fork import begins_anew, leave_to_parent
+from .process_lock import lock
 from .protocol.faults import Trouble
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Room:
         self.world = world
         self.listener = Listener(connections, dialect, world)
         self._lines: dict[Hashable, deque[weakref.ref[Spot]]] = {}
-        _all.add(self)
+        begins_anew(self)
 
     def forget_parent(self) -> None:
         """Begin anew in a forked child: those who wait are not there."""
@@ -403,14 +404,3 @@ class Listener:
                         connected.shutdown(socket.SHUT_RDWR)
         for connection in connections:
             self._connections.drop(connection)
-
-
-_all: weakref.WeakSet[Room] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for room in list(_all):
-        room.forget_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

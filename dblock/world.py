@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
-from .holds import Event, FlowHolds, ThreadHolds, lock, settled
+from .holds import Event, FlowHolds, ThreadHolds
 from .keeper import Keeper, keeper
+from .process_lock import lock, settled
 
 T = TypeVar("T")
 

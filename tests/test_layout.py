@@ -12,6 +12,7 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own.
 FLOORS = [
     {"version", "arguments", "errors", "clock", "printable"},
+    {"process_lock", "fork", "driver_errors"},
     {"timeouts", "policy", "protocol", "dialects", "events", "amounts", "compiled"},
     {"connections", "target"},
     {"driver", "borrowed", "schema", "retrying"},

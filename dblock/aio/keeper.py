@@ -15,9 +15,9 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from .. import keeper as threads
-from ..connections import leave_to_parent
-from ..holds import lock
+from ..fork import leave_to_parent
 from ..keeper import Call, Keeper, logger, start_quietly
+from ..process_lock import lock
 from .bridge import GRACE, run
 
 _keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from ..holds import Event, FlowHolds, Holdings, lock
+from ..holds import Event, FlowHolds, Holdings
 from ..keeper import Keeper
+from ..process_lock import lock
 from ..world import Turns, World
 from . import bridge
 from .bridge import await_, whose

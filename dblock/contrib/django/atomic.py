@@ -12,8 +12,8 @@ from django.utils.connection import ConnectionProxy
 
 from ... import clock
 from ...borrowed import Borrowed, lenders
-from ...connections import first_line
 from ...dialects import Dialect
+from ...driver_errors import first_line
 from ...protocol.faults import Fault, Trouble
 from ...protocol.steps import Query, Reply
 
