@@ -25,6 +25,7 @@ from .driver_errors import first_line, is_driver_error
 from .errors import Unsupported
 from .fork import begins_anew, leave_to_parent
 from .protocol.faults import Fault, Trouble
+from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 
     from .dialects import Dialect
     from .dialects.base import Session
-    from .world import Turns, World
+    from .runtime import Runtime, Semaphore
 
 _log = logging.getLogger("dblock")
 
 IDLE_MAX = 8
+
+# After these a connection is not used again: it is broken, or leads to a server that cannot write.
+UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 # The servers that this process has reached.
 _reached: set[str] = set()
@@ -70,13 +74,13 @@ class Connections:
         dialect: Dialect,
         *,
         limit: int | None = None,
-        world: World,
+        runtime: Runtime,
         verify: Callable[[OwnConnection], None] | None = None,
         lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
         self._dialect = dialect
-        self._world = world
+        self._runtime = runtime
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(self._pool, "connect", self._bound, insert=True)
@@ -91,8 +95,8 @@ class Connections:
         weakref.finalize(self, close_all, self._idle, dialect)
         begins_anew(self)
 
-    def _new_turns(self) -> Turns | None:
-        return None if self._limit is None else self._world.turns(self._limit)
+    def _new_turns(self) -> Semaphore | None:
+        return None if self._limit is None else self._runtime.semaphore(self._limit)
 
     def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
         driver = record.driver_connection
@@ -110,7 +114,7 @@ class Connections:
         ):
             raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
         try:
-            return self._take_idle() or self._world.connect(self._connect, self._keep)
+            return self._take_idle() or self._runtime.connect(self._connect, self._keep)
         except BaseException as error:
             refused = isinstance(error, Trouble) and not error.timed_out
             if refused and self._beside is not None and len(self._beside._idle) > 1:
@@ -137,6 +141,47 @@ class Connections:
         if server is None or len(_reached) == 1:
             return False
         return any(self._dialect.precedes(server, other) for other in tuple(_reached))
+
+    def execute(
+        self,
+        connection: OwnConnection,
+        query: Query,
+        within: float | None = None,
+        *,
+        waits: bool = False,
+    ) -> Reply:
+        """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
+
+        ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
+        """
+        dialect, driver, session = self._dialect, connection.driver, connection.session
+        if within is not None:
+            dialect.bound_reads(driver, min(within, dialect.timeouts.socket))
+        sent = self._runtime.now()
+        try:
+            while True:
+                try:
+                    rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
+                    break
+                except Exception as error:
+                    if dialect.can_resend(driver, error):
+                        continue
+                    fault = dialect.classify(error)
+                    if fault is None:
+                        raise
+                    lost = fault is Fault.DISCONNECTED
+                    raise Trouble(
+                        fault,
+                        first_line(error),
+                        timed_out=lost and dialect.timed_out(error),
+                        end=session.end if lost else None,
+                    ) from error
+        finally:
+            if within is not None:
+                dialect.bound_reads(driver, dialect.timeouts.socket)
+        if session.doubts:  # as good as none
+            raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
+        return Reply(rows, matched, sent, self._runtime.now(), session.server)
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""

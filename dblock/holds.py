@@ -9,9 +9,8 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
 from .process_lock import lock, settled
 from .protocol.leasing import Held
@@ -23,18 +22,7 @@ if TYPE_CHECKING:
     from .driver import OwnTransaction
     from .gate import Gate
     from .protocol.keeping import Danger, Keeping
-
-
-class Event(Protocol):
-    """A :class:`threading.Event`, or what a task has for one."""
-
-    def is_set(self) -> bool: ...
-
-    def set(self) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> Any: ...
+    from .runtime import Event, Runtime
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -42,15 +30,15 @@ class Hold:
     """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
 
     name: str
+    runtime: Runtime
+    since: float
     transaction: OwnTransaction | None = None
     count: int = 1
     flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
-    since: float = field(default_factory=clock.now)
     loss: LockLost | None = None
     ended: bool = False
     _lost: Event | None = None
-    make_event: Callable[[], Event] = threading.Event
 
     @property
     def inherited(self) -> bool:
@@ -72,7 +60,7 @@ class Hold:
         """The event that is set with the loss. Made when somebody asks for it."""
         with lock:
             if self._lost is None:
-                self._lost = self.make_event()
+                self._lost = self.runtime.event()
                 if self.loss is not None:
                     self._lost.set()
             return self._lost
@@ -104,7 +92,7 @@ class LeaseHold(Hold):
 
     @property
     def alive(self) -> bool:
-        return not self.inherited and self.keepable(clock.now())
+        return not self.inherited and self.keepable(self.runtime.now())
 
     @property
     def fence(self) -> int | None:
@@ -141,13 +129,13 @@ class LeaseHold(Hold):
         with lock:
             self.ended = True
         if self.renewing:
-            with self.database.world.settled(lambda: not self.renewing, patience):
+            with self.runtime.settled(lambda: not self.renewing, patience):
                 pass
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
         """Keep other renewals of this hold out, having waited for one under way, so long."""
-        with self.database.world.settled(lambda: not self.renewing, patience):
+        with self.runtime.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:
             yield

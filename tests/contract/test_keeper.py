@@ -17,7 +17,6 @@ import dblock.keeper
 import dblock.lease
 from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
 from dblock.driver import Driver
-from dblock.holds import Event
 from dblock.keeper import Keeper
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.keeping import Plan
@@ -26,6 +25,7 @@ from dblock.protocol.renewing import Asked, Missed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
 from dblock.protocol.term import Term
+from dblock.runtime import Event
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
 from tests.worlds.behind import held_up, here, inside, run
