@@ -9,10 +9,10 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from . import clock
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
+from .process_lock import lock, settled
 from .protocol.leasing import Held
 from .protocol.term import Term
 
@@ -22,26 +22,7 @@ if TYPE_CHECKING:
     from .driver import OwnTransaction
     from .gate import Gate
     from .protocol.keeping import Danger, Keeping
-
-#: One lock for what the keeper and the users' threads both change, never held for long. Reentrant,
-#: since a garbage collection, and with it anybody's code, can come anywhere. Nobody else has it
-#: while the process forks.
-lock = threading.RLock()
-#: Notified when a renewal has ended.
-settled = threading.Condition(lock)
-os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
-
-
-class Event(Protocol):
-    """A :class:`threading.Event`, or what a task has for one."""
-
-    def is_set(self) -> bool: ...
-
-    def set(self) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> Any: ...
+    from .runtime import Event, Runtime
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -49,15 +30,15 @@ class Hold:
     """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
 
     name: str
+    runtime: Runtime
+    since: float
     transaction: OwnTransaction | None = None
     count: int = 1
     flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
-    since: float = field(default_factory=clock.now)
     loss: LockLost | None = None
     ended: bool = False
     _lost: Event | None = None
-    make_event: Callable[[], Event] = threading.Event
 
     @property
     def inherited(self) -> bool:
@@ -79,7 +60,7 @@ class Hold:
         """The event that is set with the loss. Made when somebody asks for it."""
         with lock:
             if self._lost is None:
-                self._lost = self.make_event()
+                self._lost = self.runtime.event()
                 if self.loss is not None:
                     self._lost.set()
             return self._lost
@@ -111,7 +92,7 @@ class LeaseHold(Hold):
 
     @property
     def alive(self) -> bool:
-        return not self.inherited and self.keepable(clock.now())
+        return not self.inherited and self.keepable(self.runtime.now())
 
     @property
     def fence(self) -> int | None:
@@ -148,13 +129,13 @@ class LeaseHold(Hold):
         with lock:
             self.ended = True
         if self.renewing:
-            with self.database.world.settled(lambda: not self.renewing, patience):
+            with self.runtime.settled(lambda: not self.renewing, patience):
                 pass
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
         """Keep other renewals of this hold out, having waited for one under way, so long."""
-        with self.database.world.settled(lambda: not self.renewing, patience):
+        with self.runtime.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:
             yield

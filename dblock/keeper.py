@@ -16,24 +16,24 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import random
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from . import clock
 from .errors import DBLockError, LockLost
 from .events import Kind, tell, wanted
-from .holds import LeaseHold, lock, settled
+from .fork import begins_anew
+from .holds import LeaseHold
+from .process_lock import lock, settled
 from .protocol.faults import Fault, Trouble
 from .protocol.renewing import Asked, Missed, Renewed, renew_all
 from .protocol.state import Renewal
 from .protocol.term import Term
+from .runtime import Runtime
 
 if TYPE_CHECKING:
     from .database import Database
@@ -67,11 +67,12 @@ _UNKNOWN = Missed(Trouble(Fault.DISCONNECTED, "it was cut short"))
 class Keeper:
     """Renews the holds it was given and tells of their danger and loss, until they are dropped."""
 
-    def __init__(self, worker: WorkerMaker | None = None) -> None:
+    def __init__(self, runtime: Runtime, worker: WorkerMaker | None = None) -> None:
+        self._runtime = runtime
         self._new_worker: WorkerMaker = Worker if worker is None else worker
-        self.forget_all()
+        self.forget_parent()
 
-    def forget_all(self) -> None:
+    def forget_parent(self) -> None:
         """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
         self._kept: set[ref[LeaseHold]] = set()
         self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
@@ -101,7 +102,7 @@ class Keeper:
             if hold.loss is not None:
                 return False
             hold.begin(term)
-            hold.keeping.extended(term, random())
+            hold.keeping.extended(term, self._runtime.random())
             self._look_again(hold.keeping.wake)
             return True
 
@@ -125,7 +126,7 @@ class Keeper:
 
     def _watch(self) -> float:
         """Do what is due; return how long there is nothing to do."""
-        now = clock.now()
+        now = self._runtime.now()
         wake = now + SLICE
         with lock:
             self._next = wake
@@ -147,7 +148,7 @@ class Keeper:
             # nothing came either, the next one does, whenever that is due.
             self._next = min(self._next, wake) if self._kept or self._came else math.inf
             self._came = False
-            return max(0.0, self._next - clock.now())
+            return max(0.0, self._next - self._runtime.now())
 
     def _look_at(self, hold: LeaseHold, now: float, due: set[Database], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
@@ -177,7 +178,7 @@ class Keeper:
     def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
         self.drop(hold)
         if hold.lose(loss):
-            self._tell(calls, Kind.LOST, hold, clock.now() - hold.since, loss)
+            self._tell(calls, Kind.LOST, hold, self._runtime.now() - hold.since, loss)
             if hold.on_lost is not None:
                 calls.append(partial(hold.on_lost, loss))
 
@@ -221,7 +222,7 @@ class Keeper:
 
         And how long an answer may be awaited, for all that is kept to have time for another try.
         """
-        now, within, due = clock.now(), database.timeouts.socket, math.inf
+        now, within, due = self._runtime.now(), database.timeouts.socket, math.inf
         ripe: list[tuple[float, ref[LeaseHold]]] = []
         for hold in self._holds(database):
             term = hold.lease.term
@@ -243,7 +244,7 @@ class Keeper:
         """Renew a batch. It is known weakly meanwhile: handles may be dropped."""
         asked: list[Asked] = []
         begun: list[ref[LeaseHold]] = []
-        now = clock.now()
+        now = self._runtime.now()
         with lock:
             for reference in holds:
                 hold = reference()
@@ -270,7 +271,7 @@ class Keeper:
         """Take the outcomes down, unless the holds ended meanwhile or their loss was told."""
         calls: list[Call] = []
         with lock:
-            now = clock.now()
+            now = self._runtime.now()
             for reference, outcome in zip(begun, outcomes, strict=True):
                 hold = reference()
                 if hold is None:
@@ -284,11 +285,11 @@ class Keeper:
                 late = max(0.0, now - hold.keeping.due)
                 if isinstance(outcome, Missed):
                     self._tell(calls, Kind.MISSED, hold, late, outcome.trouble)
-                    hold.keeping.missed(outcome, hold.lease.term, now, random())
+                    hold.keeping.missed(outcome, hold.lease.term, now, self._runtime.random())
                 else:
                     self._tell(calls, Kind.RENEWED, hold, late)
                     hold.begin(outcome)
-                    hold.keeping.renewed(outcome, random())
+                    hold.keeping.renewed(outcome, self._runtime.random())
                 self._look_again(hold.keeping.wake)
             settled.notify_all()
         self.call(*calls)
@@ -375,7 +376,9 @@ def start_quietly(thread: threading.Thread) -> None:
 
 
 #: The process's own.
-keeper = Keeper()
+keeper = begins_anew(Keeper(Runtime()))
 
 
-os.register_at_fork(after_in_child=keeper.forget_all)
+def keeper_of_process() -> Keeper:
+    """Return the keeper that all threads share."""
+    return keeper

@@ -12,11 +12,13 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own.
 FLOORS = [
     {"version", "arguments", "errors", "clock", "printable"},
+    {"process_lock", "fork", "driver_errors"},
+    {"runtime"},
     {"timeouts", "policy", "protocol", "dialects", "events", "amounts", "compiled"},
     {"connections", "target"},
     {"driver", "borrowed", "schema", "retrying"},
     {"holds", "handle", "gate"},
-    {"database", "keeper", "waiting", "world"},
+    {"database", "keeper", "waiting"},
     {"lease", "row", "counter"},
     {"together", "cron", "doctor"},
     {"locks"},
@@ -102,6 +104,32 @@ def test_the_protocol_does_no_io() -> None:
             assert root in allowed or name.startswith(
                 ("dblock.protocol", "dblock.errors", "dblock.printable")
             ), f"{path.name} imports {name}: a protocol knows neither I/O nor clocks"
+
+
+def test_time_and_randomness_are_the_runtimes() -> None:
+    """So that whoever gives Locks a runtime of his own decides what time it is.
+
+    Who has none is excused: no Locks are at hand there, or it is the driver that waits.
+    """
+    excused = {
+        "runtime.py": {"clock", "random", "secrets", "time"},
+        "aio/runtime.py": set[str](),
+        "clock.py": {"time"},
+        "policy.py": {"random", "time"},
+        "retrying.py": {"clock", "time"},
+        "dialects/reading.py": {"clock"},
+        "dialects/postgresql.py": {"secrets"},
+        "contrib/opentelemetry.py": {"time"},
+        "schema": {"clock", "time"},
+        "doctor": {"clock", "time"},
+        "cli": {"time"},
+    }
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE)
+        allowed = excused.get(str(place), excused.get(place.parts[0], set()))
+        used = {name.removeprefix("dblock.") for name, _ in run_time_imports(path)}
+        found = used & {"clock", "random", "secrets", "time"} - allowed
+        assert not found, f"{place} imports {found}: a runtime has it"
 
 
 def test_nobody_asks_for_a_databases_name() -> None:

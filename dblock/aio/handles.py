@@ -21,7 +21,7 @@ from .borrowing import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
     from .locks import AsyncLocks
-    from .world import TaskEvent
+    from .runtime import TaskEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")

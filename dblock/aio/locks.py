@@ -29,8 +29,9 @@ from .counter import AsyncCounter
 from .cron import AsyncCron
 from .dialects import ASYNC_DIALECTS
 from .handles import AsyncLease, AsyncRowLock, AsyncTogether
-from .keeper import keeper_here, keeper_thread
-from .world import TaskWorld
+from .holds import TaskHolds
+from .keeper import keeper_here, keeper_in_thread, keeper_thread
+from .runtime import AsyncioRuntime
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
@@ -46,12 +47,14 @@ def _create(url: URL, **options: Any) -> Engine:
 
 
 class _Bridged(Locks):
-    """The sync Locks, in the world of tasks."""
+    """The sync Locks, for tasks."""
 
     _resolve = staticmethod(partial(resolve, dialects=ASYNC_DIALECTS, create=_create))
+    _runtime = AsyncioRuntime
+    _flow_holds = TaskHolds
 
     def __init__(self, target: str | URL | Engine, *, keeper_thread: bool, **options: Any) -> None:
-        self._world = partial(TaskWorld, keeper_thread=keeper_thread)
+        self._keeper = keeper_in_thread if keeper_thread else keeper_here
         super().__init__(target, **options)
 
 
@@ -105,14 +108,16 @@ class AsyncLocks:
                 database.timeouts,
                 database.label,
                 lent=False,
-                world=database.world,
+                runtime=database.runtime,
+                keeper=keeper_in_thread,
+                flow_holds=TaskHolds(),
             )
 
     def __repr__(self) -> str:
         return f"<AsyncLocks in {self.sync.engine.url!r}>"
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call sync code in this world; not part of the public surface."""
+        """Call sync code in the calling task; not part of the public surface."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -307,10 +307,11 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         One that only cleared the token, by the code of an earlier version, keeps it for nobody.
         """
 
-    def listen(self, connection: Any, session: Session) -> str | None:
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         """Let a connection hear of tickets that begin with what is returned, and of no others.
 
         None where it cannot. As long as it is open such tickets are taken to be waited with.
+        ``token`` draws so many bytes, in hexadecimal.
         """
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -173,12 +173,12 @@ class Calling(Gating):
             {"name": name, "ticket": ticket},
         )
 
-    def listen(self, connection: Any, session: Session) -> str | None:
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         if session.end is None:  # behind a pooler
             return None
         connection.pgconn.notify_handler = None  # psycopg's decodes what strangers say
         while True:
-            channel = secrets.token_hex(_CHANNEL // 2)
+            channel = token(_CHANNEL // 2)
             if (
                 channel != UNCALLED
                 and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]

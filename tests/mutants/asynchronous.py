@@ -36,7 +36,7 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-release-given-up",
         "a cancelled release goes on",
-        "TaskWorld.finish",
+        "AsyncioRuntime.finish",
         "return bridge.finish(function, bridge.GRACE if cancelled else None)",
         "return function()",
         f"{CANCELLATION}::test_a_cancelled_release_goes_on[postgresql]",
@@ -93,9 +93,9 @@ ASYNCHRONOUS = (
     Mutant(
         "keeper-always-in-the-loop",
         "a keeper in a thread goes on while the loop is blocked",
-        "TaskWorld.keeper",
-        "return keeper_in_thread() if self._keeper_thread else keeper_here()",
-        "return keeper_here()",
+        "_Bridged.__init__",
+        "keeper_in_thread if keeper_thread else keeper_here",
+        "keeper_here",
         f"{LOSS}::test_a_loop_that_was_blocked_is_told_afterwards[sqlite-thread]",
     ),
     # --- 11: who holds

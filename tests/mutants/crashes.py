@@ -130,7 +130,7 @@ CRASHES = (
     Mutant(
         "success-with-a-warning",
         "a wait for a standby that an operator cancels is no success",
-        "driver.execute",
+        "Connections.execute",
         "if session.doubts:",
         "if False:",
         f"{SYNCHRONOUS}::test_what_the_standby_has_not_got_is_written_again[cancelled-renew]",

@@ -246,9 +246,9 @@ KEEPING = (
     Mutant(
         "a-child-keeps-its-parents",
         "a forked child does not keep its parent's holds",
-        "dblock.keeper",
-        "os.register_at_fork(after_in_child=keeper.forget_all)",
-        "",
+        "keeper.keeper",
+        "begins_anew(Keeper(Runtime()))",
+        "Keeper(Runtime())",
         f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
     ),
     Mutant(

@@ -1,35 +1,49 @@
-"""What the strategies leave to their surroundings: waiting, and who it is that waits.
+"""What dblock leaves to its surroundings: time, randomness, waiting.
 
-Here a thread is. :mod:`dblock.aio` has the same for a task of an event loop, and that is all that
-is different there, but for the drivers.
+Here it is that of a thread. :mod:`dblock.aio` has the same for a task of an event loop; and whoever
+has one of his own decides what time it is, and what is drawn.
 """
 
 from __future__ import annotations
 
 import math
+import random
+import secrets
 import select
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from .holds import Event, FlowHolds, ThreadHolds, lock, settled
-from .keeper import Keeper, keeper
+from . import clock
+from .process_lock import lock, settled
 
 T = TypeVar("T")
 
 
-class Turns(Protocol):
-    """A semaphore, as :class:`threading.Semaphore` is one."""
+class Event(Protocol):
+    """A :class:`threading.Event`, or what a task has for one."""
+
+    def is_set(self) -> bool: ...
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> Any: ...
+
+
+class Semaphore(Protocol):
+    """As :class:`threading.Semaphore` is one."""
 
     def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> bool: ...
 
     def release(self) -> None: ...
 
 
-class ThreadTurns:
+class ThreadSemaphore:
     """A semaphore that no interruption leaves locked, in C.
 
     :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
@@ -52,21 +66,28 @@ class ThreadTurns:
         self._free.put(None)
 
 
-class World:
+class Runtime:
     """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
 
     #: What is finished may go on when its caller does not wait for it any more.
     lingers = False
 
-    def holds(self) -> FlowHolds:
-        """Return the place for what each flow holds."""
-        return ThreadHolds()
+    # --- time and randomness -----------------------------------------------------------------
+
+    #: The holder's clock: seconds since some moment in the past.
+    now: Callable[[], float] = staticmethod(clock.now)
+    #: A number from 0 to 1, for what is not to be in step with others.
+    random: Callable[[], float] = staticmethod(random.random)
+    #: So many bytes that nobody can guess, in hexadecimal.
+    token: Callable[[int], str] = staticmethod(secrets.token_hex)
+
+    # --- waiting -----------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def wait(self, event: Event, seconds: float | None) -> bool:
-        """Wait until an event of this world is set, so long; return whether it is."""
+        """Wait until an event of this runtime is set, so long; return whether it is."""
         return bool(event.wait(seconds))
 
     def readable(self, descriptor: int, seconds: float) -> bool:
@@ -75,8 +96,20 @@ class World:
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(math.ceil(seconds * 1000)))
 
-    def turns(self, limit: int) -> Turns:
-        return ThreadTurns(limit)
+    def event(self) -> Event:
+        return threading.Event()
+
+    def semaphore(self, limit: int) -> Semaphore:
+        return ThreadSemaphore(limit)
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        with lock:
+            settled.wait_for(done, patience)
+            yield
+
+    # --- being interrupted -------------------------------------------------------------------
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
@@ -88,20 +121,6 @@ class World:
         Where it need not wait for it, that caller does so for a moment only; None is returned then.
         """
         return function()
-
-    def keeper(self) -> Keeper:
-        """Return who renews the leases that are held here."""
-        return keeper
-
-    def event(self) -> Event:
-        return threading.Event()
-
-    @contextmanager
-    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
-        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
-        with lock:
-            settled.wait_for(done, patience)
-            yield
 
     def check(self) -> None:
         """Raise a cancellation that came while a statement was under way."""
