@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import Random
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holds import Event, FlowHolds, Holdings, lock
+from dblock.holds import FlowHolds, Holdings
 from dblock.keeper import LINGER, SLICE, Call, Keeper
-from dblock.world import Turns, World
+from dblock.process_lock import lock
+from dblock.runtime import Event, Runtime, Semaphore
 from tests.simulation.loop import Actor, Loop
 from tests.simulation.transport import Link, Simulated
 
 if TYPE_CHECKING:
     from tests.simulation.store import Store
-
-T = TypeVar("T")
 
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
@@ -38,6 +38,8 @@ class Client:
         self.alive = True
         self.paused_until = 0.0
         self.links: dict[int, Link] = {}
+        self.chance = Random(name)
+        self.runtime = SimulatedRuntime(self)
         self.keeper = SimulatedKeeper(self)
         self.locks = SimulatedLocks(store.engine(name), self)
 
@@ -71,22 +73,24 @@ class SimulatedLocks(Locks):
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self.client = client
-        self._world = lambda: SimulatedWorld(client)
+        self._runtime = lambda: client.runtime
+        self._keeper = lambda: client.keeper
+        self._flow_holds = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
         assert isinstance(self.dialect, Simulated)
         self.dialect.client = client
 
 
-class SimulatedWorld(World):
-    """Threads that the loop schedules: see :class:`dblock.world.World`."""
+class SimulatedRuntime(Runtime):
+    """Threads that the loop schedules, a clock that goes as it is told, and a seeded chance."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._loop = client.loop
-
-    def holds(self) -> FlowHolds:
-        return ActorHolds(self._loop)
+        self.now = client.now
+        self.random = client.chance.random
+        self.token = lambda size: client.chance.randbytes(size).hex()
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
@@ -103,14 +107,8 @@ class SimulatedWorld(World):
             return True
         return link.readable.wait(seconds)
 
-    def turns(self, limit: int) -> Turns:
-        return SimulatedTurns(self._loop, limit)
-
-    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
-        return make()
-
-    def keeper(self) -> Keeper:
-        return self._client.keeper
+    def semaphore(self, limit: int) -> Semaphore:
+        return SimulatedSemaphore(self._loop, limit)
 
     def event(self) -> Event:
         return SimulatedEvent(self._loop)
@@ -195,7 +193,7 @@ class SimulatedEvent:
         return self._set
 
 
-class SimulatedTurns:
+class SimulatedSemaphore:
     """A semaphore of simulated threads."""
 
     def __init__(self, loop: Loop, limit: int) -> None:
@@ -223,7 +221,7 @@ class SimulatedKeeper(Keeper):
         def employ(name: str, work: Callable[[], float], end: Call = lambda: None) -> Worker:
             return Worker(client, name, work, end)
 
-        super().__init__(employ)
+        super().__init__(client.runtime, employ)
 
 
 class Worker:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import random
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dblock import Lease, RowLock, clock, connections
+from dblock import Lease, RowLock, connections
 from dblock.errors import DBLockError
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
@@ -68,7 +66,7 @@ class Thread:
 
     def work(self, seconds: float) -> None:
         """Let time pass, by the client's own clock."""
-        self.locks.database.world.sleep(seconds)
+        self.locks.database.runtime.sleep(seconds)
 
     def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
         """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
@@ -103,7 +101,7 @@ def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1
     """Run a scenario to its end, and judge it."""
     loop = Loop(schedule)
     beliefs = Beliefs(loop)
-    with _pure(loop):
+    with _alone():
         store.begin(loop, rate)
         watcher = Watcher(loop, store, beliefs, schedule)
         loop.watch = watcher.look
@@ -124,27 +122,12 @@ def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1
 
 
 @contextmanager
-def _pure(loop: Loop) -> Iterator[None]:
-    """Let time and randomness be the run's own."""
-    state, now, token_hex = random.getstate(), clock.now, secrets.token_hex
-    numbers = random.Random(1)
-
-    def virtual() -> float:
-        actor = loop.current
-        return loop.now if actor is None else float(actor.client.now())
-
-    def tokens(size: int = 16) -> str:
-        return numbers.randbytes(size).hex()
-
+def _alone() -> Iterator[None]:
+    """Keep what was before, and what is around, out of a run."""
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
-    random.seed(1)
-    clock.now = virtual
-    secrets.token_hex = tokens  # type: ignore[assignment]
     connections._reached.clear()
     try:
         yield
     finally:
-        clock.now, secrets.token_hex = now, token_hex
-        random.setstate(state)
         gc.enable()
