@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.simulation.explore import Bounds
 from tests.simulation.exploring import Tally, Task, replay, work
+from tests.simulation.folder import prepared
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stores import STORES
 
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", metavar="LINE", help="one run: 'store scenario: schedule'")
     options = parser.parse_args(arguments)
     if options.replay:
-        outcome = replay(options.replay)
+        with prepared():
+            outcome = replay(options.replay)
         print(*outcome.steps, sep="\n")
         print(*outcome.story, sep="\n")
         print(outcome.violation or "nothing is violated")
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     began = time.monotonic()
     tallies: list[Tally] = []
-    with multiprocessing.get_context("spawn").Pool(options.j) as pool:
+    with prepared(), multiprocessing.get_context("spawn").Pool(options.j) as pool:
         for tally in pool.imap_unordered(work, tasks):
             tallies.append(tally)
             for failure in tally.failures:

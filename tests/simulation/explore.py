@@ -83,18 +83,20 @@ class Search:
             self.failures.append(outcome)
         return outcome, new
 
-    def exhaust(self, bounds: Bounds, most: int = 1) -> None:
+    def exhaust(
+        self, bounds: Bounds, most: int = 1, goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
         """Try all schedules within bounds, until so many have failed.
 
         A schedule is extended behind its last change only, and only where its story is a new one.
         """
         outcome, _ = self.run(Schedule())
         todo = [(outcome, 0, bounds)]
-        while todo and len(self.failures) < most:
+        while todo and bounds.changes > 0 and len(self.failures) < most:
             outcome, start, left = todo.pop()
             for label, change in self._changes(outcome, start, left):
                 found, new = self.run(outcome.schedule.plus(label, change))
-                if len(self.failures) >= most:
+                if len(self.failures) >= most or not goes_on():
                     return
                 fault = isinstance(change, Fault)
                 rest = Bounds(left.deviations - (not fault), left.faults - fault, left.changes - 1)
@@ -128,15 +130,14 @@ class Search:
             if new:
                 known.append(outcome)
 
-
-def shrink(outcome: Outcome, scenario: Scenario, store: Store) -> Outcome:
-    """Return a failure with as few changes as still fail."""
-    smaller = True
-    while smaller:
-        smaller = False
-        for number in reversed(range(len(outcome.schedule.changes))):
-            found = run(scenario, store, outcome.schedule.without(number))
-            if found.violation is not None:
-                outcome, smaller = found, True
-                break
-    return outcome
+    def shrink(self, outcome: Outcome) -> Outcome:
+        """Return a failure with as few changes as still fail."""
+        smaller = True
+        while smaller:
+            smaller = False
+            for number in reversed(range(len(outcome.schedule.changes))):
+                found = run(self.scenario, self.store, outcome.schedule.without(number))
+                if found.violation is not None:
+                    outcome, smaller = found, True
+                    break
+        return outcome

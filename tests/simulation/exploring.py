@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from random import Random
 
-from tests.simulation.explore import Bounds, Search, shrink
+from tests.simulation.explore import Bounds, Search
+from tests.simulation.folder import folder
 from tests.simulation.run import Outcome, run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
@@ -41,19 +40,14 @@ class Tally:
 
 
 @cache
-def _store(name: str) -> Store:
+def store_of(name: str) -> Store:
     """Return the store of this process, which lasts as long as that."""
-    return STORES[name](Path(tempfile.mkdtemp(prefix="simulation-", dir=_folder())))
-
-
-def _folder() -> str | None:
-    memory = Path("/dev/shm")
-    return str(memory) if memory.is_dir() else None
+    return STORES[name](folder())
 
 
 def work(task: Task, *, most: int = 1) -> Tally:
     """Carry a task out in this process."""
-    scenario, store = SCENARIOS[task.scenario], _store(task.store)
+    scenario, store = SCENARIOS[task.scenario], store_of(task.store)
     search = Search(scenario, store)
     began = time.monotonic()
     if task.bounds is not None:
@@ -61,18 +55,21 @@ def work(task: Task, *, most: int = 1) -> Tally:
     else:
         until = began + task.seconds
         search.wander(Random(task.seed), lambda: time.monotonic() < until, most)
-    failures = [line(shrink(found, scenario, store), task) for found in search.failures]
+    failures = [
+        f"{line(task.store, task.scenario, found)}\n    {found.violation}"
+        for found in (search.shrink(failure) for failure in search.failures)
+    ]
     took = time.monotonic() - began
     return Tally(task, search.runs, search.steps, len(search.stories), took, failures)
 
 
-def line(outcome: Outcome, task: Task) -> str:
-    """What to paste to have a failure again."""
-    return f"{task.store} {task.scenario}: {outcome.schedule}\n    {outcome.violation}"
+def line(store: str, scenario: str, outcome: Outcome) -> str:
+    """What to paste to have a run again."""
+    return f"{store} {scenario}: {outcome.schedule}"
 
 
 def replay(text: str) -> Outcome:
     """Run `store scenario: schedule` once more."""
     where, _, schedule = text.partition(":")
     store, scenario = where.split()
-    return run(SCENARIOS[scenario], _store(store), Schedule.parse(schedule))
+    return run(SCENARIOS[scenario], store_of(store), Schedule.parse(schedule))

@@ -113,6 +113,10 @@ def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1
             watcher.judge()
         except Violation as found:
             violation = found
+        except Exception as error:
+            # Nothing but what the contract names comes out of dblock.
+            violation = Violation(f"{type(error).__name__}: {error}")
+            violation.__cause__ = error
         finally:
             loop.end()
             for client in clients.all.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Engine
@@ -61,6 +62,15 @@ class Store(ABC):
 
     name: str
     loop: Loop
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, folder: Path) -> None:
+        """Make what takes time to be made, for all stores of this kind."""
+
+    @abstractmethod
+    def __init__(self, folder: Path) -> None:
+        """Be one of this process, by what was prepared in the folder."""
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""

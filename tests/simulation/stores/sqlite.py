@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,9 +38,13 @@ class SQLiteStore(Store):
 
     name = "sqlite"
 
+    @classmethod
+    def prepare(cls, folder: Path) -> None:
+        upgrade(f"sqlite:///{folder / 'sqlite.db'}")
+
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "simulated.db"
-        upgrade(f"sqlite:///{self._path}")
+        self._path = folder / f"sqlite.{os.getpid()}.db"
+        shutil.copy(folder / "sqlite.db", self._path)
         self._idle: list[Driver] = []
         self._engines: dict[str, Engine] = {}
         self._texts: dict[int, str] = {}
