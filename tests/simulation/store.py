@@ -105,6 +105,7 @@ class Store(ABC):
                 blocked.seconds / self.rate, label, lambda: self._expire(pending, error)
             )
             self.pending.append(pending)
+            self.go_on()  # a wait may end another's: a deadlock's
             return
         except Exception as error:
             answer = error
@@ -114,15 +115,23 @@ class Store(ABC):
 
     def _expire(self, pending: Pending, error: BaseException) -> None:
         self.pending.remove(pending)
-        pending.then(error)
+        try:
+            answer: Answer | BaseException = self.give_up(pending.driver, pending.query, error)
+        except Exception as raised:
+            answer = raised
+        self.changes += 1
+        pending.then(answer)
+        self.go_on()
 
     def go_on(self) -> None:
-        """Try again what waits in the server, for something has happened."""
-        for pending in tuple(self.pending):
+        """Let what waits in the server go on where it can, for something has happened."""
+        waiting = list(self.pending)
+        while waiting:
+            pending = waiting.pop(0)
             if pending not in self.pending:
                 continue
             try:
-                answer: Answer | BaseException = self.execute(pending.driver, pending.query)
+                answer: Answer | BaseException = self.retry(pending.driver, pending.query)
             except Blocked:
                 continue
             except Exception as error:
@@ -131,6 +140,7 @@ class Store(ABC):
             self.pending.remove(pending)
             self.loop.cancel(pending.expiry)
             pending.then(answer)
+            waiting = list(self.pending)  # that may have let go those before it
 
     def end_session(self, driver: Any) -> None:
         """End a session, whatever it is at; undo what it has not committed."""
@@ -173,6 +183,14 @@ class Store(ABC):
     @abstractmethod
     def execute(self, driver: Any, query: Any) -> Answer:
         """Carry a statement out. Raises Blocked where it has to wait for others."""
+
+    def retry(self, driver: Any, query: Any) -> Answer:
+        """Go on with a statement that was Blocked. Raises Blocked while it still is."""
+        return self.execute(driver, query)
+
+    def give_up(self, driver: Any, query: Any, error: BaseException) -> Answer:
+        """End a statement that has waited for too long: return, or raise, what came of it."""
+        raise error
 
     @abstractmethod
     def undo(self, driver: Any) -> None:
