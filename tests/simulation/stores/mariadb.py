@@ -63,6 +63,10 @@ class MariaDBStore(Store):
 
     name = "mariadb"
 
+    @classmethod
+    def prepare(cls, folder: Path) -> None:
+        """The clock is a server's, so each process has a server of its own."""
+
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
         self._server = servers.MariaDB(options=_OPTIONS, parent=folder)
