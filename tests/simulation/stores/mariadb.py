@@ -49,6 +49,7 @@ _TABLES = tuple(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", 
 _HANGS = 60
 #: Seconds after which the server looks again whether somebody is still there who waits for a lock.
 _NOTICES = 1.0
+_SESSIONS = "LIST OF TRANSACTIONS FOR EACH SESSION:"
 _WAITING = re.compile(r"^LOCK WAIT .*\nMariaDB thread id (\d+),", re.MULTILINE)
 _NO_SUCH_SESSION, _INTERRUPTED, _BUSY, _TOOK_TOO_LONG = 1094, 1317, 1205, 1969
 _OPTIONS = (
@@ -83,9 +84,8 @@ class MariaDBStore(Store):
         options |= {"read_timeout": _HANGS, "write_timeout": _HANGS}
         options["client_flag"] = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
         self._options = {"host": "127.0.0.1", "user": _USER, **options}
-        root = {"host": "127.0.0.1", "user": "root", "autocommit": True, **options}
-        self._admin = pymysql.connect(**root)
-        self._past = pymysql.connect(**root)
+        self._admin = self.connect()
+        self._past = self.connect()
         self._ask(f"CREATE USER {_USER}")
         self._ask(f"GRANT ALL ON *.* TO {_USER}")
         self._ask(FUNCTION)
@@ -128,6 +128,15 @@ class MariaDBStore(Store):
 
     def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
         return resolve(target, dialects={"mariadb": _DIALECT}, **options)
+
+    @property
+    def sessions(self) -> tuple[Driver, ...]:
+        """The clients' sessions that there are."""
+        return tuple(self._sessions.values())
+
+    def connect(self) -> pymysql.connections.Connection:
+        """Return a connection outside of the simulation."""
+        return pymysql.connect(**{**self._options, "user": "root", "autocommit": True})
 
     def open(self, client: Client) -> Driver:
         driver = self._idle.pop() if self._idle else Driver(self, **self._options)
@@ -244,7 +253,8 @@ class MariaDBStore(Store):
 
     def _waits_for_row(self, driver: Driver) -> bool:
         ((_, _, told),) = self._ask("SHOW ENGINE INNODB STATUS")
-        return str(driver.id) in _WAITING.findall(told)
+        _, _, sessions = told.partition(_SESSIONS)  # before them comes the latest deadlock
+        return str(driver.id) in _WAITING.findall(sessions)
 
     def _waits_for_lock(self, driver: Driver) -> bool:
         ((holder,),) = self._ask(f"SELECT IS_USED_LOCK({driver.statement.lock})", driver.params)

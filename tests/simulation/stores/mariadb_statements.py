@@ -17,8 +17,8 @@ EPOCH = "2026-01-01 00:00:00"
 #: Microseconds since then: a setting that all sessions see at once, in the midst of a statement
 #: too, and that means nothing to a server without replicas.
 MOMENT = "rpl_semi_sync_master_timeout"
-#: From so many seconds on a wait for a row has no end.
-ENDLESS = 100_000_000
+#: Seconds that no run lasts, and the most that the server lets a statement say.
+ENDLESS = 31_536_000
 
 _NOW = f"TIMESTAMPADD(MICROSECOND, @@GLOBAL.{MOMENT}, TIMESTAMP'{EPOCH}.000000')"
 FUNCTION = f"""CREATE FUNCTION simulated_clock() RETURNS DATETIME(6) NOT DETERMINISTIC NO SQL
