@@ -7,9 +7,11 @@ has one of his own decides what time it is, and what is drawn.
 from __future__ import annotations
 
 import math
+import os
 import random
 import secrets
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,6 +97,11 @@ class Runtime:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(math.ceil(seconds * 1000)))
+
+    def hang_up(self, descriptor: int) -> None:
+        """Let who waits for a connection to be readable find its end."""
+        with socket.socket(fileno=os.dup(descriptor)) as connected:
+            connected.shutdown(socket.SHUT_RDWR)
 
     def event(self) -> Event:
         return threading.Event()

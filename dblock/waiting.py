@@ -12,8 +12,6 @@ Nobody needs a thread for it: whoever waits first reads for all, and hands that 
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -400,7 +398,6 @@ class Listener:
             else:  # it is for who reads to close what it waits on, which has an end now
                 connections = []
                 for connection in self._open:
-                    with socket.socket(fileno=os.dup(connection.driver.fileno())) as connected:
-                        connected.shutdown(socket.SHUT_RDWR)
+                    self._runtime.hang_up(connection.driver.fileno())
         for connection in connections:
             self._connections.drop(connection)

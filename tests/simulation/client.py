@@ -103,9 +103,12 @@ class SimulatedRuntime(Runtime):
 
     def readable(self, descriptor: int, seconds: float) -> bool:
         link = self._client.links[descriptor]
-        if link.readable.is_set():
+        if link.readable.is_set() or link.over:
             return True
         return link.readable.wait(seconds)
+
+    def hang_up(self, descriptor: int) -> None:
+        self._client.links[descriptor].hang_up()
 
     def semaphore(self, limit: int) -> Semaphore:
         return SimulatedSemaphore(self._loop, limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.simulation.stores import STORES
+from tests.simulation.stores import prepare
 
-for kind in STORES.values():
-    kind.prepare(Path(sys.argv[1]))
+prepare(Path(sys.argv[1]))

@@ -64,10 +64,6 @@ class MariaDBStore(Store):
 
     name = "mariadb"
 
-    @classmethod
-    def prepare(cls, folder: Path) -> None:
-        """The clock is a server's, so each process has a server of its own."""
-
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
         self._server = servers.MariaDB(options=_OPTIONS, parent=folder)
@@ -160,18 +156,19 @@ class MariaDBStore(Store):
         while self._ask(f"SELECT 1 FROM information_schema.processlist WHERE {which}", *params):
             pass
 
-    def end_session(self, driver: Driver) -> None:
+    def end_session(self, driver: Driver, error: BaseException | None = None) -> None:
         """The client's end of a session has gone: the server finds out when a statement is over.
 
         Who waits for a user lock is looked for every second.
         """
         pending = next((one for one in self.pending if one.driver is driver), None)
-        if pending is None or self.loop.over:
-            super().end_session(driver)
+        wait = driver.wait
+        if pending is None or wait is None or error is not None or self.loop.over:
+            super().end_session(driver, error)
             return
         pending.then = lambda answer: Store.end_session(self, driver)
-        if driver.wait.for_ is For.LOCK:
-            waited = self.clock() - driver.wait.since
+        if wait.for_ is For.LOCK:
+            waited = self.clock() - wait.since
             seconds = (1 + waited // _NOTICES) * _NOTICES - waited
             label = self.loop.label("server.notices")
             self.loop.at(seconds / self.rate, label, lambda: self._notice(pending))
@@ -185,7 +182,7 @@ class MariaDBStore(Store):
         pending = next((one for one in self.pending if one.driver is driver), None)
         if pending is not None:
             self.pending.remove(pending)
-            self.loop.cancel(pending.expiry)
+            self._forget_expiry(pending)
         for link in tuple(self.links):
             if link.driver is driver:
                 link.ended = True
@@ -194,7 +191,7 @@ class MariaDBStore(Store):
         if pending is not None:
             pending.then(Lost("connection was killed"))
 
-    def crash(self) -> None:
+    def go_down(self) -> None:
         # At once, for nobody may be let go on by the end of another.
         self._ask(f"KILL CONNECTION USER {_USER}")
         self._await_end("user = %s", _USER)
@@ -202,7 +199,7 @@ class MariaDBStore(Store):
             driver.abandon()
         self._idle.clear()
         self._sessions.clear()
-        super().crash()
+        super().go_down()
 
     # --- statements --------------------------------------------------------------------------
 
@@ -268,9 +265,10 @@ class MariaDBStore(Store):
             raise wait.blocked
         return _told(driver.go_on())
 
-    def give_up(self, driver: Driver, query: Any, error: BaseException) -> Answer:
-        wait = driver.wait
+    def overdue(self, driver: Driver, query: Any, blocked: Blocked) -> Answer:
+        wait, error = driver.wait, blocked.error
         assert wait is not None
+        assert error is not None
         self._ask("KILL QUERY %s", driver.id)
         try:
             answer = _told(driver.go_on(answered=True))

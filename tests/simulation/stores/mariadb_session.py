@@ -96,8 +96,9 @@ class Driver(Connection):  # type: ignore[misc]
                 wait = self._store.waits(self)
                 if wait is not None and task.parent.switch(wait):
                     break
-        self._affected_rows: int = self._read_query_result(unbuffered)
-        return self._affected_rows
+        affected: int = self._read_query_result(unbuffered)
+        self._affected_rows = affected
+        return affected
 
     def _answered(self) -> bool:
         self._sock.setblocking(False)
