@@ -142,5 +142,6 @@ def _pure(loop: Loop) -> Iterator[None]:
     try:
         yield
     finally:
+        connections._reached.clear()
         clock.now, secrets.token_hex = now, token_hex
         random.setstate(state)
