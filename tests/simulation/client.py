@@ -55,7 +55,7 @@ class Client:
         """Take down a connection that was made."""
         link = Link(self, driver, SimulatedEvent(self.loop))
         self.links[id(driver)] = link
-        self.store.links.add(link)
+        self.store.links[link] = None
 
     def pause(self, seconds: float) -> None:
         """Stop the process, as SIGSTOP does."""

@@ -135,3 +135,4 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+        connections._reached.clear()

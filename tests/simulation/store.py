@@ -77,7 +77,8 @@ class Store(ABC):
         self.rate = rate
         self.down_until = 0.0
         self.pending: list[Pending] = []
-        self.links: set[Link] = set()
+        #: The sessions' connections, in the order in which they were made.
+        self.links: dict[Link, None] = {}
         #: How often anything may have changed; how often what was committed may have been lost.
         self.changes = self.losses = 0
         self.reset()

@@ -12,12 +12,12 @@ from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
+#: Seconds until the server hears that a client which it does not hear any more has gone.
+KEEPALIVE = 15.0
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
-
-#: Seconds after which a server gives up a client that nothing comes through to.
-SILENCE_MAX = 10.0
 
 
 class Kinded(NamedTuple):
@@ -101,7 +101,7 @@ class Link:
         return found
 
     def _give_up(self, request: Request) -> None:
-        self._fall_silent()
+        self.deaf = True
         self._answer(request, TimedOut("no answer in time"))
 
     def _answer(self, request: Request, answer: Answer | BaseException) -> None:
@@ -121,9 +121,9 @@ class Link:
         loop = self.client.loop
         if loop.over:
             self._end()
-        elif not self.deaf and not self.ended:
+        elif not self.ended:
             label = loop.label(f"{self.client.name}.closed")
-            loop.at(LATENCY, label, self._end, background=True)
+            loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
     def hang_up(self) -> None:
         """Let who waits for something to hear find that there is an end."""
@@ -161,13 +161,6 @@ class Link:
     def _reset(self, request: Request) -> None:
         self._reply(request, Lost("connection reset by peer"))
 
-    def _fall_silent(self) -> None:
-        """Let nothing come through any more; the server notices that after a while."""
-        if not self.deaf:
-            self.deaf = True
-            label = self.client.loop.label(f"{self.client.name}.silence")
-            self.client.loop.at(SILENCE_MAX, label, self._end, background=True)
-
     def cut(self) -> None:
         """The session has ended at the server, of itself."""
         self.ended = True
@@ -178,7 +171,7 @@ class Link:
     def break_off(self) -> None:
         """End the session at the server, and with it a statement that waits there."""
         store = self.client.store
-        store.links.discard(self)
+        store.links.pop(self, None)
         if not self.ended:
             self.cut()
             store.end_session(self.driver, Lost("the session was ended"))
@@ -190,7 +183,7 @@ class Link:
         def arrive() -> None:
             faults = {fault.kind for fault in event.faults}
             if "deaf" in faults:
-                self._fall_silent()
+                self.deaf = True
             if "cut" in faults:
                 self.break_off()
             if not faults and not self.deaf:
@@ -211,14 +204,14 @@ class Link:
                     self._end()
                     return self._reset(request)
                 case "mute":
-                    self._fall_silent()
+                    self.deaf = True
                     return None
                 case "unanswered":
                     then = self._breaks(request)
                 case "deaf":
-                    self._fall_silent()
+                    self.deaf = True
                 case "late":
-                    self._fall_silent()
+                    self.deaf = True
                     self._reset(request)
                     loop = client.loop
                     loop.at(fault.seconds, f"{request.label}<late", lambda: self._late(request))
@@ -285,7 +278,7 @@ class Link:
 
     def _end(self) -> None:
         """The session ends at the server."""
-        self.client.store.links.discard(self)
+        self.client.store.links.pop(self, None)
         if not self.ended:
             self.ended = True
             self.client.store.end_session(self.driver)

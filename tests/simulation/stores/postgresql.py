@@ -61,12 +61,13 @@ class PostgreSQLStore(Store):
         upgrade(url, durability="volatile" if volatile else "durable")
         server.install(self._database)
         server.set_clock(0.0)
+        server.set_timeline(1)
         with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
             locks.database.run(consult(locks.dialect, LONGEST_TTL, 0.0, 0.0))
         beside = server.connect(self._database, simulated=False)
         beside.execute("CREATE TABLE written (name text, fence bigint)")
         self._overseer = Overseer(beside)
-        self._tables = Tables(beside)
+        self.tables = Tables(beside)
         self._engines: dict[str, Engine] = {}
         self._idle: list[Backend] = []
         self._sessions: dict[int, Driver] = {}
@@ -77,7 +78,7 @@ class PostgreSQLStore(Store):
             self.undo(driver)
         self._opened, self._timeline = 0, 1
         self._server.set_timeline(1)
-        self._tables.reset()
+        self.tables.reset()
 
     def engine(self, client: str) -> Engine:
         if client not in self._engines:
@@ -92,7 +93,7 @@ class PostgreSQLStore(Store):
     def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
         return resolve(target, dialects={"postgresql": _DIALECT}, **options)
 
-    def open(self, client: Client) -> Driver:
+    def open(self, client: Client | None = None) -> Driver:
         if not self._idle:
             self._idle.append(Backend(self._server, self._database, self._overseer.cause))
         backend = self._idle.pop()
@@ -114,7 +115,7 @@ class PostgreSQLStore(Store):
             self._idle.append(backend)
 
     def rows(self) -> dict[str, Row]:
-        return self._tables.rows()
+        return self.tables.rows()
 
     # --- statements --------------------------------------------------------------------------
 
@@ -208,7 +209,7 @@ class PostgreSQLStore(Store):
         if driver.backend.status == "ROLLBACK":
             return
         if _WRITES.search(query.sql):
-            self._tables.note(flushed)
+            self.tables.note(flushed)
         for channel, payload in notifications:
             for link in self.links:
                 if link.driver.channel == channel:
@@ -222,10 +223,10 @@ class PostgreSQLStore(Store):
     # --- crashes and failovers ---------------------------------------------------------------
 
     def forget(self, lost: int) -> bool:
-        return self._tables.crash(lost)
+        return self.tables.crash(lost)
 
     def promote(self, lost: int = 0) -> None:
         self.go_down()
         self._timeline += 1
         self._server.set_timeline(self._timeline)
-        self.losses += self._tables.fall_back(lost)
+        self.losses += self.tables.fall_back(lost)

@@ -76,6 +76,7 @@ class SimulatedServer(PostgreSQL):
             path.chmod(0o644)
         self._clock = self._opened(_CLOCK)
         self._clock_at = -1.0
+        self._connections: list[psycopg.Connection[tuple[Any, ...]]] = []
         self.set_clock(0.0)
         self.set_sessions({})
         self.set_timeline(1)
@@ -83,11 +84,13 @@ class SimulatedServer(PostgreSQL):
     def close(self) -> None:
         if hasattr(self, "_clock"):
             os.close(self._clock)
+            for connection in self._connections:
+                connection.close()
         super().close()
 
     def connect(self, database: str, *, simulated: bool) -> psycopg.Connection[tuple[Any, ...]]:
         """Return a new session, of the simulation's or beside it."""
-        return psycopg.connect(
+        connection = psycopg.connect(
             host=str(self.directory),
             port=self.port,
             user="postgres",
@@ -96,6 +99,8 @@ class SimulatedServer(PostgreSQL):
             prepare_threshold=0,
             options="-c search_path=sim,pg_catalog,public" if simulated else None,
         )
+        self._connections.append(connection)
+        return connection
 
     def install(self, database: str) -> None:
         """Let the functions of the simulation be there."""

@@ -115,6 +115,10 @@ class Tables:
             self._cursor.execute(_INSERT.format(name=name), (rows,))
         self.now = contents
 
+    def decoded(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each table."""
+        return dict(zip(self.names, map(json.loads, self.now), strict=True))
+
     def rows(self) -> dict[str, Row]:
         """Return the lock table."""
         text = self.now[self._locks]
