@@ -47,7 +47,6 @@ def faults(
     outcome: Outcome, start: int = 0, more: tuple[Fault, ...] = ()
 ) -> Iterator[tuple[str, Change]]:
     """What may fail, from a step on: at a request also ``more``, by the store."""
-    kinds: tuple[Fault, ...]
     for label in outcome.steps[start:]:
         kinds: tuple[Fault, ...]
         if ".notified#" in label:

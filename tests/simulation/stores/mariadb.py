@@ -186,7 +186,7 @@ class MariaDBStore(Store):
         for link in tuple(self.links):
             if link.driver is driver:
                 link.ended = True
-                self.links.discard(link)
+                self.links.pop(link, None)
         self.undo(driver)
         if pending is not None:
             pending.then(Lost("connection was killed"))
