@@ -379,7 +379,7 @@ STATEMENTS = frozenset(
 )
 
 
-def simulated(kind: type[Dialect]) -> type[Dialect]:
+def simulated(kind: type[Dialect], link: type[Simulated] = Simulated) -> type[Dialect]:
     """Return the simulated twin of a dialect, whose queries tell their kind."""
 
     def kinded(name: str) -> Callable[..., Any]:
@@ -393,4 +393,4 @@ def simulated(kind: type[Dialect]) -> type[Dialect]:
         return statement
 
     members = {name: kinded(name) for name in STATEMENTS if hasattr(kind, name)}
-    return type(f"Simulated{kind.__name__}", (Simulated, kind), members)
+    return type(f"Simulated{kind.__name__}", (link, kind), members)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.simulation.store import Store
 from tests.simulation.stores.mariadb import MariaDBStore
+from tests.simulation.stores.model import ModelStore
 from tests.simulation.stores.postgresql import PostgreSQLStore
 from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.sqlite import SQLiteStore
@@ -28,6 +29,7 @@ def _on_postgresql(folder: Path, *, volatile: bool = False, pooled: bool = False
 #: What makes each store of a process, with a folder for its files.
 STORES: dict[str, Callable[[Path], Store]] = {
     "sqlite": SQLiteStore,
+    "model": ModelStore,
     "postgresql": _on_postgresql,
     "postgresql-volatile": partial(_on_postgresql, volatile=True),
     "postgresql-pooled": partial(_on_postgresql, pooled=True),
