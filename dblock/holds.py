@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
+from .beliefs import Belief, Change
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
 from .process_lock import lock, settled
 from .protocol.leasing import Held
@@ -74,7 +75,19 @@ class Hold:
             if self._lost is not None:
                 self._lost.set()
             self.loss = loss
+            if not self.ended:
+                self.tell(Change.LOST)
             return True
+
+    @property
+    def belief(self) -> Belief:
+        """What its holder believes."""
+        return Belief("row", self.name)
+
+    def tell(self, change: Change) -> None:
+        """Tell whoever observes what is believed, if anybody does."""
+        if self.runtime.observer is not None:
+            self.runtime.observer(self.belief, change)
 
 
 class Renewer(Protocol):
@@ -109,6 +122,10 @@ class LeaseHold(Hold):
     def fence(self) -> int | None:
         return self.lease.fence
 
+    @property
+    def belief(self) -> Belief:
+        return Belief("lease", self.name, self.token, self.lease.fence, self.lease.term)
+
     def keepable(self, now: float) -> bool:
         """Whether there is a lease to renew: not given back, not lost, not over."""
         return not self.ended and self.loss is None and not self.lease.term.over(now)
@@ -116,6 +133,7 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
+        self.tell(Change.RENEWED)
         self._leave_gate()  # nobody waits at it any more
 
     def lose(self, loss: LockLost) -> bool:
@@ -178,6 +196,7 @@ class HandleHolds(Generic[H]):
 
     def add(self, hold: H) -> None:
         """Take down a hold of the calling flow."""
+        hold.tell(Change.GRANTED)
         hold.flow = mine = self._flows.mine()
         mine.own[hold.name] = hold
         if hold.transaction is not None:
@@ -220,9 +239,11 @@ class HandleHolds(Generic[H]):
         by = f" by this {self._flows.flow}" if self._private else ""
         return NotHeld(f"the {self._kind} on {self._name!r} is not held{by}", name=self._name)
 
-    def take(self, hold: H) -> bool:
+    def take(self, hold: H, why: Change = Change.RELEASED) -> bool:
         """Take the hold off, to end it; False if another flow has done so."""
-        hold.ended = True
+        believed, hold.ended = not hold.ended and hold.loss is None, True
+        if believed:
+            hold.tell(why)
         try:
             self._holds.remove(hold)
         except ValueError:

@@ -20,6 +20,7 @@ from .arguments import (
     check_renew,
     check_ttl,
 )
+from .beliefs import Change
 from .errors import DBLockError, LockLost, NotAcquired
 from .events import Kind
 from .handle import SingleHandle
@@ -176,7 +177,7 @@ class Lease(SingleHandle):
                 gate.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
-                    self._holds.take(hold)
+                    self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
                 self._abandon(claim, left, waiter)
             raise

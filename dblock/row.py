@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .arguments import Seconds, check_name
+from .beliefs import Belief, Change
 from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .events import Kind
@@ -102,11 +103,13 @@ class RowLock(SingleHandle):
                 if transaction is None:
                     hold = Hold(self.name, runtime, runtime.now(), transaction=own)
                     self._holds.add(hold)
+                elif runtime.observer is not None:
+                    runtime.observer(Belief(self.strategy, self.name), Change.GRANTED)
                 self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
             if hold is not None:
-                self._holds.take(hold)
+                self._holds.take(hold, Change.ABANDONED)
             own.drop()
             if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.

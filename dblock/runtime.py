@@ -17,10 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import clock
 from .process_lock import lock, settled
+
+if TYPE_CHECKING:
+    from .beliefs import Observer
 
 T = TypeVar("T")
 
@@ -73,6 +76,8 @@ class Runtime:
 
     #: What is finished may go on when its caller does not wait for it any more.
     lingers = False
+    #: Who is told of what is believed here; nobody, but for tests.
+    observer: Observer | None = None
 
     # --- time and randomness -----------------------------------------------------------------
 

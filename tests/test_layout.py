@@ -15,8 +15,9 @@ PACKAGE = Path(dblock.__file__).parent
 FLOORS = [
     {"version", "arguments", "errors", "clock", "printable"},
     {"process_lock", "fork", "driver_errors"},
-    {"runtime", "timeouts", "policy", "events", "amounts"},
+    {"timeouts", "policy", "events", "amounts"},
     {"protocol"},
+    {"beliefs", "runtime"},
     {"dialects"},
     {"connections", "target", "borrowed", "compiled"},
     {"gate", "waiting", "schema", "retrying"},

@@ -252,6 +252,15 @@ KEEPING = (
         f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
     ),
     Mutant(
+        "a-belief-that-never-ends",
+        "whoever observes is told when a holder stops believing, before its name is free",
+        "HandleHolds.take",
+        "if believed:",
+        "if False:",
+        "tests/contract/test_beliefs.py::"
+        "test_before_the_statement_that_gives_it_back[threads-sqlite]",
+    ),
+    Mutant(
         "keeper-woken-by-each",
         "the timer is not woken for what is not due",
         "Keeper._watch",
