@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -399,8 +398,7 @@ class Listener:
             else:  # it is for who reads to close what it waits on, which has an end now
                 connections = []
                 for connection in self._open:
-                    with socket.socket(fileno=os.dup(connection.driver.fileno())) as connected:
-                        connected.shutdown(socket.SHUT_RDWR)
+                    self._world.hang_up(connection.driver.fileno())
         for connection in connections:
             self._connections.drop(connection)
 

@@ -7,7 +7,9 @@ is different there, but for the drivers.
 from __future__ import annotations
 
 import math
+import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,6 +76,11 @@ class World:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(math.ceil(seconds * 1000)))
+
+    def hang_up(self, descriptor: int) -> None:
+        """Let who waits for a connection to be readable find its end."""
+        with socket.socket(fileno=os.dup(descriptor)) as connected:
+            connected.shutdown(socket.SHUT_RDWR)
 
     def turns(self, limit: int) -> Turns:
         return ThreadTurns(limit)

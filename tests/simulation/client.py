@@ -99,9 +99,12 @@ class SimulatedWorld(World):
 
     def readable(self, descriptor: int, seconds: float) -> bool:
         link = self._client.links[descriptor]
-        if link.readable.is_set():
+        if link.readable.is_set() or link.over:
             return True
         return link.readable.wait(seconds)
+
+    def hang_up(self, descriptor: int) -> None:
+        self._client.links[descriptor].hang_up()
 
     def turns(self, limit: int) -> Turns:
         return SimulatedTurns(self._loop, limit)

@@ -21,6 +21,7 @@ FAULTS = (
     *(Fault("late", 1.0), Fault("late", 9.0), Fault("pause", 9.0)),
 )
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
+NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))
 
 
 def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
@@ -40,12 +41,18 @@ def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]
             yield label, After(other)
 
 
-def faults(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
-    """What may fail, from a step on."""
+def faults(
+    outcome: Outcome, start: int = 0, more: tuple[Fault, ...] = ()
+) -> Iterator[tuple[str, Change]]:
+    """What may fail, from a step on: at a request also ``more``, by the store."""
     for label in outcome.steps[start:]:
-        if f"{label}<" not in outcome.steps:
+        if ".notified#" in label:
+            kinds = NOTIFIED_FAULTS
+        elif f"{label}<" not in outcome.steps:
             continue  # no request
-        for fault in CONNECT_FAULTS if ".connect#" in label else FAULTS:
+        else:
+            kinds = CONNECT_FAULTS if ".connect#" in label else (*FAULTS, *more)
+        for fault in kinds:
             yield label, fault
 
 
@@ -104,7 +111,7 @@ class Search:
         if left.deviations > 0:
             yield from deviations(outcome, start)
         if left.faults > 0:
-            yield from faults(outcome, start)
+            yield from faults(outcome, start, self.store.faults)
 
     def wander(self, random: Random, runs: int, most: int = 1) -> None:
         """Try so many schedules at random, each like one that told a new story."""
@@ -115,8 +122,10 @@ class Search:
             schedule = parent.schedule
             if schedule.changes and random.random() < 0.2:
                 schedule = schedule.without(random.randrange(len(schedule.changes)))
-            more = faults if random.random() < 0.4 else deviations
-            choices = list(more(parent))
+            if random.random() < 0.4:
+                choices = list(faults(parent, more=self.store.faults))
+            else:
+                choices = list(deviations(parent))
             if not choices or len(schedule.changes) > 6:
                 continue
             label, change = random.choice(choices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tests.simulation.errors import Lost
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.loop import Event, Loop
+    from tests.simulation.schedule import Fault
     from tests.simulation.transport import Link
 
 Then = Callable[["Answer | BaseException"], None]
@@ -25,12 +27,16 @@ RESTART = 0.2
 
 
 class Blocked(Exception):
-    """A statement waits in the server for others, so many seconds at most."""
+    """A statement waits in the server for others; after so many seconds it is overdue."""
 
-    def __init__(self, seconds: float, error: BaseException) -> None:
+    def __init__(
+        self, seconds: float, error: BaseException | None = None, cause: object = None
+    ) -> None:
         self.seconds = seconds
-        #: What becomes of it then.
+        #: What becomes of it then, unless the store finds out otherwise.
         self.error = error
+        #: What it waits for. The time begins anew when that is something else.
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ class Pending:
     driver: Any
     query: Any
     then: Then
-    expiry: Event
+    blocked: Blocked | None = None
+    expiry: Event | None = None
 
 
 class Store(ABC):
@@ -61,6 +68,8 @@ class Store(ABC):
 
     name: str
     loop: Loop
+    #: What can fail here at a request, beside what can everywhere.
+    faults: tuple[Fault, ...] = ()
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""
@@ -69,8 +78,8 @@ class Store(ABC):
         self.down_until = 0.0
         self.pending: list[Pending] = []
         self.links: set[Link] = set()
-        #: How often anything may have changed.
-        self.changes = 0
+        #: How often anything may have changed; how often what was committed may have been lost.
+        self.changes = self.losses = 0
         self.reset()
 
     def clock(self) -> float:
@@ -85,73 +94,96 @@ class Store(ABC):
 
     def perform(self, driver: Any, query: Any, then: Then) -> None:
         """Carry a statement out, as soon as those in its way are done."""
+        pending = Pending(driver, query, then)
+        self._try(pending, self.execute)
+        self.go_on()  # even if it waits: that may end another's wait, as a deadlock
+
+    def _try(self, pending: Pending, attempt: Callable[[Any, Any], Answer]) -> bool:
+        """Let a statement be carried out; return whether it has come to an end."""
         try:
-            answer: Answer | BaseException = self.execute(driver, query)
+            answer: Answer | BaseException = attempt(pending.driver, pending.query)
         except Blocked as blocked:
-            label = self.loop.label("server.patience")
-            pending = Pending(driver, query, then, None)  # type: ignore[arg-type]
-            error = blocked.error
-            pending.expiry = self.loop.at(
-                blocked.seconds / self.rate, label, lambda: self._expire(pending, error)
-            )
-            self.pending.append(pending)
-            self.go_on()  # a wait may end another's: a deadlock's
-            return
+            self._wait(pending, blocked)
+            return False
         except Exception as error:
             answer = error
-        self.changes += 1
-        then(answer)
-        self.go_on()
-
-    def _expire(self, pending: Pending, error: BaseException) -> None:
-        self.pending.remove(pending)
-        try:
-            answer: Answer | BaseException = self.give_up(pending.driver, pending.query, error)
-        except Exception as raised:
-            answer = raised
+        if pending in self.pending:
+            self.pending.remove(pending)
+        self._forget_expiry(pending)
         self.changes += 1
         pending.then(answer)
-        self.go_on()
+        return True
+
+    def _wait(self, pending: Pending, blocked: Blocked) -> None:
+        before, pending.blocked = pending.blocked, blocked
+        if before is None:
+            self.pending.append(pending)
+        elif pending.expiry is not None and blocked.cause == before.cause:
+            return
+        self._forget_expiry(pending)
+        if blocked.seconds < math.inf:
+            label = self.loop.label("server.patience")
+            seconds = blocked.seconds / self.rate
+            pending.expiry = self.loop.at(seconds, label, lambda: self._expire(pending))
+
+    def _forget_expiry(self, pending: Pending) -> None:
+        if pending.expiry is not None:
+            self.loop.cancel(pending.expiry)
+            pending.expiry = None
+
+    def _expire(self, pending: Pending) -> None:
+        pending.expiry, blocked = None, pending.blocked
+        assert blocked is not None
+        if self._try(pending, lambda driver, query: self.overdue(driver, blocked)):
+            self.go_on()
 
     def go_on(self) -> None:
-        """Let what waits in the server go on where it can, for something has happened."""
-        waiting = list(self.pending)
-        while waiting:
-            pending = waiting.pop(0)
-            if pending not in self.pending:
-                continue
-            try:
-                answer: Answer | BaseException = self.retry(pending.driver, pending.query)
-            except Blocked:
-                continue
-            except Exception as error:
-                answer = error
-            self.changes += 1
-            self.pending.remove(pending)
-            self.loop.cancel(pending.expiry)
-            pending.then(answer)
-            waiting = list(self.pending)  # that may have let go those before it
+        """Try again what waits in the server, for something has happened."""
+        more = not self.loop.over
+        while more:
+            more = False
+            for pending in tuple(self.pending):
+                if pending in self.pending and self._try(pending, self.retry):
+                    more = True
 
-    def end_session(self, driver: Any) -> None:
-        """End a session, whatever it is at; undo what it has not committed."""
+    def end_session(self, driver: Any, error: BaseException | None = None) -> None:
+        """End a session, whatever it is at; undo what it has not committed.
+
+        A statement that it waits with comes to an error, if there is one.
+        """
         for pending in tuple(self.pending):
             if pending.driver is driver:
                 self.pending.remove(pending)
-                self.loop.cancel(pending.expiry)
+                self._forget_expiry(pending)
+                if error is not None:
+                    pending.then(error)
         self.undo(driver)
         self.go_on()
 
-    def crash(self) -> None:
-        """End all sessions, lose what a crash loses, and be away for a moment."""
+    def crash(self, lost: int = 0) -> None:
+        """End all sessions, lose what a crash loses, and be away for a moment.
+
+        So many commits are lost that the server had not waited for, if there are as many.
+        """
+        self.go_down()
+        self.losses += self.forget(lost)
+
+    def promote(self, lost: int = 0) -> None:
+        """Let another server take its place, which has not heard of so many commits."""
+        raise NotImplementedError(f"{self.name} has no other server")
+
+    def go_down(self) -> None:
+        """End all sessions, and be away for a moment."""
         pending, self.pending = self.pending, []
         self.down_until = self.loop.now + RESTART
         for one in pending:
-            self.loop.cancel(one.expiry)
+            self._forget_expiry(one)
             one.then(Lost("the server crashed"))
         for link in tuple(self.links):
-            link.ended = True
+            link.cut()
             self.undo(link.driver)
         self.links.clear()
+        self.changes += 1
 
     # --- what each database does its own way -------------------------------------------------
 
@@ -175,12 +207,20 @@ class Store(ABC):
         """Carry a statement out. Raises Blocked where it has to wait for others."""
 
     def retry(self, driver: Any, query: Any) -> Answer:
-        """Go on with a statement that was Blocked. Raises Blocked while it still is."""
+        """Carry a statement out that was blocked, if nothing is in its way any more.
+
+        Raises Blocked as :meth:`execute` does.
+        """
         return self.execute(driver, query)
 
-    def give_up(self, driver: Any, query: Any, error: BaseException) -> Answer:
-        """End a statement that has waited for too long: return, or raise, what came of it."""
-        raise error
+    def overdue(self, driver: Any, blocked: Blocked) -> Answer:
+        """Say what becomes of a statement that has waited for its time. Raises Blocked for more."""
+        assert blocked.error is not None
+        raise blocked.error
+
+    def forget(self, lost: int) -> bool:
+        """Lose what a crash loses, when nobody has a session; return whether that is anything."""
+        return False
 
     @abstractmethod
     def undo(self, driver: Any) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
 
+#: Seconds after which a server gives up a client that nothing comes through to.
+SILENCE_MAX = 10.0
+
 
 class Kinded(NamedTuple):
     """A query, and which of the dialect's statements it is."""
@@ -50,8 +53,12 @@ class Link:
         kill-before   the client is killed; its request is not carried out
         pause:S       the client is stopped for S seconds
         interrupt     Ctrl-C at the client; the request is carried out
-        crash         the server crashes before it
-        crash-after   the server crashes when it is carried out, before it is told
+        cut:S         it is carried out, and the connection is reset S seconds later
+        crash:N       the server crashes before it, and loses N commits it had not waited for
+        crash-after:N the server crashes when it is carried out, before it is told
+        promote:N     before it another server takes over, which has not heard of N commits
+
+    And at the arrival of what the server says without being asked: lost, deaf, cut.
     """
 
     def __init__(self, client: Client, driver: Any, readable: SimulatedEvent) -> None:
@@ -63,8 +70,9 @@ class Link:
         self.preparing = False
         #: Seconds for which the client waits for an answer.
         self.bound = 10.0
-        #: What the server has said without being asked.
+        #: What the server has said without being asked, where somebody listens to that.
         self.heard: list[str] = []
+        self.listening = False
         self.readable = readable
 
     # --- the client's side -------------------------------------------------------------------
@@ -93,7 +101,7 @@ class Link:
         return found
 
     def _give_up(self, request: Request) -> None:
-        self.deaf = True
+        self._fall_silent()
         self._answer(request, TimedOut("no answer in time"))
 
     def _answer(self, request: Request, answer: Answer | BaseException) -> None:
@@ -117,6 +125,24 @@ class Link:
             label = loop.label(f"{self.client.name}.closed")
             loop.at(LATENCY, label, self._end, background=True)
 
+    def hang_up(self) -> None:
+        """Let who waits for something to hear find that there is an end."""
+        self.broken = True
+        self.readable.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the client can find that there is nothing more to hear."""
+        return self.broken or (self.ended and not self.deaf)
+
+    def called(self) -> list[str]:
+        """Return what was heard since. Raises Lost where nothing more will be."""
+        self.readable.clear()
+        if self.over:
+            raise Lost("the connection is closed")
+        heard, self.heard = self.heard, []
+        return heard
+
     # --- the network -------------------------------------------------------------------------
 
     def _reply(self, request: Request, answer: Answer | BaseException) -> None:
@@ -135,6 +161,44 @@ class Link:
     def _reset(self, request: Request) -> None:
         self._reply(request, Lost("connection reset by peer"))
 
+    def _fall_silent(self) -> None:
+        """Let nothing come through any more; the server notices that after a while."""
+        if not self.deaf:
+            self.deaf = True
+            label = self.client.loop.label(f"{self.client.name}.silence")
+            self.client.loop.at(SILENCE_MAX, label, self._end, background=True)
+
+    def cut(self) -> None:
+        """The session has ended at the server, of itself."""
+        self.ended = True
+        if self.listening and not self.deaf:
+            loop, label = self.client.loop, f"{self.client.name}.hangup"
+            loop.at(LATENCY, loop.label(label), self.readable.set, self.client)
+
+    def break_off(self) -> None:
+        """End the session at the server, and with it a statement that waits there."""
+        store = self.client.store
+        store.links.discard(self)
+        if not self.ended:
+            self.cut()
+            store.end_session(self.driver, Lost("the session was ended"))
+
+    def tell(self, what: str) -> None:
+        """The server says something without being asked."""
+        loop, client = self.client.loop, self.client
+
+        def arrive() -> None:
+            faults = {fault.kind for fault in event.faults}
+            if "deaf" in faults:
+                self._fall_silent()
+            if "cut" in faults:
+                self.break_off()
+            if not faults and not self.deaf:
+                self.heard.append(what)
+                self.readable.set()
+
+        event = loop.at(LATENCY, loop.label(f"{client.name}.notified"), arrive, client)
+
     # --- the server's side -------------------------------------------------------------------
 
     def _arrive(self, request: Request, event: Event) -> None:
@@ -147,13 +211,14 @@ class Link:
                     self._end()
                     return self._reset(request)
                 case "mute":
-                    self.deaf = True
+                    self._fall_silent()
                     return None
                 case "unanswered":
                     then = self._breaks(request)
                 case "deaf":
-                    self.deaf = True
+                    self._fall_silent()
                 case "late":
+                    self._fall_silent()
                     self._reset(request)
                     loop = client.loop
                     loop.at(fault.seconds, f"{request.label}<late", lambda: self._late(request))
@@ -174,11 +239,17 @@ class Link:
                         lambda: client.loop.resume(request.actor, None),
                         client,
                     )
+                case "cut":
+                    label = f"{request.label}<cut"
+                    client.loop.at(fault.seconds, label, self.break_off, background=True)
                 case "crash":
-                    store.crash()
+                    store.crash(int(fault.seconds))
                     return self._reset(request)
                 case "crash-after":
-                    then = self._crashes(request)
+                    then = self._crashes(request, int(fault.seconds))
+                case "promote":
+                    store.promote(int(fault.seconds))
+                    return self._reset(request)
                 case _:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
@@ -203,9 +274,9 @@ class Link:
 
         return then
 
-    def _crashes(self, request: Request) -> Callable[[Answer | BaseException], None]:
+    def _crashes(self, request: Request, lost: int) -> Callable[[Answer | BaseException], None]:
         def then(answer: Answer | BaseException) -> None:
-            self.client.store.crash()
+            self.client.store.crash(lost)
             self._reset(request)
 
         return then
@@ -275,6 +346,15 @@ class Simulated(Dialect):
             return super().prepare_connection(connection)  # type: ignore[safe-super]
         finally:
             link.preparing = False
+
+    def listen(self, connection: Any, session: Session) -> str | None:
+        channel = super().listen(connection, session)
+        if channel is not None:
+            self.client.link(connection).listening = True
+        return channel
+
+    def called(self, connection: Any) -> list[str]:
+        return self.client.link(connection).called()
 
     def is_usable(self, connection: Any) -> bool:
         return not self.client.link(connection).broken

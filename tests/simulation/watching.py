@@ -23,8 +23,10 @@ _COSTS = {
     "kill-before": 12.0,
     "pause": 12.0,
     "interrupt": 12.0,
+    "cut": 12.0,
     "crash": 12.0,
     "crash-after": 12.0,
+    "promote": 12.0,
 }
 
 
@@ -42,6 +44,8 @@ class Watcher:
         self._bound = FREE_MAX + allowance(schedule.faults) + schedule.delayed
         self._rows: dict[str, Row] = {}
         self._looked = -1
+        #: What was lost is nobody's doing: rows are compared from then on.
+        self._losses = 0
         self._free_since: dict[str, float] = {}
 
     def look(self) -> None:
@@ -50,10 +54,11 @@ class Watcher:
         if self.store.changes != self._looked:
             self._looked = self.store.changes
             rows = self.store.rows()
-            for name, row in rows.items():
-                if row != self._rows.get(name):
-                    self._compare(name, self._rows.get(name), row, now)
-            self._rows = rows
+            if self.store.losses == self._losses:
+                for name, row in rows.items():
+                    if row != self._rows.get(name):
+                        self._compare(name, self._rows.get(name), row, now)
+            self._rows, self._losses = rows, self.store.losses
         if self.beliefs.waits:
             self._watch_waits(now)
 
