@@ -84,8 +84,8 @@ class Store(ABC):
         self.reset()
 
     def clock(self) -> float:
-        """The database's clock, in its own seconds."""
-        return self.rate * self.loop.now
+        """The database's clock, in its own seconds, to the microsecond."""
+        return round(self.rate * self.loop.now, 6)
 
     @property
     def down(self) -> bool:
@@ -97,7 +97,7 @@ class Store(ABC):
         """Carry a statement out, as soon as those in its way are done."""
         pending = Pending(driver, query, then)
         self._try(pending, self.execute)
-        self.go_on()  # a wait may end another's: a deadlock's
+        self.go_on()  # even if it waits: that may end another's wait, as a deadlock
 
     def _try(self, pending: Pending, attempt: Callable[[Any, Any], Answer]) -> bool:
         """Let a statement be carried out; return whether it has come to an end."""
@@ -135,7 +135,7 @@ class Store(ABC):
     def _expire(self, pending: Pending) -> None:
         pending.expiry, blocked = None, pending.blocked
         assert blocked is not None
-        if self._try(pending, lambda driver, query: self.overdue(driver, query, blocked)):
+        if self._try(pending, lambda driver, query: self.overdue(driver, blocked)):
             self.go_on()
 
     def go_on(self) -> None:
@@ -214,7 +214,7 @@ class Store(ABC):
         """
         return self.execute(driver, query)
 
-    def overdue(self, driver: Any, query: Any, blocked: Blocked) -> Answer:
+    def overdue(self, driver: Any, blocked: Blocked) -> Answer:
         """Say what becomes of a statement that has waited for its time. Raises Blocked for more."""
         assert blocked.error is not None
         raise blocked.error

@@ -193,7 +193,7 @@ def test_who_is_called_hears_of_it_after_the_commit(durable: PostgreSQLStore) ->
     outcome = run(HAND_OFF, durable, Schedule())
     at = outcome.steps.index
     assert outcome.violation is None
-    assert at("a.release#1") < at("b.notified#1") < at("b.grant#3")
+    assert at("a.release#1") < at("b.notified#1") < at("b.join#2")
 
 
 @pytest.mark.parametrize("line", ["b.notified#1!lost", "b.notified#1!deaf", "b.notified#1+9"])
@@ -317,7 +317,7 @@ def _facts(tables: Tables) -> dict[str, list[dict[str, Any]]]:
 _LINES = (
     "",
     "a.grant#1!unanswered",
-    "b.grant#2!crash:9 a.release#1+1.7",
+    "b.join#1!crash:9 a.release#1+1.7",
     "b.notified#1!cut c.notified#1!lost",
     "a.release#1!promote:3 c.listen#1!cut:0.2",
 )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dblock.dialects.base import Answer, Dialect, Session
 from dblock.protocol.faults import Fault as Trouble
@@ -18,14 +17,6 @@ KEEPALIVE = 15.0
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
-
-
-class Kinded(NamedTuple):
-    """A query, and which of the dialect's statements it is."""
-
-    sql: str
-    params: Any
-    kind: str
 
 
 class Request:
@@ -85,7 +76,7 @@ class Link:
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
-        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        kind = query.kind if query.command is not None else query.sql.split(None, 1)[0].lower()
         request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
         request.timer = loop.at(
@@ -368,29 +359,6 @@ class Simulated(Dialect):
         return super().timed_out(error)  # type: ignore[safe-super]
 
 
-#: The methods of a dialect that make one statement each.
-STATEMENTS = frozenset(
-    {
-        *("grant", "look", "look_queued", "held", "release", "renew", "guard", "leave"),
-        *("create", "lock_row", "knock", "let_go", "ungate", "register", "unregister", "sweep"),
-        *("waiters", "blocked", "witness", "write_witness", "record_ttl", "announce_ttl"),
-        *("apply", "unapply", "begin_run", "end_run", "last_run", "now"),
-    }
-)
-
-
 def simulated(kind: type[Dialect], link: type[Simulated] = Simulated) -> type[Dialect]:
-    """Return the simulated twin of a dialect, whose queries tell their kind."""
-
-    def kinded(name: str) -> Callable[..., Any]:
-        made = getattr(kind, name)
-
-        @wraps(made)
-        def statement(self: Dialect, *args: Any, **kwargs: Any) -> Any:
-            query = made(self, *args, **kwargs)
-            return Kinded(query.sql, query.params, name)
-
-        return statement
-
-    members = {name: kinded(name) for name in STATEMENTS if hasattr(kind, name)}
-    return type(f"Simulated{kind.__name__}", (link, kind), members)
+    """Return the simulated twin of a dialect."""
+    return type(f"Simulated{kind.__name__}", (link, kind), {})

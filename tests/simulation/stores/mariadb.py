@@ -29,6 +29,7 @@ from dblock.target import resolve
 from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
+from tests.simulation.schedule import Fault
 from tests.simulation.store import Blocked, Pending, Row, Store
 from tests.simulation.stores.mariadb_session import Driver, For, Wait
 from tests.simulation.stores.mariadb_statements import (
@@ -63,6 +64,7 @@ class MariaDBStore(Store):
     """A database, whose sessions tell the loop's time."""
 
     name = "mariadb"
+    faults = (Fault("cut", 0.2),)
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
@@ -100,9 +102,6 @@ class MariaDBStore(Store):
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._touched.clear()
 
-    def clock(self) -> float:
-        return round(super().clock(), 6)
-
     def moment(self) -> bytes:
         """Return what tells a session, and all that wait, the time."""
         # A half more, since a number of seconds is cut off to microseconds.
@@ -116,9 +115,10 @@ class MariaDBStore(Store):
     def engine(self, client: str) -> Engine:
         if client not in self._engines:
             self._engines[client] = create_engine(
-                self._server.url_for(_DATABASE),
+                "mysql+pymysql://",
                 creator=lambda: connecting(self),
                 poolclass=NullPool,
+                _initialize=False,
             )
         return self._engines[client]
 
@@ -157,19 +157,19 @@ class MariaDBStore(Store):
             pass
 
     def end_session(self, driver: Driver, error: BaseException | None = None) -> None:
-        """The client's end of a session has gone: the server finds out when a statement is over.
+        """A session ends at once where it was ended; else when its statement is over.
 
-        Who waits for a user lock is looked for every second.
+        For so long nobody looks whether the client is still there; at a user lock every second.
         """
         pending = next((one for one in self.pending if one.driver is driver), None)
-        wait = driver.wait
-        if pending is None or wait is None or error is not None or self.loop.over:
+        if pending is None or error is not None or self.loop.over:
             super().end_session(driver, error)
             return
-        pending.then = lambda answer: Store.end_session(self, driver)
+        pending.then = lambda answer: self.end_session(driver)
+        wait = driver.wait
+        assert wait is not None
         if wait.for_ is For.LOCK:
-            waited = self.clock() - wait.since
-            seconds = (1 + waited // _NOTICES) * _NOTICES - waited
+            seconds = _NOTICES - (self.clock() - wait.since) % _NOTICES
             label = self.loop.label("server.notices")
             self.loop.at(seconds / self.rate, label, lambda: self._notice(pending))
 
@@ -177,22 +177,15 @@ class MariaDBStore(Store):
         if pending in self.pending:
             super().end_session(pending.driver)
 
-    def _killed(self, driver: Driver) -> None:
+    def _kill(self, driver: Driver) -> None:
         """A session has been ended by another."""
-        pending = next((one for one in self.pending if one.driver is driver), None)
-        if pending is not None:
-            self.pending.remove(pending)
-            self._forget_expiry(pending)
         for link in tuple(self.links):
             if link.driver is driver:
-                link.ended = True
-                self.links.pop(link, None)
-        self.undo(driver)
-        if pending is not None:
-            pending.then(Lost("connection was killed"))
+                link.break_off()
+        self.end_session(driver, Lost("connection was killed"))  # where it has no link any more
 
     def go_down(self) -> None:
-        # At once, for nobody may be let go on by the end of another.
+        # All at once, for nobody may be let go on by the end of another.
         self._ask(f"KILL CONNECTION USER {_USER}")
         self._await_end("user = %s", _USER)
         for driver in (*self._idle, *self._sessions.values()):
@@ -212,11 +205,12 @@ class MariaDBStore(Store):
         if statement.kills and answer[0]:
             ended = self._sessions.get(query.params["session"])
             if ended is not None:
-                self._killed(ended)
+                self._kill(ended)
         return answer
 
     def _carry_out(self, driver: Driver, statement: Statement, sql: str, params: Any) -> Answer:
         query = Query(sql, params)
+        driver.began = self.clock()
         return _told(driver.begin(statement, params, lambda: self._plain.send(driver, query)))
 
     def _take_limits(self, driver: Driver) -> None:
@@ -233,19 +227,19 @@ class MariaDBStore(Store):
 
     def waits(self, driver: Driver) -> Wait | None:
         """Return what a session waits for, if it does: to be asked again otherwise."""
-        statement = driver.statement
-        longest = statement.longest or driver.longest or inf
+        statement, now = driver.statement, self.clock()
+        longest = (statement.longest or driver.longest or inf) - (now - driver.began)
         if self._waits_for_row(driver):
             own = driver.for_rows if statement.for_rows is None else statement.for_rows
             if statement.compound and own < longest:
                 raise NotImplementedError("a handler in it would see the end of the wait")
             error = _error(_BUSY if own < longest else _TOOK_TOO_LONG)
-            return Wait(For.ROW, Blocked(min(own, longest), error), self.clock())
+            return Wait(For.ROW, Blocked(min(own, longest), error, object()), now)
         state = "SELECT state FROM information_schema.processlist WHERE id = %s"
         if statement.lock and self._ask(state, driver.id) == (("User lock",),):
             own = float(self._ask(f"SELECT {statement.for_lock}", driver.params)[0][0])
-            blocked = Blocked(min(own, longest), _error(_TOOK_TOO_LONG))
-            return Wait(For.LOCK, blocked, self.clock(), refused=own < longest)
+            blocked = Blocked(min(own, longest), _error(_TOOK_TOO_LONG), object())
+            return Wait(For.LOCK, blocked, now, refused=own < longest)
         return None
 
     def _waits_for_row(self, driver: Driver) -> bool:
@@ -265,16 +259,16 @@ class MariaDBStore(Store):
             raise wait.blocked
         return _told(driver.go_on())
 
-    def overdue(self, driver: Driver, query: Any, blocked: Blocked) -> Answer:
-        wait, error = driver.wait, blocked.error
+    def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
+        wait = driver.wait
         assert wait is not None
-        assert error is not None
         self._ask("KILL QUERY %s", driver.id)
         try:
             answer = _told(driver.go_on(answered=True))
         except pymysql.err.MySQLError as killed:
             if not wait.refused:
-                raise (error if killed.args[0] == _INTERRUPTED else killed) from None
+                told = blocked.error if killed.args[0] == _INTERRUPTED else None
+                raise told or killed from None
         else:
             if not wait.refused:
                 return answer

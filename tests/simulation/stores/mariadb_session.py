@@ -53,10 +53,11 @@ class Driver(Connection):  # type: ignore[misc]
     def __init__(self, store: MariaDBStore, **options: Any) -> None:
         self._store = store
         self._task: greenlet | None = None
-        #: What it does just now, and what for.
+        #: What it does just now, since when, and what it waits for.
         self.statement = virtual("")
         self.params: Any = None
         self.wait: Wait | None = None
+        self.began = 0.0
         #: Seconds that a statement may take, and wait for a row, where it does not say so itself.
         self.longest, self.for_rows = _LONGEST, _FOR_ROWS
         super().__init__(**options)
@@ -96,9 +97,9 @@ class Driver(Connection):  # type: ignore[misc]
                 wait = self._store.waits(self)
                 if wait is not None and task.parent.switch(wait):
                     break
-        affected: int = self._read_query_result(unbuffered)
-        self._affected_rows = affected
-        return affected
+        found: int = self._read_query_result(unbuffered)
+        self._affected_rows = found
+        return found
 
     def _answered(self) -> bool:
         self._sock.setblocking(False)

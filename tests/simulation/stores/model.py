@@ -7,6 +7,7 @@ what the server does is a test: the same schedules on both.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Dialect, PostgreSQL
 from dblock.dialects.base import UNCALLED, Answer, Session
+from dblock.protocol.commands import EndSession, Join
 from dblock.protocol.faults import Fault
 from dblock.protocol.steps import Query
 from dblock.target import resolve
@@ -110,6 +112,8 @@ class ModelDriver:
         """The link's end is the session's."""
 
 
+# What a grant's row has more where it may have joined the queue.
+_PADDING = (None,) * 9
 # Which locks of a row exclude each other.
 _EXCLUDED = {
     "update": {"update", "no key update", "key share"},
@@ -124,7 +128,8 @@ class ModelDialect(Simulated):
     def prepare_connection(self, connection: ModelDriver) -> Session:
         store = self.client.store
         assert isinstance(store, ModelStore)
-        return Session(store.server, Query("SELECT its end", {"session": connection.number}))
+        number = str(connection.number)
+        return Session(store.server, Query("SELECT its end", {}, EndSession(number)))
 
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
@@ -151,9 +156,6 @@ class ModelStore(Store):
     def __init__(self, folder: Path) -> None:
         self._engines: dict[str, Engine] = {}
         self._sessions = 0
-
-    def clock(self) -> float:
-        return round(super().clock(), 6)
 
     def reset(self) -> None:
         self._sessions = 0
@@ -217,32 +219,37 @@ class ModelStore(Store):
 
     # --- statements --------------------------------------------------------------------------
 
-    def execute(self, driver: ModelDriver, query: Any) -> Answer:
-        kind = getattr(query, "kind", None)
-        if kind is None:
-            return self._plain(driver, query)
+    def execute(self, driver: ModelDriver, query: Query) -> Answer:
+        if query.command is None:
+            return self._other(driver, query)
         self._written = None
-        carry_out: Callable[..., Answer] = getattr(self, f"_{kind}")
+        carry_out: Callable[..., Answer] = getattr(self, f"_{query.kind}")
         answer = carry_out(driver, query)
         if self._written is not None:
             self._history.append((self.tables.copy(), self._written))
         self._deliver()
         return answer
 
-    def _plain(self, driver: ModelDriver, query: Any) -> Answer:
-        """What is none of the dialect's statements."""
-        word = query.sql.split(None, 1)[0]
-        if "channel" in query.params:
+    def _other(self, driver: ModelDriver, query: Query) -> Answer:
+        """What makes a connection ready: to listen, and what the schema's version is."""
+        if isinstance(query.params, dict) and "channel" in query.params:
             driver.channel = query.params["channel"]
             return [(True, "")], 1
-        if "session" in query.params:
-            return self._end(query.params["session"])
-        if word == "SELECT":
-            return [(1, SCHEMA_VERSION, SCHEMA_VERSION)], 1
-        driver.in_transaction = word == "BEGIN"
-        if word in ("COMMIT", "ROLLBACK"):
-            driver.locked.clear()
+        return [(1, SCHEMA_VERSION, SCHEMA_VERSION)], 1
+
+    def _begin(self, driver: ModelDriver, query: Query) -> Answer:
+        driver.in_transaction = True
         return (), 0
+
+    def _commit(self, driver: ModelDriver, query: Query) -> Answer:
+        driver.in_transaction = False
+        driver.locked.clear()
+        return (), 0
+
+    _rollback = _commit
+
+    def _probe(self, driver: ModelDriver, query: Query) -> Answer:
+        return [(1,)], 1
 
     def _writes(self, *, lazily: bool = False) -> None:
         """The statement's commit is waited for, or not."""
@@ -314,49 +321,51 @@ class ModelStore(Store):
             return None
         return witness
 
-    def _take(self, name: Name, params: Any, witness: Witness) -> tuple[Any, ...]:
+    def _take(self, name: Name, command: Any, witness: Witness) -> tuple[Any, ...]:
         now = self.clock()
         name.fence = max(name.fence, witness.epoch) + 1
-        name.token, name.owner = params["token"], params["owner"]
-        name.acquired, name.expires = now, now + params["ttl"]
+        name.token, name.owner = command.token, command.owner
+        name.acquired, name.expires = now, now + command.ttl
         self._writes()
-        return name.fence, params["ttl"], ""
+        return name.fence, command.ttl, ""
 
     # The lease.
 
-    def _grant(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key, ticket = params["name"], params.get("ticket")
-        witness = self._open(params["ttl"])
-        name = self.tables.names.get(key)
-        padding: tuple[Any, ...] = () if ticket is None else (None,) * 9
+    def _grant(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, name = self._open(command.ttl), self.tables.names.get(command.name)
         if name is None:
-            if witness is None:
-                return (), 0
-            name = self.tables.names[key] = Name()
-            return [(*self._take(name, params, witness), *padding)], 1
-        if ticket is None:
-            before = self._before(name, None) if name.queue else 0
-            turn = self._turn(name, before + self._gated(driver, key, name))
-            if witness is None or not turn or self._others(driver, key, "update"):
-                return (), 0
-            name.queue = []
-            return [self._take(name, params, witness)], 1
-        return self._grant_or_join(driver, key, name, witness, params)
+            return self._first(command, witness)
+        before = self._before(name, None) if name.queue else 0
+        turn = self._turn(name, before + self._gated(driver, command.name, name))
+        if witness is None or not turn or self._others(driver, command.name, "update"):
+            return (), 0
+        name.queue = []
+        return [self._take(name, command, witness)], 1
 
-    def _grant_or_join(
-        self, driver: ModelDriver, key: str, name: Name, witness: Witness | None, params: Any
-    ) -> Answer:
-        ticket, former = params["ticket"], params["former"]
+    def _first(self, command: Any, witness: Witness | None) -> Answer:
+        """Take a name that nobody has had yet."""
+        if witness is None:
+            return (), 0
+        name = self.tables.names[command.name] = Name()
+        return [self._take(name, command, witness)], 1
+
+    def _join(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket, former = command.name, command.ticket, command.former or command.ticket
+        witness, name = self._open(command.ttl), self.tables.names.get(key)
+        if name is None:
+            rows, matched = self._first(command, witness)
+            return [(*row, *_PADDING) for row in rows], matched
         place = next((name.queue.index(one) for one in (ticket, former) if one in name.queue), None)
         newcomer = self._gated(driver, key, name) if place is None else 0
-        if witness is not None and self._turn(name, self._before(name, place) + newcomer):
+        if witness is None:
+            return (), 0
+        if self._turn(name, self._before(name, place) + newcomer):
             self._await_row(driver, key, "update", PATIENT)
             name.queue = [] if place is None else name.queue[place + 1 :]
-            return [(*self._take(name, params, witness), *(None,) * 9)], 1
-        if ticket in name.queue or self._open() is None:
-            return (), 0
-        if self._open(params["ttl"]) is None:
+            return [(*self._take(name, command, witness), *_PADDING)], 1
+        if ticket in name.queue:
             return (), 0
         self._await_row(driver, key, "no key update", PATIENT)
         if former in name.queue:
@@ -378,15 +387,15 @@ class ModelStore(Store):
             None if name.expires is None else name.expires - self.clock(),
         )
 
-    def _look(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
+    def _look(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
         names = self.tables.names
-        rows = [self._told(key, names[key]) for key in params.values() if key in names]
+        rows = [self._told(key, names[key]) for key in command.names if key in names]
         return rows, len(rows)
 
-    def _look_queued(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key, ticket = params["name"], params["ticket"]
+    def _look_queued(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket = command.name, command.ticket
         name = self.tables.names.get(key)
         if name is None:
             return (), 0
@@ -395,7 +404,7 @@ class ModelStore(Store):
         told = (None if place is None else before, self._turn(name, before))
         return [(*self._told(key, name), *told)], 1
 
-    def _held(self, driver: ModelDriver, query: Any) -> Answer:
+    def _list_held(self, driver: ModelDriver, query: Query) -> Answer:
         now = self.clock()
         waited = {one["name"] for one in self.tables.waiters.values() if one["expires"] > now}
         rows = [
@@ -405,9 +414,9 @@ class ModelStore(Store):
         ]
         return rows, len(rows)
 
-    def _leave(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key, ticket = params["name"], params["ticket"]
+    def _leave(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket = command.name, command.ticket
         name = self.tables.names.get(key)
         if name is None or ticket not in name.queue:
             return (), 0
@@ -418,11 +427,11 @@ class ModelStore(Store):
             self._call(name)
         return [(None, "off")], 1
 
-    def _release(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key = params["name"]
+    def _release(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key = command.name
         name = self.tables.names.get(key)
-        if name is None or name.token != params["token"]:
+        if name is None or name.token != command.token:
             return (), 0
         self._await_row(driver, key, "no key update", PATIENT)
         name.token, name.expires = None, self.clock()
@@ -431,36 +440,32 @@ class ModelStore(Store):
         self._call(name)
         return [(None, "off")], 1
 
-    def _renew(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        witness, now = self.witness, self.clock()
-        known = witness is not None and (
-            witness.longest >= params["ttl"] and witness.valid_until > now
-        )
-        renewed = []
-        for key, token, ttl in zip(params["names"], params["tokens"], params["ttls"], strict=True):
+    def _renew(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, now, renewed = self.witness, self.clock(), []
+        longest = max(ttl for _, _, ttl in command.asked)
+        if witness is None or witness.longest < longest or witness.valid_until <= now:
+            return (), 0
+        for key, token, ttl in command.asked:
             name = self.tables.names.get(key)
-            if not known or witness is None or name is None or name.token != token:
+            if name is None or name.token != token or self._others(driver, key, "no key update"):
                 continue
-            busy = self._others(driver, key, "no key update")
-            if busy or name.fence <= witness.epoch or name.expires is None or name.expires <= now:
-                continue
-            name.expires = now + ttl
-            renewed.append((token, ""))
+            if name.fence > witness.epoch and name.expires is not None and name.expires > now:
+                name.expires = now + ttl
+                renewed.append((token, ""))
         if renewed:
             self._writes()
         return renewed, len(renewed)
 
     # Gates.
 
-    def _knock(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key = params["name"]
-        patience = int(params["patience"]) / 1000
+    def _knock(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, patience = command.name, query.patience or 0.0
         others = [other for other in self._drivers.values() if other is not driver]
         if any(key in other.gates for other in others):
             raise Blocked(patience, Refused(Fault.BUSY))
-        name, witness = self.tables.names.get(key), self._open(params["ttl"])
+        name, witness = self.tables.names.get(key), self._open(command.ttl)
         if name is not None:
             self._await_row(driver, key, "no key update", patience)
         driver.gates.add(key)
@@ -469,32 +474,32 @@ class ModelStore(Store):
         if self._turn(name, len(name.queue)):
             self._await_row(driver, key, "update", patience)
             name.queue = []
-            return [(*self._take(name, params, witness), *(None,) * 9, False)], 1
-        answer = self._grant_or_join(driver, key, name, witness, params)
-        rows, matched = answer
+            return [(*self._take(name, command, witness), *_PADDING, False)], 1
+        join = Join(**command._asdict(), former=command.ticket)
+        rows, matched = self._join(driver, query._replace(command=join))
         return [(*row, False) for row in rows], matched
 
-    def _let_go(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
+    def _let_go(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
         answer = self._release(driver, query)
         if answer[1]:
-            driver.gates.discard(params["name"])
+            driver.gates.discard(command.name)
         return answer
 
-    def _ungate(self, driver: ModelDriver, query: Any) -> Answer:
+    def _ungate(self, driver: ModelDriver, query: Query) -> Answer:
         driver.gates.clear()
         return [(None,)], 1
 
     # The witness.
 
-    def _witness(self, driver: ModelDriver, query: Any) -> Answer:
+    def _read_witness(self, driver: ModelDriver, query: Query) -> Answer:
         witness, now = self.witness, self.clock()
         if witness is None:
             return (), 0
         longest = witness.longest if witness.valid_until > now else 0
         return [(witness.epoch, self.tables.cause, witness.opens - now, longest)], 1
 
-    def _write_witness(self, driver: ModelDriver, query: Any) -> Answer:
+    def _write_witness(self, driver: ModelDriver, query: Query) -> Answer:
         tables, now = self.tables, self.clock()
         if self.witness is not None:
             return (), 0
@@ -508,17 +513,17 @@ class ModelStore(Store):
         self._writes()
         return [(tables.epoch,)], 1
 
-    def _announce_ttl(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
+    def _announce_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
         if self.witness is None:
             return (), 0
-        self.tables.longest = max(self.tables.longest, params["ttl"])
+        self.tables.longest = max(self.tables.longest, command.ttl)
         self._writes()
         return [("",)], 1
 
-    def _record_ttl(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        witness, ttl, now = self.witness, params["ttl"], self.clock()
+    def _record_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, ttl, now = self.witness, command.ttl, self.clock()
         if witness is None or self.tables.longest < ttl:
             return (), 0
         if witness.valid_until <= now:
@@ -530,17 +535,17 @@ class ModelStore(Store):
 
     # Row locks and guards.
 
-    def _create(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        if params["name"] in self.tables.names:
+    def _create(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        if command.name in self.tables.names:
             return (), 0
-        self.tables.names[params["name"]] = Name()
+        self.tables.names[command.name] = Name()
         self._writes()
         return (), 1
 
-    def _lock_row(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key, patience = params["name"], int(params["patience"])
+    def _lock_row(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key = command.name
         name, opened = self.tables.names.get(key), self._open() is not None
         free = name is not None and (
             name.token is None or name.expires is None or name.expires <= self.clock()
@@ -549,15 +554,15 @@ class ModelStore(Store):
             return [(True, None, opened)], 1
         if "SKIP LOCKED" in query.sql and self._others(driver, key, "update"):
             return [(True, None, opened)], 1
-        self._await_row(driver, key, "update", patience / 1000 if patience else None)
+        self._await_row(driver, key, "update", query.patience)
         driver.locked[key] = "update"
         return [(True, name.fence, opened)], 1
 
-    def _guard(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        key, witness = params["name"], self.witness
+    def _guard(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, witness = command.name, self.witness
         name = self.tables.names.get(key)
-        if name is None or (name.fence, name.token) != (params["fence"], params["token"]):
+        if name is None or (name.fence, name.token) != (command.fence, command.token):
             return (), 0
         if witness is None or name.fence <= witness.epoch or self._others(driver, key, "key share"):
             return (), 0
@@ -566,36 +571,30 @@ class ModelStore(Store):
 
     # Waiters.
 
-    def _register(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
+    def _register(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
         now = self.clock()
-        known = self.tables.waiters.get(params["id"])
-        row = known or {
-            "id": params["id"],
-            "name": params["name"],
-            "strategy": params["strategy"],
-            "owner": params["owner"],
-            "since": now + params["since"],
+        row = self.tables.waiters.get(command.id) or {
+            **command._asdict(),
+            "since": now - command.waited,
         }
-        self.tables.waiters[params["id"]] = row | {
-            "expires": now + params["expiry"],
-            "holds": params["holds"],
-        }
+        holds = json.dumps(command.holds) if command.holds else None
+        self.tables.waiters[command.id] = row | {"expires": now + command.lasts, "holds": holds}
         return (), 1
 
-    def _unregister(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        return (), int(self.tables.waiters.pop(params["id"], None) is not None)
+    def _unregister(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        return (), int(self.tables.waiters.pop(command.id, None) is not None)
 
-    def _sweep(self, driver: ModelDriver, query: Any) -> Answer:
+    def _sweep(self, driver: ModelDriver, query: Query) -> Answer:
         over = [id for id, row in self.tables.waiters.items() if row["expires"] <= self.clock()]
         for id in over:
             del self.tables.waiters[id]
         return (), len(over)
 
-    def _waiters(self, driver: ModelDriver, query: Any) -> Answer:
-        params = query.params
-        now, only = self.clock(), params.get("name")
+    def _list_waiters(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        now, only = self.clock(), command.name
         rows = [
             (row["name"], row["owner"], row["strategy"], _moment(row["since"]), now - row["since"])
             for row in sorted(self.tables.waiters.values(), key=lambda row: row["since"])
@@ -603,7 +602,7 @@ class ModelStore(Store):
         ]
         return rows, len(rows)
 
-    def _blocked(self, driver: ModelDriver, query: Any) -> Answer:
+    def _list_blocked(self, driver: ModelDriver, query: Query) -> Answer:
         now, rows = self.clock(), []
         for row in self.tables.waiters.values():
             if row["holds"] is None or row["expires"] <= now:
@@ -615,9 +614,10 @@ class ModelStore(Store):
             rows.append((row["id"], row["name"], fence, row["owner"], since, row["holds"]))
         return rows, len(rows)
 
-    def _end(self, number: int) -> Answer:
+    def _end_session(self, driver: ModelDriver, query: Query) -> Answer:
         """End another session: a row for as long as it is there."""
-        other = self._drivers.get(number)
+        command: Any = query.command
+        other = self._drivers.get(int(command.session))
         for link in tuple(self.links):
             if link.driver is other:
                 link.break_off()

@@ -151,7 +151,7 @@ class PostgreSQLStore(Store):
             self._ended(driver, query)
         return answer
 
-    def overdue(self, driver: Driver, query: Any, blocked: Blocked) -> Answer:
+    def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
         assert driver.wait is not None
         cause, since = driver.wait
         now = self.clock() + 1e-9
