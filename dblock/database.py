@@ -164,6 +164,10 @@ class Database:
         try:
             reply = self.connections.execute(connection, query)
         except Trouble as trouble:
+            if trouble.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
+                raise Trouble(
+                    Fault.UNREACHABLE, str(trouble), timed_out=trouble.timed_out
+                ) from trouble.__cause__
             raise explain(self.dialect, trouble) from trouble.__cause__
         found = Schema.of(reply.rows[0] if reply.rows else None)
         if found.version > SCHEMA_VERSION:

@@ -16,7 +16,7 @@ from tests.simulation.explore import Bounds
 from tests.simulation.exploring import Tally, Task, replay, work
 from tests.simulation.folder import prepared
 from tests.simulation.scenarios import SCENARIOS
-from tests.simulation.stores import STORES
+from tests.simulation.stores import HAS, STORES
 
 #: Seconds that one search at random lasts, before another begins with another seed.
 PIECE = 30.0
@@ -43,19 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if outcome.violation else 0
     stores = options.store or list(STORES)
     scenarios = options.scenario or list(SCENARIOS)
+    pairs = [
+        (name, store)
+        for name in scenarios
+        for store in stores
+        if SCENARIOS[name].needs <= HAS[store]
+    ]
     if options.hours is None:
         bounds = Bounds(options.deviations, options.faults, options.changes)
-        tasks = [Task(store, name, bounds) for name in scenarios for store in stores]
+        tasks = [Task(store, name, bounds) for name, store in pairs]
     else:
-        pieces = len(stores) * len(scenarios)
         seconds = options.hours * 3600 * options.j
-        rounds = max(1, round(seconds / PIECE / pieces))
-        piece = seconds / rounds / pieces
+        rounds = max(1, round(seconds / PIECE / len(pairs)))
+        piece = seconds / rounds / len(pairs)
         tasks = [
             Task(store, name, None, options.seed + number, piece)
             for number in range(rounds)
-            for name in scenarios
-            for store in stores
+            for name, store in pairs
         ]
     began = time.monotonic()
     tallies: list[Tally] = []

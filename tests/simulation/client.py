@@ -17,6 +17,7 @@ from dblock.holds import FlowHolds, Holdings
 from dblock.keeper import LINGER, SLICE, Call, Keeper
 from dblock.process_lock import lock
 from dblock.runtime import Event, Runtime, Semaphore
+from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop
 from tests.simulation.transport import Link, Simulated
 
@@ -40,6 +41,7 @@ class Client:
         self.links: dict[int, Link] = {}
         self.chance = Random(name)
         self.runtime = SimulatedRuntime(self)
+        self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
         self.locks = SimulatedLocks(store.engine(name), self)
 
@@ -53,9 +55,20 @@ class Client:
 
     def connected(self, driver: Any) -> None:
         """Take down a connection that was made."""
+        self.links[id(driver)] = self._connect(driver)
+
+    def lend(self, driver: Any) -> LentConnection:
+        """Return a connection that was made for the user's own transactions."""
+        link = self._connect(driver)
+        lent = LentConnection(self.store, link, driver)
+        self.links[id(lent)] = link
+        self._lent.append(lent)  # or another might get its id
+        return lent
+
+    def _connect(self, driver: Any) -> Link:
         link = Link(self, driver, SimulatedEvent(self.loop))
-        self.links[id(driver)] = link
         self.store.links[link] = None
+        return link
 
     def pause(self, seconds: float) -> None:
         """Stop the process, as SIGSTOP does."""
@@ -167,7 +180,8 @@ class SimulatedEvent:
             if timer is not None:
                 self._loop.cancel(timer)
             label = self._loop.label(f"{actor.name}.woken")
-            self._loop.at(0.0, label, partial(self._loop.resume, actor), actor.client)
+            resume = partial(self._loop.resume, actor)
+            self._loop.at(0.0, label, resume, actor.client, background=actor.daemon)
 
     def clear(self) -> None:
         self._set = False

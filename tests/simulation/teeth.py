@@ -83,7 +83,7 @@ def _kill(task: Task, began: float) -> str | None:
     from tests.simulation.explore import Bounds, Search
     from tests.simulation.exploring import line, replay, store_of
     from tests.simulation.scenarios import SCENARIOS
-    from tests.simulation.stores import STORES
+    from tests.simulation.stores import HAS, STORES
 
     if task.line is not None and replay(task.line).violation is not None:
         return task.line
@@ -92,6 +92,7 @@ def _kill(task: Task, began: float) -> str | None:
         (name, store, Search(scenario, store_of(store)))
         for name, scenario in SCENARIOS.items()
         for store in task.stores or STORES
+        if scenario.needs <= HAS[store]
     ]
     for bounds in (Bounds(0, 0, 0), Bounds(0, 1, 1), Bounds(1, 0, 1)):
         for scenario, store, search in searches:

@@ -65,6 +65,8 @@ class Link:
         self.heard: list[str] = []
         self.listening = False
         self.readable = readable
+        #: Whose statement was sent last.
+        self.actor: Actor | None = None
 
     # --- the client's side -------------------------------------------------------------------
 
@@ -72,11 +74,12 @@ class Link:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
-        if self.preparing or actor is None:
+        kind = kind_of(query)
+        if self.preparing or actor is None or client.store.is_local(kind):
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
-        kind = query.kind if query.command is not None else query.sql.split(None, 1)[0].lower()
+        self.actor = actor
         request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
         request.timer = loop.at(
@@ -214,7 +217,9 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
-                case "interrupt" if not request.actor.daemon:  # a signal comes to the main thread
+                case "interrupt" if request.actor.daemon:
+                    pass  # signals go to the user's own thread
+                case "interrupt":
                     request.answered = True
                     request.actor.interruption = KeyboardInterrupt()
                     client.loop.at(
@@ -275,8 +280,17 @@ class Link:
             self.client.store.end_session(self.driver)
 
 
-def connecting(store: Store) -> Any:
-    """Make a driver's connection for the client whose code runs just now."""
+def kind_of(query: Any) -> str:
+    """Return the word for a statement: its command's, or else its own first."""
+    kind: str = query.kind
+    return query.sql.split(None, 1)[0].lower() if kind == "other" else kind
+
+
+def connecting(store: Store, *, lent: bool = False) -> Any:
+    """Make a driver's connection for the client whose code runs just now.
+
+    ``lent`` tells that it is for the user's own transactions.
+    """
     actor = store.loop.current
     assert actor is not None, "only actors connect"
     client, loop = actor.client, store.loop
@@ -299,7 +313,9 @@ def connecting(store: Store) -> Any:
     event = loop.at(LATENCY, label, arrive)
     outcome = loop.park()
     if outcome is not None:
-        raise outcome
+        raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+    if lent:
+        return client.lend(store.open_lent())
     driver = store.open(client)
     client.connected(driver)
     return driver

@@ -35,6 +35,15 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "postgresql-pooled": partial(_on_postgresql, pooled=True),
     "mariadb": MariaDBStore,
 }
+#: What each has beside leases and row locks: see :attr:`.Store.has`.
+HAS = {
+    "sqlite": SQLiteStore.has,
+    "model": ModelStore.has,
+    "postgresql": PostgreSQLStore.has,
+    "postgresql-volatile": PostgreSQLStore.has,
+    "postgresql-pooled": PostgreSQLStore.has,
+    "mariadb": MariaDBStore.has,
+}
 
 
 def prepare(folder: Path) -> None:

@@ -29,7 +29,8 @@ from dblock.target import resolve
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Error, Lost
-from tests.simulation.store import Blocked, Row, Store
+from tests.simulation.store import Blocked, Store
+from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Simulated, connecting, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -152,6 +153,7 @@ class ModelStore(Store):
     """The tables in memory."""
 
     name = "model"
+    has = frozenset()
 
     def __init__(self, folder: Path) -> None:
         self._engines: dict[str, Engine] = {}
@@ -204,7 +206,8 @@ class ModelStore(Store):
         timeline = int(self.server.partition("/")[2]) + 1
         self.server = f"1/{timeline}"
         del self._history[max(1, len(self._history) - lost) :]
-        self.losses += self._fall_back()
+        if self._fall_back():
+            self.forgot = self.loop.now
 
     def _fall_back(self) -> bool:
         before, self.witness = self.tables.names, None
@@ -216,6 +219,12 @@ class ModelStore(Store):
             key: Row(name.token, name.fence, name.expires, tuple(name.queue))
             for key, name in self.tables.names.items()
         }
+
+    def committed(self) -> Committed:
+        return Committed({}, {}, set(), {})
+
+    def waiters(self) -> list[tuple[str, str]]:
+        return [(id, row["name"]) for id, row in self.tables.waiters.items()]
 
     # --- statements --------------------------------------------------------------------------
 

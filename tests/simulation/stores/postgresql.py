@@ -19,7 +19,7 @@ from dblock.schema import upgrade
 from dblock.target import resolve
 from tests.simulation.client import Client
 from tests.simulation.schedule import Fault
-from tests.simulation.store import Blocked, Row, Store
+from tests.simulation.store import Blocked, Store
 from tests.simulation.stores.postgresql_backend import (
     Backend,
     Cause,
@@ -29,6 +29,7 @@ from tests.simulation.stores.postgresql_backend import (
 from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
+from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import connecting, simulated
 
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
@@ -116,6 +117,15 @@ class PostgreSQLStore(Store):
 
     def rows(self) -> dict[str, Row]:
         return self.tables.rows()
+
+    def committed(self) -> Committed:
+        runs = self.tables.decoded()["dblock_run"]
+        ended = {(run["lock_name"], run["slot"]): run["exit_status"] for run in runs}
+        return Committed({}, {}, set(), ended)
+
+    def waiters(self) -> list[tuple[str, str]]:
+        rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
+        return [(row["id"], row["lock_name"]) for row in rows]
 
     # --- statements --------------------------------------------------------------------------
 
@@ -229,4 +239,5 @@ class PostgreSQLStore(Store):
         self.go_down()
         self._timeline += 1
         self._server.set_timeline(self._timeline)
-        self.losses += self.tables.fall_back(lost)
+        if self.tables.fall_back(lost):
+            self.forgot = self.loop.now

@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 
-from tests.simulation.store import Row
 from tests.simulation.stores.postgresql_server import EPOCH
+from tests.simulation.tables import Row
 
 #: The rows of each table, as JSON.
 Contents = tuple[str, ...]
