@@ -24,6 +24,7 @@ FLOORS = [
     {"locks"},
     {"__init__"},
     {"aio"},
+    {"testing"},
     {"cli", "__main__"},
     {"contrib"},
 ]
@@ -69,6 +70,16 @@ def test_imports_point_down() -> None:
             if floor(imported) > floor(importer):
                 wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
     assert not wrong
+
+
+def test_nobody_needs_what_is_for_tests() -> None:
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        for name, _ in run_time_imports(path)
+        if name.startswith("dblock.testing")
+    }
+    assert users == {"testing"}
 
 
 def test_frameworks_are_imported_where_asked_for() -> None:

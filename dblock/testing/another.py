@@ -6,10 +6,11 @@ import contextlib
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..holds import Holdings
 from ..keeper import start_quietly
+from ..lease import Lease
 from ..locks import Locks
 from .process import Process, stand_in
 from .store import Store
@@ -28,6 +29,7 @@ class Another:
         self.name = name
         self._process = _Process(store)
         locks = Locks(store.engine)
+        locks.lease_class = _Lease
         self._stop = stand_in(self._process, locks)
         self._lease = locks.lease(name, ttl)
 
@@ -81,6 +83,13 @@ class Another:
     def _close(self) -> None:
         self._process.end()
         self._stop()
+
+
+class _Lease(Lease):
+    """One of another process: what happens to it is told there."""
+
+    def _tell(self, *event: Any) -> None:
+        pass
 
 
 class _Process(Process):

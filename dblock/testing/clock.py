@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
+
+from ..runtime import Runtime
 
 #: Seconds between two looks of a thread that really waits.
 LOOK = 0.005
@@ -97,11 +98,11 @@ class Clock:
         self, done: Callable[[], object], pause: Callable[[float], object], seconds: float | None
     ) -> None:
         """Wait for another thread or task of the test, while time goes by as usual."""
-        start, began = self._now, time.monotonic()
+        start, began = self._now, Runtime.now()
         until = math.inf if seconds is None else start + seconds
         while self._now < until and not done():
             pause(min(until - self._now, LOOK))
-            self.move(min(until, start + time.monotonic() - began))
+            self.move(min(until, start + Runtime.now() - began))
 
 
 class Staff:

@@ -30,7 +30,7 @@ class Process:
         self.name = name
         self.wire = Wire()
         self.staff = store.clock.staff()
-        self.keeper = StaffedKeeper(SimulatedRuntime(self), self.staff.employ)
+        self.keeper = StaffedKeeper(self)
 
     def alone(self, mine: Holdings) -> bool:
         """Whether nobody else of this process has anything that could be waited for."""
@@ -53,7 +53,15 @@ class Process:
 
 
 class StaffedKeeper(Keeper):
-    """A keeper that can be asked what it keeps."""
+    """A keeper that can be asked what it keeps; that of another process tells nobody here."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(SimulatedRuntime(process), process.staff.employ)
+        self._process = process
+
+    def _tell(self, *event: Any) -> None:
+        if self._process.name is None:
+            super()._tell(*event)
 
     def holds(self) -> list[LeaseHold]:
         found = (reference() for reference in list(self._kept))

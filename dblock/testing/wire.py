@@ -127,6 +127,9 @@ class WiredSQLite(SQLite):
         # As on a server: what is left of a lost connection's session can be ended.
         return Session(end=Query("SELECT 1 WHERE false", {}))
 
+    def is_usable(self, connection: Any) -> bool:
+        return not self.wire.away  # what is idle is seen to be closed
+
     def close(self, connection: sqlite3.Connection) -> None:
         if connection in self.store.connections:
             self.store.connections.remove(connection)
