@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction
 from .errors import NotAcquired, SchemaMissing
 from .gate import Gate, Gates
+from .protocol import renewing
 from .protocol.faults import Fault, Trouble
 from .protocol.leasing import Refused
 from .protocol.registering import Waiter
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .dialects import Dialect
     from .holds import FlowHolds
     from .keeper import Keeper
+    from .protocol.renewing import Asked, Renewed
     from .runtime import Runtime
     from .timeouts import Timeouts
 
@@ -90,6 +92,10 @@ class Database:
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
         return self._driver.run(protocol, transaction, left, gate)
+
+    def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
+        """Renew many holds at once; see :func:`.renewing.renew_all`."""
+        return self.run(renewing.renew_all(self.dialect, asked, within))
 
     @property
     def keeper(self) -> Keeper:

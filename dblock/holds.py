@@ -7,9 +7,9 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
 from .process_lock import lock, settled
@@ -18,11 +18,12 @@ from .protocol.term import Term
 
 if TYPE_CHECKING:
     from .borrowed import Root
-    from .database import Database
     from .driver import OwnTransaction
     from .gate import Gate
     from .protocol.keeping import Danger, Keeping
+    from .protocol.renewing import Asked, Renewed
     from .runtime import Event, Runtime
+    from .timeouts import Timeouts
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -76,6 +77,16 @@ class Hold:
             return True
 
 
+class Renewer(Protocol):
+    """The database of some leases, as who keeps them needs it."""
+
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
+        """Renew many holds at once, each answer awaited for so long; return what became of each."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class LeaseHold(Hold):
     """A granted lease."""
@@ -83,7 +94,7 @@ class LeaseHold(Hold):
     lease: Held
     token: str = field(repr=False)
     keeping: Keeping
-    database: Database
+    database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
     gate: Gate | None = None

@@ -21,22 +21,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from weakref import ref
 
 from .errors import DBLockError, LockLost
 from .events import Kind, tell, wanted
 from .fork import begins_anew
-from .holds import LeaseHold
+from .holds import LeaseHold, Renewer
 from .process_lock import lock, settled
 from .protocol.faults import Fault, Trouble
-from .protocol.renewing import Asked, Missed, Renewed, renew_all
+from .protocol.renewing import Asked, Missed, Renewed
 from .protocol.state import Renewal
 from .protocol.term import Term
 from .runtime import Runtime
-
-if TYPE_CHECKING:
-    from .database import Database
 
 logger = logging.getLogger("dblock")
 
@@ -79,7 +76,7 @@ class Keeper:
         self._timer = self._new_worker("dblock timer", self._watch)
         self._next = math.inf  # when the timer wakes, or has to look again
         self._came = False  # whether a hold came since the timer last looked
-        self._renewers: dict[Database, Waking] = {}
+        self._renewers: dict[Renewer, Waking] = {}
         self._calls: deque[Call] = deque()
         self._caller = self._new_worker("dblock callbacks", self._call)
 
@@ -106,7 +103,7 @@ class Keeper:
             self._look_again(hold.keeping.wake)
             return True
 
-    def stop(self, database: Database, why: str) -> None:
+    def stop(self, database: Renewer, why: str) -> None:
         """Renew nothing more in a database; tell of danger and loss all the same."""
         for hold in self._holds(database):
             with lock:
@@ -131,7 +128,7 @@ class Keeper:
         with lock:
             self._next = wake
         calls: list[Call] = []
-        due: set[Database] = set()
+        due: set[Renewer] = set()
         for reference in list(self._kept):
             hold = reference()
             if hold is None:
@@ -150,7 +147,7 @@ class Keeper:
             self._came = False
             return max(0.0, self._next - self._runtime.now())
 
-    def _look_at(self, hold: LeaseHold, now: float, due: set[Database], calls: list[Call]) -> float:
+    def _look_at(self, hold: LeaseHold, now: float, due: set[Renewer], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
         with lock:
             keeping, held, database = hold.keeping, hold.lease, hold.database
@@ -196,7 +193,7 @@ class Keeper:
 
     # --- the renewers ------------------------------------------------------------------------
 
-    def _wake_renewer(self, database: Database) -> None:
+    def _wake_renewer(self, database: Renewer) -> None:
         with lock:
             renewer = self._renewers.get(database)
             if renewer is None:
@@ -205,10 +202,10 @@ class Keeper:
                 self._renewers[database] = renewer
             renewer.wake()
 
-    def _end_renewer(self, database: Database) -> None:
+    def _end_renewer(self, database: Renewer) -> None:
         self._renewers.pop(database, None)
 
-    def _renew_due(self, database: Database) -> float:
+    def _renew_due(self, database: Renewer) -> float:
         """Renew what is due; nothing is to do then."""
         while True:
             ripe, within = self._ripe(database)
@@ -217,7 +214,7 @@ class Keeper:
             for start in range(0, len(ripe), BATCH):
                 self._renew(database, ripe[start : start + BATCH], within)
 
-    def _ripe(self, database: Database) -> tuple[list[ref[LeaseHold]], float]:
+    def _ripe(self, database: Renewer) -> tuple[list[ref[LeaseHold]], float]:
         """Return what is due and what nearly is, unless nothing is due; the most urgent first.
 
         And how long an answer may be awaited, for all that is kept to have time for another try.
@@ -236,11 +233,11 @@ class Keeper:
         ripe.sort(key=lambda one: one[0])
         return [reference for _, reference in ripe], within
 
-    def _holds(self, database: Database) -> Sequence[LeaseHold]:
+    def _holds(self, database: Renewer) -> Sequence[LeaseHold]:
         found = (reference() for reference in list(self._kept))
         return [hold for hold in found if hold is not None and hold.database is database]
 
-    def _renew(self, database: Database, holds: Sequence[ref[LeaseHold]], within: float) -> None:
+    def _renew(self, database: Renewer, holds: Sequence[ref[LeaseHold]], within: float) -> None:
         """Renew a batch. It is known weakly meanwhile: handles may be dropped."""
         asked: list[Asked] = []
         begun: list[ref[LeaseHold]] = []
@@ -259,7 +256,7 @@ class Keeper:
             return
         outcomes: Sequence[Renewed] = [_UNKNOWN] * len(asked)
         try:
-            outcomes = database.run(renew_all(database.dialect, asked, within))
+            outcomes = database.renew_all(asked, within)
         except Exception as error:
             if not isinstance(error, DBLockError | ValueError):  # closed, or not fit for use
                 logger.exception("renewing leases failed")

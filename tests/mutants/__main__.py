@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.code import Code
 from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
@@ -100,8 +101,8 @@ def run(
             else:
                 shutil.copy2(source, copy / part)
         if mutant is not None:
-            file = copy / mutant.file
-            file.write_text(mutant.apply(file.read_text()))
+            file, text = mutant.plant(Code(copy))
+            (copy / file).write_text(text)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.mutants.origin"]
         command += ["-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}", *options, *tests]
         done = subprocess.run(
