@@ -139,7 +139,7 @@ def test_nobody_needs_what_is_for_tests() -> None:
     users = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.rglob("*.py")
-        for name, _ in run_time_imports(path)
+        for name in run_time_imports(path)
         if name.startswith("dblock.testing")
     }
     assert users == {"testing"}

@@ -12,7 +12,8 @@ from ..holds import Holdings
 from ..keeper import start_quietly
 from ..lease import Lease
 from ..locks import Locks
-from .process import Process, stand_in
+from .process import Process
+from .standing_in import stand_in
 from .store import Store
 
 #: Who they are, in `show()` and in what NotAcquired tells.
@@ -118,9 +119,11 @@ class _Process(Process):
 
     def begin(self, acquire: Callable[[], bool]) -> None:
         def wait() -> None:
-            with contextlib.suppress(_Died):
-                acquire()
-            self._resting.set()
+            try:
+                with contextlib.suppress(_Died):
+                    acquire()
+            finally:
+                self._resting.set()
 
         self._waiting = threading.Thread(target=wait, name="dblock another", daemon=True)
         start_quietly(self._waiting)

@@ -15,7 +15,8 @@ from ..protocol.faults import Fault, Trouble
 from ..protocol.registering import AFTER
 from ..protocol.term import Term
 from .another import Another
-from .process import Process, stand_in
+from .process import Process
+from .standing_in import stand_in
 from .store import Store
 from .wire import Loss
 
@@ -97,9 +98,9 @@ class Faults:
             if isinstance(owner, Locks):
                 self._stack.callback(stand_in(self._process, owner))
             else:
-                loop, owner._loop = owner._loop, None
-                self._stack.callback(setattr, owner, "_loop", loop)
-                self._stack.callback(stand_in(self._process, owner.sync))
+                from .tasks import stand_in_for_tasks
+
+                self._stack.callback(stand_in_for_tasks(self._process, owner))
 
     # --- time --------------------------------------------------------------------------------
 

@@ -6,12 +6,15 @@ Statements are run by the standard library's sqlite3 here too: they take no time
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from ..aio import locks
 from ..aio.bridge import await_
+from ..aio.home import Home
 from ..aio.runtime import AsyncioRuntime
 from ..target import resolve
-from .process import SimulatedHolds, SimulatedRuntime
+from .process import Process, SimulatedHolds, SimulatedRuntime
+from .standing_in import stand_in
 from .store import Store
 
 
@@ -38,4 +41,17 @@ class LocksOfTasks(locks.AsyncLocks):
         self._keeper_thread = False
         self.sync = _Bridged(store.engine, keeper_thread=False)
         self.database = self.sync.database
-        self._loop = None
+        self._home = Home(repr(self))
+
+
+def stand_in_for_tasks(process: Process, made: locks.AsyncLocks) -> Callable[[], None]:
+    """As :func:`.stand_in`; for as long they belong to the loop that they are used in then."""
+    stop = stand_in(process, made.sync, SimulatedTaskRuntime, SimulatedTaskHolds)
+    home = made._home
+    loop, home._loop = home._loop, None
+
+    def leave() -> None:
+        home._loop = loop
+        stop()
+
+    return leave
