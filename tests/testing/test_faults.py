@@ -159,7 +159,10 @@ def test_another_dies_waiting(dblock_locks: Locks, dblock_faults: Faults) -> Non
     with dblock_locks.lease("report"):
         another = dblock_faults.wanted_by_another("report")
         another.die()
+    assert dblock_locks.show("report").waiters  # until it has given no sign of life for long
+    assert not dblock_locks.lease("report", wait=0).acquire()  # its place is kept for a moment
     dblock_faults.advance(60)
+    assert not dblock_locks.show("report").waiters
     assert not another.held
     assert dblock_locks.lease("report", wait=0).acquire()
 
