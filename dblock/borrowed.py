@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.sql import Select
 
 from .driver_errors import first_line
+from .protocol import commands
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 
@@ -218,6 +219,6 @@ class BorrowedTransaction(Borrowed):
         return Trouble(fault, first_line(error.orig), timed_out=timed_out)
 
 
-_SAVEPOINT = Query("SAVEPOINT dblock", {})
-_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {})
-_RELEASE = Query("RELEASE SAVEPOINT dblock", {})
+_SAVEPOINT = Query("SAVEPOINT dblock", {}, commands.Savepoint())
+_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
+_RELEASE = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())

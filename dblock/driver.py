@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from .connections import UNUSABLE, Connections, OwnConnection
 from .errors import Unavailable
 from .fork import leave_to_parent
+from .protocol import commands
 from .protocol.faults import Trouble
 from .protocol.steps import (
     AtGate,
@@ -194,7 +195,7 @@ class OwnTransaction:
             return
         try:
             if begun:
-                self._connections.execute(connection, Query("ROLLBACK", {}))
+                self._connections.execute(connection, Query("ROLLBACK", {}, commands.Rollback()))
         except BaseException as error:
             self._connections.drop(connection)
             if not isinstance(error, Trouble):
@@ -207,7 +208,7 @@ class OwnTransaction:
         connection, _ = self._leave()
         assert connection is not None
         try:
-            self._connections.execute(connection, Query("COMMIT", {}))
+            self._connections.execute(connection, Query("COMMIT", {}, commands.Commit()))
         except BaseException:
             self._connections.drop(connection)
             raise
@@ -217,7 +218,7 @@ class OwnTransaction:
         """Raises Trouble when the transaction has ended; then, or in doubt, its connection goes."""
         assert self._connection is not None
         try:
-            self._connections.execute(self._connection, Query("SELECT 1", {}))
+            self._connections.execute(self._connection, Query("SELECT 1", {}, commands.Probe()))
         except BaseException:
             self.drop()
             raise

@@ -204,7 +204,7 @@ CATALOGUE = (
     Mutant(
         "release-without-token-sqlite",
         "only the holder releases",
-        "SQLite.release",
+        "SQLite._release",
         "WHERE lock_name = :name AND token = :token",
         "WHERE lock_name = :name",
         f"{TAKEN_OVER}[sqlite-release]",

@@ -174,7 +174,7 @@ CALLS = (
     Mutant(
         "overtaking-on-sqlite",
         "nobody overtakes who waits",
-        "SQLite.grant",
+        "SQLite._grant",
         "WHERE {self.turn(_LAST)}",
         "WHERE {self.turn('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
