@@ -12,10 +12,11 @@ from ..borrowed import Borrowed, Root, borrow
 from ..database import Database
 from ..dialects import DIALECTS, Dialect
 from ..holds import FlowHolds
+from ..protocol.commands import Create, Guard, LockRow
 from ..protocol.steps import Protocol, Query, Reply, Run, RunHeld
 from ..runtime import Runtime
 from .process import Process
-from .wire import Sent, WiredSQLite
+from .wire import WiredSQLite
 
 
 class SimulatedDatabase(Database):
@@ -106,25 +107,27 @@ class StandIn(Borrowed):
 
     def run(self, step: RunHeld) -> Reply:
         self._real.execute(Query("SELECT 1", {}))  # it begins with its first statement
-        query = step.query
-        assert isinstance(query, Sent)
-        name = query.name
-        if query.kind == "guard":
-            self._proves = True
-            self._process.wire.guard(name)
-            return self._sent(query)
-        root, store = self.root, self._process.store
+        query, store = step.query, self._process.store
+        match query.command:
+            case Guard(name=name):
+                self._proves = True
+                self._process.wire.guard(name)
+                return self._sent(query)
+            case LockRow(name=name) | Create(name=name):
+                root = self.root
+            case _:
+                raise AssertionError("a row is locked or proved in it, and nothing else")
         if store.row_of(name) not in (None, root):
             now = self._runtime.now()
             return Reply((), 0, now, now)
         reply = self._sent(query)
-        locked = reply.matched if query.kind == "create" else reply.rows
+        locked = reply.matched if isinstance(query.command, Create) else reply.rows
         if locked and root is not None:
             store.rows[name] = root
         return reply
 
     def _sent(self, query: Query) -> Reply:
-        return self._run(_once(Query(*query)))
+        return self._run(_once(Query(query.sql, query.params)))
 
 
 def _once(query: Query) -> Protocol[Reply]:

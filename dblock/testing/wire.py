@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..dialects.base import Answer, Session
 from ..dialects.sqlite import SQLite
+from ..protocol.commands import Command, Commit, Grant, Join, LockRow, Release, Renew
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
 from ..protocol.steps import Query
@@ -25,8 +26,7 @@ class ConnectionLost(Error):
 
 
 class Loss(NamedTuple):
-    """The next statement of these kinds is to be lost: the request before it is run, or the reply
-    to it."""
+    """The next statement that does one of these is to be lost, before it is run or after that."""
 
     of: frozenset[str]
     reply: bool
@@ -45,12 +45,12 @@ class Wire:
         #: What comes before the next guard of a name.
         self.guards: dict[str, Callable[[], None]] = {}
 
-    def request(self, kind: str | None) -> Loss | None:
+    def request(self, does: str | None) -> Loss | None:
         """A statement is about to be sent; return the loss of its reply, if that is to be lost."""
         if self.away:
             raise ConnectionLost("the database is unreachable, as the test has it")
         loss = self.losses[0] if self.losses else None
-        if loss is None or kind not in loss.of:
+        if loss is None or does not in loss.of:
             return None
         self.losses.popleft()
         if not loss.reply:
@@ -73,27 +73,15 @@ class Wire:
         return ConnectionLost(f"the connection broke {when}, as the test has it")
 
 
-# What ends the transaction of a row lock.
-_ENDS = {"COMMIT": "release"}
-
-
-class Sent(Query):
-    """A statement whose ``kind`` is known."""
-
-    kind: str
-
-    @property
-    def name(self) -> str:
-        """The lock's, but for renewals, which are of several."""
-        params: Any = self.params
-        found: str = params["name"]
-        return found
-
-    @classmethod
-    def of(cls, kind: str, query: Query) -> Sent:
-        made = cls(*query)
-        made.kind = kind
-        return made
+# What the statements that can be lost do; a row lock is released by the end of its transaction.
+_DOES: dict[type[Command], str] = {
+    Grant: "acquire",
+    Join: "acquire",
+    LockRow: "acquire",
+    Renew: "renew",
+    Release: "release",
+    Commit: "release",
+}
 
 
 class WiredSQLite(SQLite):
@@ -107,10 +95,10 @@ class WiredSQLite(SQLite):
     def send(
         self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
     ) -> Answer:
-        sent = query if isinstance(query, Sent) else None
-        loss = self.wire.request(_ENDS.get(query.sql) if sent is None else sent.kind)
-        if sent and sent.kind == "acquire" and self.store.row_of(sent.name) is not None:
-            answer: Answer = (), 0
+        command = query.command
+        loss = self.wire.request(None if command is None else _DOES.get(type(command)))
+        if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
+            answer: Answer = (), 0  # it is locked in a transaction of the user's
         else:
             answer = super().send(connection, self._timed(query), kept, waits=waits)
         self.wire.reply(loss)
@@ -118,7 +106,7 @@ class WiredSQLite(SQLite):
 
     def _timed(self, query: Query) -> Query:
         """Return a statement to which it is now when the test says it is."""
-        return Query(query.sql.replace("'now'", f"'{self.store.clock.stamp()}'"), query.params)
+        return query._replace(sql=query.sql.replace("'now'", f"'{self.store.clock.stamp()}'"))
 
     def prepare_connection(self, connection: Any) -> Session:
         super().prepare_connection(connection)
@@ -140,24 +128,6 @@ class WiredSQLite(SQLite):
             return Fault.DISCONNECTED
         return super().classify(error)
 
-    # --- statements of a kind ----------------------------------------------------------------
-
-    def grant(self, *args: Any, **options: Any) -> Query:
-        return Sent.of("acquire", super().grant(*args, **options))
-
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
-        query = super().lock_row(name, patience, borrowed=borrowed)
-        return Sent.of("row" if borrowed else "acquire", query)
-
-    def create(self, name: str) -> Query:
-        return Sent.of("create", super().create(name))
-
-    def guard(self, name: str, token: str, fence: int) -> Query:
-        return Sent.of("guard", super().guard(name, token, fence))
-
-    def release(self, name: str, token: str) -> Query:
-        return Sent.of("release", super().release(name, token))
-
     def renew(self, asked: Sequence[Renewal]) -> Query:
         arriving = [renewal for renewal in asked if renewal.name not in self.wire.missing]
-        return Sent.of("renew", super().renew(arriving))
+        return super().renew(arriving)
