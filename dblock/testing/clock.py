@@ -13,8 +13,6 @@ from ..runtime import Runtime
 
 #: Seconds between two looks of a thread that really waits.
 LOOK = 0.005
-#: More than that nobody waits in a test, unless for what will never be.
-LONGEST = 3600.0
 
 
 class Clock:
@@ -29,6 +27,8 @@ class Clock:
         self._lock = threading.RLock()
         self._moving = False
         self._waited = 0.0
+        #: More than that nobody waits in a test, in seconds, unless for what will never be.
+        self.longest = 3600.0
         self._staffs: list[Staff] = []
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -86,10 +86,10 @@ class Clock:
     def wait(self, seconds: float) -> None:
         """Wait without waiting: nobody is there for whom it would be done."""
         self._waited += seconds
-        if self._waited > LONGEST:
+        if self._waited > self.longest:
             raise RuntimeError(
-                f"this test has waited for {LONGEST:g} s of its clock: nobody will ever give back "
-                "what it waits for. Give the wait an end, or the other holder "
+                f"this test has waited for {self.longest:g} s of its clock: nobody will ever give "
+                "back what it waits for. Give the wait an end, or the other holder "
                 "(held_by_another(name, seconds=...))"
             )
         self.move(self._now + seconds)

@@ -74,6 +74,7 @@ def test_a_wait_takes_no_time(dblock_locks: Locks, dblock_faults: Faults) -> Non
 
 
 def test_a_wait_without_an_end_is_told(dblock_locks: Locks, dblock_faults: Faults) -> None:
+    dblock_faults._store.clock.longest = 60
     dblock_faults.held_by_another("report")
     with pytest.raises(RuntimeError, match="nobody will ever give back"):
         dblock_locks.lease("report").acquire()
