@@ -67,6 +67,7 @@ class Counter:
         retry: RetryPolicy,
     ) -> None:
         self._database = database
+        self._dialect = database.dialect
         self._retry = retry
         if floor is not None:
             check_number("a counter's floor", floor)
@@ -177,7 +178,7 @@ class Counter:
             raise ValueError(f"an amount is above 0: {n!r}")
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
-        dialect = self._database.dialect
+        dialect = self._dialect
         transaction = self._borrow(session, locking=idempotency_key is not None)
         numbers, amount, least, most = self._room(transaction, n, sign)
         if idempotency_key is not None:
@@ -218,7 +219,7 @@ class Counter:
         self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
-        value, version = self._read(transaction, key, lock=self._database.dialect.stale_reads)
+        value, version = self._read(transaction, key, lock=self._dialect.stale_reads)
         if value is None or version is None:
             return self._is_null(key, value)
         what = f"{self._column} of {self._key.name} {key!r} is {value}: "
@@ -298,7 +299,7 @@ class Counter:
             if kind is None or isinstance(kind, NullType):
                 kind = column.type
             found = self._known[column.name] = Numbers.of(
-                str(column), kind, self._database.dialect.dynamic_types
+                str(column), kind, self._dialect.dynamic_types
             )
         return found
 
@@ -306,7 +307,7 @@ class Counter:
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        transaction = borrow(found, self._database.dialect, self._database.runtime, locking=locking)
+        transaction = borrow(found, self._dialect, self._database.runtime, locking=locking)
         if not isinstance(transaction, BorrowedTransaction):
             raise TypeError(
                 "a counter works in an SQLAlchemy Connection or Session, not "
@@ -360,7 +361,7 @@ class Counter:
 
     def _held(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
-        dialect, start, number = self._database.dialect, self._database.runtime.now(), 0
+        dialect, start, number = self._dialect, self._database.runtime.now(), 0
         while True:
             number += 1
             try:

@@ -31,6 +31,7 @@ FLOORS = [
     {"doctor"},
     {"__init__"},
     {"aio"},
+    {"testing"},
     {"cli", "__main__"},
     {"contrib"},
 ]
@@ -133,6 +134,16 @@ def test_there_are_no_circles() -> None:
             if (found := those & left.keys()) and module in imported
         }
     assert left == {}
+
+
+def test_nobody_needs_what_is_for_tests() -> None:
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        for name in run_time_imports(path)
+        if name.startswith("dblock.testing")
+    }
+    assert users == {"testing"}
 
 
 def test_frameworks_are_imported_where_asked_for() -> None:

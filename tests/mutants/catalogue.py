@@ -12,6 +12,7 @@ from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.presets import PRESET
 from tests.mutants.secrets import SECRETS
+from tests.mutants.testing import TESTING
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
@@ -636,6 +637,7 @@ CATALOGUE = (
     *CONTRIB,
     *JOBS,
     *SECRETS,
+    *TESTING,
     *LOOKS_ALIKE,
     *PRESET,
 )
