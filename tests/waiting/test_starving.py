@@ -20,7 +20,7 @@ MOST = 500
 #: Often enough for one who is not left out, when all have begun.
 SERVED = 5
 #: Turns of others within which one who is not left out has its own.
-ENOUGH = 50
+ENOUGH = 500
 
 
 def contest(contenders: Sequence[Locks], over: Callable[[list[int]], bool]) -> list[int]:
