@@ -94,6 +94,8 @@ class MariaDBStore(Store):
         self._server.close()
 
     def reset(self) -> None:
+        for driver in self.sessions:
+            self.undo(driver)
         # A purge changes what can be locked, at whatever moment: so it ends at this one.
         with self._past.cursor() as cursor:
             cursor.execute("COMMIT")
