@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dblock import Lease, RowLock
-from dblock.holds import Hold, LeaseHold
+from dblock import Lease, LockLost, RowLock
+from dblock.holds import LeaseHold
+from tests.simulation.allowance import Allowance
+from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Loop, Violation
+from tests.simulation.transport import Link
 
 if TYPE_CHECKING:
-    from tests.simulation.run import Thread
+    from dblock.protocol.keeping import Danger
+    from tests.simulation.thread import Thread
+
+#: What happens at one moment happens within this, in seconds.
+MOMENT = 0.001
 
 
 @dataclass(slots=True, eq=False)
 class Belief:
-    """A thread that takes itself for a holder."""
+    """A thread that takes itself for a holder: of a lease, or of a row locked on a connection."""
 
     thread: Thread
     name: str
-    hold: Hold
     since: float
+    lease: LeaseHold | None = None
+    link: Link | None = None
+    #: Since when it is known to be lost.
+    lost: float | None = None
 
     def lasts(self) -> bool:
         """Whether the client would say so now: by its own clock, stopped or not.
 
         The holder of a row lock cannot know that its session has ended before it asks.
         """
-        client, hold = self.thread.client, self.hold
-        if not client.alive:
+        if not self.thread.client.alive:
             return False
-        if isinstance(hold, LeaseHold):
-            return hold.keepable(client.now())
-        connection = None if hold.transaction is None else hold.transaction._connection
-        return connection is not None and not client.link(connection.driver).ended
+        if self.lease is not None:
+            return self.lease.keepable(self.thread.client.now())
+        assert self.link is not None
+        return not self.link.ended
 
     def __str__(self) -> str:
-        return f"{self.thread.name} since {self.since:.4f} with {self.hold.fence}"
+        fence = "" if self.lease is None else f" with {self.lease.fence}"
+        return f"{self.thread.name} since {self.since:.4f}{fence}"
 
 
 @dataclass(slots=True, eq=False)
@@ -50,63 +60,166 @@ class Wait:
     name: str
     since: float
     until: float | None
+    #: In the strict order of arrival.
+    fair: bool = False
+    #: Since when it stands in the queue.
+    joined: float | None = None
+
+    @property
+    def able(self) -> bool:
+        client = self.thread.client
+        return client.alive and client.paused_until <= client.loop.now
+
+    @property
+    def able_since(self) -> float:
+        return max(self.since, self.thread.client.paused_until)
 
 
 class Beliefs:
     """The beliefs and waits of one run. Nobody believes what another does: promise 1."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, allowance: Allowance) -> None:
         self.loop = loop
+        self.allowance = allowance
+        self.ledger: Ledger
         self.story: list[str] = []
         self.waits: list[Wait] = []
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
         self._fences: dict[str, int] = {}
+        #: How often each loss was told, by its own identity; and the losses, so that they last.
+        self._told: Counter[int] = Counter()
+        self._losses: list[LockLost] = []
+        #: What was given back, and told to have been.
+        self.released: list[LeaseHold] = []
 
     def note(self, what: str) -> None:
-        self.story.append(what)
+        if not self.loop.over:
+            self.story.append(what)
+
+    # --- from here to there ------------------------------------------------------------------
 
     def begin(self, thread: Thread, lock: Lease | RowLock) -> None:
-        hold = lock._holds.last
-        assert hold is not None
-        belief = Belief(thread, lock.name, hold, self.loop.now)
-        self.note(f"{thread.name} has {lock.name} {hold.fence}")
+        belief = Belief(thread, lock.name, self.loop.now)
+        if isinstance(lock, Lease):
+            belief.lease = lock._holds.last
+            assert belief.lease is not None
+            self.note(f"{thread.name} has {lock.name} {belief.lease.fence}")
+        else:
+            belief.link = _link(thread, lock)
+            self.note(f"{thread.name} has the row {lock.name}")
         self._now[lock.name].append(belief)
-        if hold.fence is not None and belief.lasts():
-            last = self._fences.get(lock.name, 0)
-            if hold.fence <= last:
-                raise Violation(f"a fence comes again: {hold.fence} after {last}")
-            self._fences[lock.name] = hold.fence
-        self.check(lock.name)
+        if belief.lease is not None and belief.lasts() and not self._was_forced(belief):
+            fence, last = belief.lease.lease.fence, self._fences.get(lock.name, 0)
+            if fence <= last:
+                raise Violation(f"a fence comes again: {fence} after {last}")
+            self._fences[lock.name] = fence
+        self._check(lock.name, self._now[lock.name])
 
-    def end(self, thread: Thread, lock: Lease | RowLock) -> None:
+    def end(self, thread: Thread, name: str) -> Belief | None:
         """A thread begins to give a lock back."""
-        self.note(f"{thread.name} gives {lock.name} back")
-        self._now[lock.name] = [one for one in self._now[lock.name] if one.thread is not thread]
+        belief = next((one for one in self._now[name] if one.thread is thread), None)
+        if belief is not None:
+            self.note(f"{thread.name} gives {name} back")
+            self._now[name].remove(belief)
+        return belief
 
-    def check(self, name: str) -> None:
-        """Two believe the same now."""
-        lasting = [belief for belief in self._now[name] if belief.lasts()]
-        self._now[name] = lasting
-        if len(lasting) > 1:
-            raise Violation(f"two hold {name!r}: {' and '.join(map(str, lasting))}")
-
-    def check_all(self) -> None:
+    def end_all(self, thread: Thread, link: Link) -> None:
+        """A thread begins to end its transaction."""
         for name, believed in self._now.items():
-            if len(believed) > 1:
-                self.check(name)
+            if any(one.thread is thread and one.link is link for one in believed):
+                self.end(thread, name)
 
     def believed(self, name: str) -> list[Belief]:
         return [belief for belief in self._now[name] if belief.lasts()]
 
     @contextmanager
-    def waiting(self, thread: Thread, name: str, seconds: float | None) -> Iterator[None]:
+    def waiting(
+        self, thread: Thread, name: str, seconds: float | None, *, fair: bool = False
+    ) -> Iterator[None]:
         """A thread waits for a name, so long."""
         now = self.loop.now
-        rate = thread.client.rate
-        until = None if seconds is None else now + seconds / rate
-        wait = Wait(thread, name, now, until)
+        until = None if seconds is None else now + seconds / thread.client.rate
+        wait = Wait(thread, name, now, until, fair)
         self.waits.append(wait)
         try:
             yield
         finally:
             self.waits.remove(wait)
+
+    # --- after every event -------------------------------------------------------------------
+
+    def check(self) -> None:
+        for name, believed in self._now.items():
+            if believed:
+                self._check(name, believed)
+
+    def _check(self, name: str, believed: list[Belief]) -> None:
+        lasting = [belief for belief in believed if belief.lasts()]
+        # Whose lease was released by force learns of it later.
+        holding = [one for one in lasting if not self._was_forced(one)]
+        if len(holding) > 1:
+            raise Violation(f"two hold {name!r}: {' and '.join(map(str, holding))}")
+        for belief in believed:
+            if belief.lease is not None:
+                self._check_lease(belief, belief.lease, belief in lasting)
+        for belief in lasting:
+            store = self.ledger.store
+            if belief.link is not None and not store.in_transaction(belief.link.driver):
+                raise Violation(f"{belief} takes {name!r} for locked, outside any transaction")
+
+    def _was_forced(self, belief: Belief) -> bool:
+        return belief.lease is not None and belief.lease.token in self.ledger.forced
+
+    def _check_lease(self, belief: Belief, hold: LeaseHold, lasts: bool) -> None:
+        client, now = belief.thread.client, self.loop.now
+        if lasts:
+            # Promise 5: the holder's own deadline comes before the expiry.
+            known = self._was_forced(belief) or belief.since <= self.ledger.store.forgot
+            if not known and not self.ledger.has(belief.name, hold.token):
+                raise Violation(f"{belief} takes itself for the holder of {belief.name!r}")
+        if hold.loss is not None and belief.lost is None:
+            belief.lost = now
+        if not client.alive or hold.ended or now < client.paused_until + MOMENT:
+            return
+        # Promise 8, for a process that runs.
+        late = MOMENT + self.allowance.late(f"{client.name}.timer")
+        before = client.now() - late * client.rate
+        if hold.loss is None and before > hold.since:
+            if hold.lease.term.over(before):
+                raise Violation(f"the loss of {belief} was not told")
+            if hold.keeping.danger(hold.lease.term) < before and not hold.keeping.warned:
+                raise Violation(f"the danger of {belief} was not told")
+        if belief.lost is not None and hold.on_lost is not None and not self.was_told(hold.loss):
+            late = MOMENT + self.allowance.late(f"{client.name}.callbacks")
+            if now > max(belief.lost, client.paused_until) + late:
+                raise Violation(f"{belief} was not called when it was lost")
+
+    # --- what callbacks are told -------------------------------------------------------------
+
+    def tell_lost(self, thread: Thread, loss: LockLost) -> None:
+        """on_lost was called."""
+        self.note(f"{thread.name} lost {loss.name}: {loss.reason}")
+        self._losses.append(loss)
+        self._told[id(loss)] += 1
+        if self._told[id(loss)] > 1:
+            raise Violation(f"{thread.name} was told twice that it lost {loss.name!r}")
+
+    def tell_danger(self, thread: Thread, danger: Danger) -> None:
+        """on_danger was called."""
+        self.note(f"{thread.name} in danger of losing {danger.name}")
+
+    def was_told(self, loss: LockLost | None) -> bool:
+        return self._told[id(loss)] > 0
+
+
+def _link(thread: Thread, lock: RowLock) -> Link:
+    """Return the connection whose transaction a row lock is in."""
+    if lock._on is not None:
+        link: Link = lock._on.connection.driver_connection.link  # type: ignore[union-attr]
+        return link
+    hold = lock._holds.last
+    assert hold is not None
+    assert hold.transaction is not None
+    connection = hold.transaction._connection
+    assert connection is not None
+    return thread.client.link(connection.driver)

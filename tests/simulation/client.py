@@ -6,22 +6,23 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import Random
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holds import Event, FlowHolds, Holdings, lock
+from dblock.holds import FlowHolds, Holdings
 from dblock.keeper import LINGER, SLICE, Call, Keeper
-from dblock.world import Turns, World
+from dblock.process_lock import lock
+from dblock.runtime import Event, Runtime, Semaphore
+from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop
 from tests.simulation.transport import Link, Simulated
 
 if TYPE_CHECKING:
     from tests.simulation.store import Store
-
-T = TypeVar("T")
 
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
@@ -38,6 +39,9 @@ class Client:
         self.alive = True
         self.paused_until = 0.0
         self.links: dict[int, Link] = {}
+        self.chance = Random(name)
+        self.runtime = SimulatedRuntime(self)
+        self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
         self.locks = SimulatedLocks(store.engine(name), self)
 
@@ -51,9 +55,20 @@ class Client:
 
     def connected(self, driver: Any) -> None:
         """Take down a connection that was made."""
+        self.links[id(driver)] = self._connect(driver)
+
+    def lend(self, driver: Any) -> LentConnection:
+        """Return a connection that was made for the user's own transactions."""
+        link = self._connect(driver)
+        lent = LentConnection(self.store, link, driver)
+        self.links[id(lent)] = link
+        self._lent.append(lent)  # or another might get its id
+        return lent
+
+    def _connect(self, driver: Any) -> Link:
         link = Link(self, driver, SimulatedEvent(self.loop))
-        self.links[id(driver)] = link
-        self.store.links.add(link)
+        self.store.links[link] = None
+        return link
 
     def pause(self, seconds: float) -> None:
         """Stop the process, as SIGSTOP does."""
@@ -71,22 +86,24 @@ class SimulatedLocks(Locks):
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self.client = client
-        self._world = lambda: SimulatedWorld(client)
+        self._runtime = lambda: client.runtime
+        self._keeper = lambda: client.keeper
+        self._flow_holds = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
         assert isinstance(self.dialect, Simulated)
         self.dialect.client = client
 
 
-class SimulatedWorld(World):
-    """Threads that the loop schedules: see :class:`dblock.world.World`."""
+class SimulatedRuntime(Runtime):
+    """Threads that the loop schedules, a clock that goes as it is told, and a seeded chance."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._loop = client.loop
-
-    def holds(self) -> FlowHolds:
-        return ActorHolds(self._loop)
+        self.now = client.now
+        self.random = client.chance.random
+        self.token = lambda size: client.chance.randbytes(size).hex()
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
@@ -106,14 +123,8 @@ class SimulatedWorld(World):
     def hang_up(self, descriptor: int) -> None:
         self._client.links[descriptor].hang_up()
 
-    def turns(self, limit: int) -> Turns:
-        return SimulatedTurns(self._loop, limit)
-
-    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
-        return make()
-
-    def keeper(self) -> Keeper:
-        return self._client.keeper
+    def semaphore(self, limit: int) -> Semaphore:
+        return SimulatedSemaphore(self._loop, limit)
 
     def event(self) -> Event:
         return SimulatedEvent(self._loop)
@@ -169,7 +180,8 @@ class SimulatedEvent:
             if timer is not None:
                 self._loop.cancel(timer)
             label = self._loop.label(f"{actor.name}.woken")
-            self._loop.at(0.0, label, partial(self._loop.resume, actor), actor.client)
+            resume = partial(self._loop.resume, actor)
+            self._loop.at(0.0, label, resume, actor.client, background=actor.daemon)
 
     def clear(self) -> None:
         self._set = False
@@ -198,7 +210,7 @@ class SimulatedEvent:
         return self._set
 
 
-class SimulatedTurns:
+class SimulatedSemaphore:
     """A semaphore of simulated threads."""
 
     def __init__(self, loop: Loop, limit: int) -> None:
@@ -226,7 +238,7 @@ class SimulatedKeeper(Keeper):
         def employ(name: str, work: Callable[[], float], end: Call = lambda: None) -> Worker:
             return Worker(client, name, work, end)
 
-        super().__init__(employ)
+        super().__init__(client.runtime, employ)
 
 
 class Worker:

@@ -99,11 +99,15 @@ class Loop:
         action: Callable[[], None],
         client: Any = None,
         *,
-        background: bool = False,
+        background: bool | None = None,
     ) -> Event:
-        """Have something happen after ``delay`` seconds, unless the schedule differs."""
-        actor = self.current
-        background = background or (actor is not None and actor.daemon)
+        """Have something happen after ``delay`` seconds, unless the schedule differs.
+
+        Nobody waits for it if it is in the ``background``, as all is that a daemon does.
+        """
+        if background is None:
+            actor = self.current
+            background = actor is not None and actor.daemon
         event = Event(label, action, client, background)
         changes = self._changes.get(label)
         after = None
@@ -141,8 +145,7 @@ class Loop:
                 self.cancel(event)
                 continue
             if client is not None and client.paused_until > time:
-                heapq.heappush(self._heap, (client.paused_until, self._number, event))
-                self._number += 1
+                self._push(client.paused_until - self.now, event)
                 continue
             self.now = max(self.now, time)
             self.cancel(event)

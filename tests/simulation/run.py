@@ -2,87 +2,77 @@
 
 from __future__ import annotations
 
-import random
-import secrets
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dblock import Lease, RowLock, clock, connections
-from dblock.errors import DBLockError
+from dblock import connections
+from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
-from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.ledger import Ledger
+from tests.simulation.loop import Loop, Violation
 from tests.simulation.schedule import Schedule
 from tests.simulation.store import Store
+from tests.simulation.thread import Kinds, Thread
 from tests.simulation.watching import Watcher
 
 
 class Clients:
     """What a scenario makes clients and their threads with."""
 
-    def __init__(self, loop: Loop, store: Store, beliefs: Beliefs) -> None:
+    def __init__(
+        self, loop: Loop, store: Store, beliefs: Beliefs, ledger: Ledger, allowance: Allowance
+    ) -> None:
         self.loop = loop
         self.store = store
         self.beliefs = beliefs
+        self.ledger = ledger
+        self.allowance = allowance
         self.all: dict[str, Client] = {}
 
     def client(self, name: str, *, rate: float = 1.0) -> Client:
+        """Return a client, whose clock goes at a rate."""
         found = self.all.get(name)
         if found is None:
             found = self.all[name] = Client(self.loop, self.store, name, rate=rate)
         return found
 
     def thread(
-        self, client: str, run: Callable[[Thread], object], *, after: float = 0.0, rate: float = 1.0
+        self,
+        client: str,
+        run: Callable[[Thread], object],
+        *,
+        after: float = 0.0,
+        rate: float = 1.0,
+        may: Kinds = (),
     ) -> Thread:
         """Begin a thread of a client; the second of one client is ``a.2``."""
         owner = self.client(client, rate=rate)
         number = sum(actor.client is owner for actor in self.loop.actors) + 1
         name = client if number == 1 else f"{client}.{number}"
-        thread = Thread(self, owner, name)
+        thread = Thread(self, owner, name, may)
         thread.actor = self.loop.begin(owner, name, lambda: thread.live(run), after)
         return thread
 
-
-class Thread:
-    """A thread of a client as a scenario sees it; what it does is taken down."""
-
-    actor: Actor
-
-    def __init__(self, clients: Clients, client: Client, name: str) -> None:
-        self.client = client
-        self.locks = client.locks
-        self.name = name
-        self.beliefs = clients.beliefs
-        self.loop = clients.loop
-        #: What it has waited for since when, and until when at most.
-        self.waits: tuple[str, float, float | None] | None = None
-
-    def live(self, run: Callable[[Thread], object]) -> None:
-        try:
-            run(self)
-        except (DBLockError, KeyboardInterrupt) as error:
-            self.beliefs.note(f"{self.name} {type(error).__name__}")
-
-    def work(self, seconds: float) -> None:
-        """Let time pass, by the client's own clock."""
-        self.locks.database.world.sleep(seconds)
-
-    def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
-        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
-        with self.beliefs.waiting(self, lock.name, wait):
-            had = lock.acquire(timeout=-1 if wait is None else wait)
-        if had:
-            self.beliefs.begin(self, lock)
-        return had
-
-    def release(self, lock: Lease | RowLock) -> None:
-        self.beliefs.end(self, lock)
-        lock.release()
+    def stock(self, amounts: dict[int, int]) -> None:
+        """Let there be so much of what."""
+        self.ledger.stock = amounts
+        self.store.put(amounts)
 
 
-Scenario = Callable[[Clients], object]
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A small program of a few clients; the database's clock goes at a rate."""
+
+    play: Callable[[Clients], object]
+    rate: float = 1.0
+    #: What a store has to have for it, beside leases and row locks.
+    needs: frozenset[str] = frozenset()
+
+    def __call__(self, clients: Clients) -> None:
+        self.play(clients)
 
 
 @dataclass(slots=True)
@@ -98,15 +88,17 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1.0) -> Outcome:
+def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     """Run a scenario to its end, and judge it."""
-    loop = Loop(schedule)
-    beliefs = Beliefs(loop)
-    with _pure(loop):
-        store.begin(loop, rate)
-        watcher = Watcher(loop, store, beliefs, schedule)
+    loop, allowance = Loop(schedule), Allowance(schedule)
+    beliefs = Beliefs(loop, allowance)
+    with _alone():
+        store.begin(loop, scenario.rate)
+        ledger = beliefs.ledger = Ledger(loop, store, beliefs.note)
+        store.watch = ledger.carried_out
+        watcher = Watcher(loop, store, beliefs, ledger, allowance)
         loop.watch = watcher.look
-        clients = Clients(loop, store, beliefs)
+        clients = Clients(loop, store, beliefs, ledger, allowance)
         violation = None
         try:
             scenario(clients)
@@ -114,6 +106,9 @@ def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1
             watcher.judge()
         except Violation as found:
             violation = found
+        except Exception as error:
+            violation = Violation(f"a defect: {error!r}")
+            violation.__cause__ = error
         finally:
             loop.end()
             for client in clients.all.values():
@@ -123,24 +118,13 @@ def run(scenario: Scenario, store: Store, schedule: Schedule, *, rate: float = 1
 
 
 @contextmanager
-def _pure(loop: Loop) -> Iterator[None]:
-    """Let time and randomness be the run's own."""
-    state, now, token_hex = random.getstate(), clock.now, secrets.token_hex
-    numbers = random.Random(1)
-
-    def virtual() -> float:
-        actor = loop.current
-        return loop.now if actor is None else float(actor.client.now())
-
-    def tokens(size: int = 16) -> str:
-        return numbers.randbytes(size).hex()
-
-    random.seed(1)
-    clock.now = virtual
-    secrets.token_hex = tokens  # type: ignore[assignment]
+def _alone() -> Iterator[None]:
+    """Keep what was before, and what is around, out of a run."""
+    # A collection would end what an earlier run has left, in the midst of this one.
+    gc.disable()
     connections._reached.clear()
     try:
         yield
     finally:
-        clock.now, secrets.token_hex = now, token_hex
-        random.setstate(state)
+        gc.enable()
+        connections._reached.clear()

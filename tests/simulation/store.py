@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
 from tests.simulation.errors import Lost
+from tests.simulation.tables import Committed, Row
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -39,19 +40,6 @@ class Blocked(Exception):
         self.cause = cause
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A name's row; ``expires`` is in seconds of the database's clock."""
-
-    token: str | None
-    fence: int
-    expires: float | None
-    tickets: tuple[str, ...]
-
-    def free(self, now: float) -> bool:
-        return self.token is None or self.expires is None or self.expires <= now
-
-
 @dataclass(slots=True, eq=False)
 class Pending:
     """A statement that waits in the server."""
@@ -70,6 +58,16 @@ class Store(ABC):
     loop: Loop
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
+    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions.
+    has: frozenset[str] = frozenset({"runs"})
+    #: The engine of the users' own transactions, for all clients.
+    lending: Engine
+    #: Whether one transaction at a time writes at all.
+    one_writer = False
+    #: Whether a session that was lost can be ended, so that what it was sent does not come late.
+    ends_sessions = False
+    #: Called when a statement has been carried out: on which connection, and the statement.
+    watch: Callable[[Link | None, Any], None]
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""
@@ -77,14 +75,18 @@ class Store(ABC):
         self.rate = rate
         self.down_until = 0.0
         self.pending: list[Pending] = []
-        self.links: set[Link] = set()
-        #: How often anything may have changed; how often what was committed may have been lost.
-        self.changes = self.losses = 0
+        #: The sessions' connections, in the order in which they were made.
+        self.links: dict[Link, None] = {}
+        #: How often anything may have changed.
+        self.changes = 0
+        #: When it last forgot what it had committed, in the loop's time.
+        self.forgot = -1.0
+        self.watch = lambda link, query: None
         self.reset()
 
     def clock(self) -> float:
-        """The database's clock, in its own seconds."""
-        return self.rate * self.loop.now
+        """The database's clock, in its own seconds, to the microsecond."""
+        return round(self.rate * self.loop.now, 6)
 
     @property
     def down(self) -> bool:
@@ -110,7 +112,7 @@ class Store(ABC):
         if pending in self.pending:
             self.pending.remove(pending)
         self._forget_expiry(pending)
-        self.changes += 1
+        self._carried_out(pending.driver, pending.query)
         pending.then(answer)
         return True
 
@@ -146,6 +148,11 @@ class Store(ABC):
                 if pending in self.pending and self._try(pending, self.retry):
                     more = True
 
+    def _carried_out(self, driver: Any, query: Any) -> None:
+        self.changes += 1
+        link = next((link for link in self.links if link.driver is driver), None)
+        self.watch(link, query)
+
     def end_session(self, driver: Any, error: BaseException | None = None) -> None:
         """End a session, whatever it is at; undo what it has not committed.
 
@@ -166,7 +173,8 @@ class Store(ABC):
         So many commits are lost that the server had not waited for, if there are as many.
         """
         self.go_down()
-        self.losses += self.forget(lost)
+        if self.forget(lost):
+            self.forgot = self.loop.now
 
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""
@@ -202,6 +210,10 @@ class Store(ABC):
     def open(self, client: Client) -> Any:
         """Begin a session; return the driver's connection."""
 
+    def is_local(self, kind: str) -> bool:
+        """Whether statements of a kind are carried out in the client itself."""
+        return False
+
     @abstractmethod
     def execute(self, driver: Any, query: Any) -> Answer:
         """Carry a statement out. Raises Blocked where it has to wait for others."""
@@ -229,3 +241,37 @@ class Store(ABC):
     @abstractmethod
     def rows(self) -> dict[str, Row]:
         """Return the lock table, as it is committed."""
+
+    @abstractmethod
+    def committed(self) -> Committed:
+        """Return what the users' transactions have left."""
+
+    @abstractmethod
+    def waiters(self) -> list[tuple[str, str]]:
+        """Return who is seen to wait: the ids, and for which names."""
+
+    def busy(self) -> bool:
+        """Whether a transaction keeps everybody from every name just now."""
+        return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)
+
+    # --- the users' own transactions, where it has those -------------------------------------
+
+    def open_lent(self) -> Any:
+        """Begin a session for a user's own transactions, with the driver's own defaults."""
+        raise NotImplementedError
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        """Return what the driver raises for that in a user's transaction."""
+        raise NotImplementedError
+
+    def in_transaction(self, driver: Any) -> bool:
+        """Whether a transaction has begun on a connection, as its client knows."""
+        raise NotImplementedError
+
+    def settings(self, driver: Any) -> object:
+        """Return what a user may have set on a connection, to be compared."""
+        raise NotImplementedError
+
+    def put(self, stock: dict[int, int]) -> None:
+        """Let there be so much of what in the users' stock."""
+        raise NotImplementedError

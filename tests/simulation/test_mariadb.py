@@ -20,13 +20,14 @@ from dblock.protocol.steps import Query
 from tests.conftest import find_or_skip
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Loop
-from tests.simulation.run import Clients, Outcome, Thread, run
+from tests.simulation.run import Clients, Outcome, Scenario, run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
 from tests.simulation.store import RESTART
 from tests.simulation.stores.mariadb import MariaDBStore
 from tests.simulation.stores.mariadb_session import Driver
 from tests.simulation.stores.mariadb_statements import virtual
+from tests.simulation.thread import Thread
 
 ROW = "SELECT fence FROM dblock_lock WHERE lock_name = 'x' FOR UPDATE"
 
@@ -383,7 +384,7 @@ def row_locks(clients: Clients) -> None:
 
 
 def test_row_lockers_wait_for_each_other_in_the_server(store: MariaDBStore) -> None:
-    outcome = run(row_locks, store, Schedule())
+    outcome = run(Scenario(row_locks), store, Schedule())
     assert outcome.violation is None
     order = ["b.lock_row#1", "a.commit#1", "b.lock_row#1<", "c.lock_row#2", "b.commit#1"]
     found = [outcome.steps.index(step) for step in (*order, "c.lock_row#2<")]

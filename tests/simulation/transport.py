@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dblock.dialects.base import Answer, Dialect, Session
 from dblock.protocol.faults import Fault as Trouble
@@ -12,20 +11,12 @@ from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
+#: Seconds until the server hears that a client which it does not hear any more has gone.
+KEEPALIVE = 15.0
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
-
-#: Seconds after which a server gives up a client that nothing comes through to.
-SILENCE_MAX = 10.0
-
-
-class Kinded(NamedTuple):
-    """A query, and which of the dialect's statements it is."""
-
-    sql: str
-    params: Any
-    kind: str
 
 
 class Request:
@@ -74,6 +65,8 @@ class Link:
         self.heard: list[str] = []
         self.listening = False
         self.readable = readable
+        #: Whose statement was sent last.
+        self.actor: Actor | None = None
 
     # --- the client's side -------------------------------------------------------------------
 
@@ -81,11 +74,12 @@ class Link:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
-        if self.preparing or actor is None:
+        kind = kind_of(query)
+        if self.preparing or actor is None or client.store.is_local(kind):
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
-        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        self.actor = actor
         request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
         request.timer = loop.at(
@@ -101,7 +95,7 @@ class Link:
         return found
 
     def _give_up(self, request: Request) -> None:
-        self._fall_silent()
+        self.deaf = True
         self._answer(request, TimedOut("no answer in time"))
 
     def _answer(self, request: Request, answer: Answer | BaseException) -> None:
@@ -121,9 +115,9 @@ class Link:
         loop = self.client.loop
         if loop.over:
             self._end()
-        elif not self.deaf and not self.ended:
+        elif not self.ended:
             label = loop.label(f"{self.client.name}.closed")
-            loop.at(LATENCY, label, self._end, background=True)
+            loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
     def hang_up(self) -> None:
         """Let who waits for something to hear find that there is an end."""
@@ -161,13 +155,6 @@ class Link:
     def _reset(self, request: Request) -> None:
         self._reply(request, Lost("connection reset by peer"))
 
-    def _fall_silent(self) -> None:
-        """Let nothing come through any more; the server notices that after a while."""
-        if not self.deaf:
-            self.deaf = True
-            label = self.client.loop.label(f"{self.client.name}.silence")
-            self.client.loop.at(SILENCE_MAX, label, self._end, background=True)
-
     def cut(self) -> None:
         """The session has ended at the server, of itself."""
         self.ended = True
@@ -178,7 +165,7 @@ class Link:
     def break_off(self) -> None:
         """End the session at the server, and with it a statement that waits there."""
         store = self.client.store
-        store.links.discard(self)
+        store.links.pop(self, None)
         if not self.ended:
             self.cut()
             store.end_session(self.driver, Lost("the session was ended"))
@@ -190,7 +177,7 @@ class Link:
         def arrive() -> None:
             faults = {fault.kind for fault in event.faults}
             if "deaf" in faults:
-                self._fall_silent()
+                self.deaf = True
             if "cut" in faults:
                 self.break_off()
             if not faults and not self.deaf:
@@ -211,14 +198,14 @@ class Link:
                     self._end()
                     return self._reset(request)
                 case "mute":
-                    self._fall_silent()
+                    self.deaf = True
                     return None
                 case "unanswered":
                     then = self._breaks(request)
                 case "deaf":
-                    self._fall_silent()
+                    self.deaf = True
                 case "late":
-                    self._fall_silent()
+                    self.deaf = True
                     self._reset(request)
                     loop = client.loop
                     loop.at(fault.seconds, f"{request.label}<late", lambda: self._late(request))
@@ -230,6 +217,8 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
+                case "interrupt" if request.actor.daemon:
+                    pass  # signals go to the user's own thread
                 case "interrupt":
                     request.answered = True
                     request.actor.interruption = KeyboardInterrupt()
@@ -250,6 +239,8 @@ class Link:
                 case "promote":
                     store.promote(int(fault.seconds))
                     return self._reset(request)
+                case "interrupt":
+                    pass
                 case _:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
@@ -283,14 +274,23 @@ class Link:
 
     def _end(self) -> None:
         """The session ends at the server."""
-        self.client.store.links.discard(self)
+        self.client.store.links.pop(self, None)
         if not self.ended:
             self.ended = True
             self.client.store.end_session(self.driver)
 
 
-def connecting(store: Store) -> Any:
-    """Make a driver's connection for the client whose code runs just now."""
+def kind_of(query: Any) -> str:
+    """Return the word for a statement: its command's, or else its own first."""
+    kind: str = query.kind
+    return query.sql.split(None, 1)[0].lower() if kind == "other" else kind
+
+
+def connecting(store: Store, *, lent: bool = False) -> Any:
+    """Make a driver's connection for the client whose code runs just now.
+
+    ``lent`` tells that it is for the user's own transactions.
+    """
     actor = store.loop.current
     assert actor is not None, "only actors connect"
     client, loop = actor.client, store.loop
@@ -313,7 +313,9 @@ def connecting(store: Store) -> Any:
     event = loop.at(LATENCY, label, arrive)
     outcome = loop.park()
     if outcome is not None:
-        raise outcome
+        raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+    if lent:
+        return client.lend(store.open_lent())
     driver = store.open(client)
     client.connected(driver)
     return driver
@@ -347,8 +349,8 @@ class Simulated(Dialect):
         finally:
             link.preparing = False
 
-    def listen(self, connection: Any, session: Session) -> str | None:
-        channel = super().listen(connection, session)
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
+        channel = super().listen(connection, session, token)
         if channel is not None:
             self.client.link(connection).listening = True
         return channel
@@ -373,29 +375,6 @@ class Simulated(Dialect):
         return super().timed_out(error)  # type: ignore[safe-super]
 
 
-#: The methods of a dialect that make one statement each.
-STATEMENTS = frozenset(
-    {
-        *("grant", "look", "look_queued", "held", "release", "renew", "guard", "leave"),
-        *("create", "lock_row", "knock", "let_go", "ungate", "register", "unregister", "sweep"),
-        *("waiters", "blocked", "witness", "write_witness", "record_ttl", "announce_ttl"),
-        *("apply", "unapply", "begin_run", "end_run", "last_run", "now"),
-    }
-)
-
-
-def simulated(kind: type[Dialect]) -> type[Dialect]:
-    """Return the simulated twin of a dialect, whose queries tell their kind."""
-
-    def kinded(name: str) -> Callable[..., Any]:
-        made = getattr(kind, name)
-
-        @wraps(made)
-        def statement(self: Dialect, *args: Any, **kwargs: Any) -> Any:
-            query = made(self, *args, **kwargs)
-            return Kinded(query.sql, query.params, name)
-
-        return statement
-
-    members = {name: kinded(name) for name in STATEMENTS if hasattr(kind, name)}
-    return type(f"Simulated{kind.__name__}", (Simulated, kind), members)
+def simulated(kind: type[Dialect], link: type[Simulated] = Simulated) -> type[Dialect]:
+    """Return the simulated twin of a dialect."""
+    return type(f"Simulated{kind.__name__}", (link, kind), {})

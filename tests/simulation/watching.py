@@ -2,115 +2,124 @@
 
 from __future__ import annotations
 
-from tests.simulation.beliefs import Beliefs
-from tests.simulation.loop import Loop, Violation
-from tests.simulation.schedule import Fault, Schedule
-from tests.simulation.store import Row, Store
+import math
 
-#: Seconds for which a free name may have a living waiter and no holder, without a fault.
-FREE_MAX = 1.2
-
-#: What each fault may cost on top. A connection that nothing is heard of is given up after
-#: ``Timeouts.socket``, and what became of its statement is looked for as long; who is dead stays a
-#: holder for its TTL; and others may look at it only so often.
-_COSTS = {
-    "lost": 12.0,
-    "mute": 32.0,
-    "unanswered": 12.0,
-    "deaf": 32.0,
-    "late": 22.0,
-    "kill": 12.0,
-    "kill-before": 12.0,
-    "pause": 12.0,
-    "interrupt": 12.0,
-    "cut": 12.0,
-    "crash": 12.0,
-    "crash-after": 12.0,
-    "promote": 12.0,
-}
-
-
-def allowance(faults: list[Fault]) -> float:
-    return sum(_COSTS[fault.kind] + fault.seconds for fault in faults)
+from tests.simulation.allowance import Allowance
+from tests.simulation.beliefs import Beliefs, Wait
+from tests.simulation.ledger import Ledger
+from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.store import Store
+from tests.simulation.tables import Row
 
 
 class Watcher:
-    """Looks at the tables and the beliefs after every event."""
+    """Looks at the waits and the beliefs after every event, and at what is left in the end."""
 
-    def __init__(self, loop: Loop, store: Store, beliefs: Beliefs, schedule: Schedule) -> None:
+    def __init__(
+        self, loop: Loop, store: Store, beliefs: Beliefs, ledger: Ledger, allowance: Allowance
+    ) -> None:
         self.loop = loop
         self.store = store
         self.beliefs = beliefs
-        self._bound = FREE_MAX + allowance(schedule.faults) + schedule.delayed
-        self._rows: dict[str, Row] = {}
-        self._looked = -1
-        #: What was lost is nobody's doing: rows are compared from then on.
-        self._losses = 0
+        self.ledger = ledger
+        self.allowance = allowance
+        ledger.granted = self._granted
+        self._before = 0.0
         self._free_since: dict[str, float] = {}
 
     def look(self) -> None:
-        self.beliefs.check_all()
-        now = self.store.clock()
-        if self.store.changes != self._looked:
-            self._looked = self.store.changes
-            rows = self.store.rows()
-            if self.store.losses == self._losses:
-                for name, row in rows.items():
-                    if row != self._rows.get(name):
-                        self._compare(name, self._rows.get(name), row, now)
-            self._rows, self._losses = rows, self.store.losses
+        self.beliefs.check()
         if self.beliefs.waits:
-            self._watch_waits(now)
+            self._watch_waits()
+        self._before = self.loop.now
 
-    # --- the tables --------------------------------------------------------------------------
+    # --- waiting -----------------------------------------------------------------------------
 
-    def _compare(self, name: str, before: Row | None, row: Row, now: float) -> None:
-        """Promises 1, 2, 4 and 5, by the database's clock."""
-        if before is None:
-            before = Row(None, 0, None, ())
-        if row.fence < before.fence:
-            raise Violation(f"the fence of {name!r} fell from {before.fence} to {row.fence}")
-        if row.token not in (None, before.token) and row.fence == before.fence:
-            raise Violation(f"{name!r} has another holder and the same fence, {row.fence}")
-        if row.fence > before.fence and row.token is not None:
-            self.beliefs.note(f"{name} to {row.fence}")
-            if not before.free(now):
-                raise Violation(f"{name!r} was taken while it was held")
-        elif row.token is not None and row.expires != before.expires:
-            assert row.expires is not None
-            if before.free(now) and row.expires > now:
-                raise Violation(f"{name!r} was renewed after it had expired")
-        elif row.token is None and before.token is not None:
-            self.beliefs.note(f"{name} free")
-
-    # --- liveness ----------------------------------------------------------------------------
-
-    def _watch_waits(self, now: float) -> None:
-        """No name is free for long that somebody waits for."""
+    def _watch_waits(self) -> None:
+        """Promise 10: no name is free for long that somebody waits for."""
+        clock, busy = self.store.clock(), self.store.busy()
+        #: The names waited for by who is able to take them, and since when.
+        able: dict[str, float] = {}
         for wait in self.beliefs.waits:
-            row = self._rows.get(wait.name)
-            free = (row is None or row.free(now)) and not self.beliefs.believed(wait.name)
-            able = wait.thread.client.alive and wait.thread.client.paused_until <= self.loop.now
-            if not free or not able:
-                self._free_since.pop(wait.name, None)
-                continue
-            if row is not None and row.expires is not None:
-                since = max(wait.since, row.expires / self.store.rate)
-            else:
-                since = wait.since
-            since = self._free_since.setdefault(wait.name, since)
-            if self.loop.now - since > self._bound:
+            if wait.able:
+                able[wait.name] = min(wait.able_since, able.get(wait.name, math.inf))
+            if wait.fair and wait.joined is None:
+                self._join(wait)
+        for name in [name for name in self._free_since if name not in able]:
+            del self._free_since[name]
+        for name, since in able.items():
+            row = self.ledger.rows.get(name)
+            free = row is None or row.free(clock)
+            if busy or not free or self.beliefs.believed(name):
+                self._free_since.pop(name, None)
+            elif name not in self._free_since:
+                self._free_since[name] = max(self._since(row), since)
+            elif self.loop.now - self._free_since[name] > self.allowance.free:
                 raise Violation(
-                    f"{wait.name!r} is free since {since:.2f} while {wait.thread.name} waits, "
+                    f"{name!r} is free since {self._free_since[name]:.2f} while somebody waits, "
                     f"at {self.loop.now:.2f}"
                 )
+
+    def _since(self, row: Row | None) -> float:
+        """Return when a name became free that is so now, and was not at the last event."""
+        if row is None or row.token is None or row.expires is None:
+            return self.loop.now
+        return max(self._before, row.expires / self.store.rate)
+
+    def _join(self, wait: Wait) -> None:
+        row = self.ledger.rows.get(wait.name)
+        for ticket in () if row is None else row.tickets:
+            if self.ledger.tickets.get(ticket) is wait.thread.actor:
+                wait.joined = self.loop.now
+
+    def _granted(self, name: str, before: Row, actor: Actor | None) -> None:
+        """Promise 10: in a fair queue nobody is overtaken by one who came later."""
+        mine = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
+        if mine is None or not mine.fair:
+            return
+        for wait in self.beliefs.waits:
+            first = wait.name == name and wait.joined is not None and wait.joined < mine.since
+            if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
+                raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
+
+    # --- the end -----------------------------------------------------------------------------
 
     def judge(self) -> None:
         """In the end: nobody hangs, and nothing is left."""
         for actor in self.loop.actors:
             if actor.client.alive and not actor.finished and not actor.daemon:
                 raise Violation(f"{actor.name} waits for ever")
-        for wait in self.beliefs.waits:
-            if wait.thread.client.alive:
-                raise Violation(f"{wait.thread.name} waits for {wait.name!r} for ever")
         self.look()
+        for name, row in self.ledger.rows.items():
+            self._judge_row(name, row)
+        for hold in self.beliefs.released:
+            if hold.loss is not None:
+                raise Violation(f"{hold.name!r} was lost after it had been given back")
+        for id, name in self.store.waiters():
+            sender = self.ledger.waiters.get(id)
+            if sender is not None and self._is_quiet(sender):
+                raise Violation(f"{sender.name} is seen to wait for {name!r}, and does not")
+        for key in self.ledger.refused:
+            stock, n = self.ledger.changes[key]
+            if key in self.ledger.committed.applied:
+                raise Violation(f"{key} was taken, and told not to be")
+            if self.ledger.committed.stock[stock] >= n:
+                raise Violation(f"there is enough for {key}, which was refused")
+
+    def _judge_row(self, name: str, row: Row) -> None:
+        if (
+            row.token is not None
+            and row.token not in self.ledger.left
+            and not row.free(self.store.clock())
+        ):
+            grant = self.ledger.grants[row.token]
+            if self._is_quiet(grant.actor) and not self.beliefs.believed(name):
+                raise Violation(f"{name!r} is held by nobody, since {grant.actor.name} had it")
+        for ticket in row.tickets:
+            actor = self.ledger.tickets.get(ticket)
+            if actor is not None and self._is_quiet(actor):
+                raise Violation(f"{actor.name} stands in the queue of {name!r}, and is gone")
+
+    def _is_quiet(self, actor: Actor) -> bool:
+        """Whether nothing has failed at a client that lives."""
+        return actor.client.alive and not self.allowance.fails(actor.client.name)

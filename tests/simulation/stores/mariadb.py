@@ -30,7 +30,7 @@ from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.schedule import Fault
-from tests.simulation.store import Blocked, Pending, Row, Store
+from tests.simulation.store import Blocked, Pending, Store
 from tests.simulation.stores.mariadb_session import Driver, For, Wait
 from tests.simulation.stores.mariadb_statements import (
     ENDLESS,
@@ -40,6 +40,7 @@ from tests.simulation.stores.mariadb_statements import (
     Statement,
     virtual,
 )
+from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import connecting, simulated
 
 _DATABASE, _USER = "simulated", "client"
@@ -103,9 +104,6 @@ class MariaDBStore(Store):
                 self._ask(f"TRUNCATE {table}")
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._touched.clear()
-
-    def clock(self) -> float:
-        return round(super().clock(), 6)
 
     def moment(self) -> bytes:
         """Return what tells a session, and all that wait, the time."""
@@ -297,6 +295,15 @@ class MariaDBStore(Store):
             )
             for name, token, fence, expires, waiters in self._ask(_ROWS)
         }
+
+    def committed(self) -> Committed:
+        runs = self._ask("SELECT lock_name, slot, exit_status FROM dblock_run")
+        ended = {(name.decode(), slot.decode()): status for name, slot, status in runs}
+        return Committed({}, {}, set(), ended)
+
+    def waiters(self) -> list[tuple[str, str]]:
+        found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
+        return [(id, name.decode()) for id, name in found]
 
 
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),

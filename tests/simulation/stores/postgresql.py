@@ -19,7 +19,7 @@ from dblock.schema import upgrade
 from dblock.target import resolve
 from tests.simulation.client import Client
 from tests.simulation.schedule import Fault
-from tests.simulation.store import Blocked, Row, Store
+from tests.simulation.store import Blocked, Store
 from tests.simulation.stores.postgresql_backend import (
     Backend,
     Cause,
@@ -29,6 +29,7 @@ from tests.simulation.stores.postgresql_backend import (
 from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
+from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import connecting, simulated
 
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
@@ -61,12 +62,13 @@ class PostgreSQLStore(Store):
         upgrade(url, durability="volatile" if volatile else "durable")
         server.install(self._database)
         server.set_clock(0.0)
+        server.set_timeline(1)
         with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
             locks.database.run(consult(locks.dialect, LONGEST_TTL, 0.0, 0.0))
         beside = server.connect(self._database, simulated=False)
         beside.execute("CREATE TABLE written (name text, fence bigint)")
         self._overseer = Overseer(beside)
-        self._tables = Tables(beside)
+        self.tables = Tables(beside)
         self._engines: dict[str, Engine] = {}
         self._idle: list[Backend] = []
         self._sessions: dict[int, Driver] = {}
@@ -77,7 +79,7 @@ class PostgreSQLStore(Store):
             self.undo(driver)
         self._opened, self._timeline = 0, 1
         self._server.set_timeline(1)
-        self._tables.reset()
+        self.tables.reset()
 
     def engine(self, client: str) -> Engine:
         if client not in self._engines:
@@ -92,7 +94,7 @@ class PostgreSQLStore(Store):
     def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
         return resolve(target, dialects={"postgresql": _DIALECT}, **options)
 
-    def open(self, client: Client) -> Driver:
+    def open(self, client: Client | None = None) -> Driver:
         if not self._idle:
             self._idle.append(Backend(self._server, self._database, self._overseer.cause))
         backend = self._idle.pop()
@@ -114,7 +116,16 @@ class PostgreSQLStore(Store):
             self._idle.append(backend)
 
     def rows(self) -> dict[str, Row]:
-        return self._tables.rows()
+        return self.tables.rows()
+
+    def committed(self) -> Committed:
+        runs = self.tables.decoded()["dblock_run"]
+        ended = {(run["lock_name"], run["slot"]): run["exit_status"] for run in runs}
+        return Committed({}, {}, set(), ended)
+
+    def waiters(self) -> list[tuple[str, str]]:
+        rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
+        return [(row["id"], row["lock_name"]) for row in rows]
 
     # --- statements --------------------------------------------------------------------------
 
@@ -208,7 +219,7 @@ class PostgreSQLStore(Store):
         if driver.backend.status == "ROLLBACK":
             return
         if _WRITES.search(query.sql):
-            self._tables.note(flushed)
+            self.tables.note(flushed)
         for channel, payload in notifications:
             for link in self.links:
                 if link.driver.channel == channel:
@@ -222,10 +233,11 @@ class PostgreSQLStore(Store):
     # --- crashes and failovers ---------------------------------------------------------------
 
     def forget(self, lost: int) -> bool:
-        return self._tables.crash(lost)
+        return self.tables.crash(lost)
 
     def promote(self, lost: int = 0) -> None:
         self.go_down()
         self._timeline += 1
         self._server.set_timeline(self._timeline)
-        self.losses += self._tables.fall_back(lost)
+        if self.tables.fall_back(lost):
+            self.forgot = self.loop.now

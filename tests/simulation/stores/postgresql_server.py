@@ -54,7 +54,8 @@ AS $$ SELECT sim.say('notify', channel, payload) $$;
 CREATE FUNCTION sim.pg_terminate_backend(pid int) RETURNS boolean LANGUAGE sql VOLATILE
 AS $$ SELECT sim.say('terminate', pid::text) IS NOT NULL $$;
 
-CREATE VIEW sim.pg_stat_activity AS SELECT key::int AS pid, to_timestamp(value::int) AS backend_start
+CREATE VIEW sim.pg_stat_activity AS
+    SELECT key::int AS pid, to_timestamp(value::int) AS backend_start
     FROM json_each_text(pg_catalog.pg_read_file('{_SESSIONS}')::json);
 
 CREATE FUNCTION sim.pg_stat_get_activity(pid int) RETURNS SETOF sim.pg_stat_activity
@@ -75,6 +76,7 @@ class SimulatedServer(PostgreSQL):
             path.chmod(0o644)
         self._clock = self._opened(_CLOCK)
         self._clock_at = -1.0
+        self._connections: list[psycopg.Connection[tuple[Any, ...]]] = []
         self.set_clock(0.0)
         self.set_sessions({})
         self.set_timeline(1)
@@ -82,11 +84,13 @@ class SimulatedServer(PostgreSQL):
     def close(self) -> None:
         if hasattr(self, "_clock"):
             os.close(self._clock)
+            for connection in self._connections:
+                connection.close()
         super().close()
 
     def connect(self, database: str, *, simulated: bool) -> psycopg.Connection[tuple[Any, ...]]:
         """Return a new session, of the simulation's or beside it."""
-        return psycopg.connect(
+        connection = psycopg.connect(
             host=str(self.directory),
             port=self.port,
             user="postgres",
@@ -95,6 +99,8 @@ class SimulatedServer(PostgreSQL):
             prepare_threshold=0,
             options="-c search_path=sim,pg_catalog,public" if simulated else None,
         )
+        self._connections.append(connection)
+        return connection
 
     def install(self, database: str) -> None:
         """Let the functions of the simulation be there."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 
-from tests.simulation.store import Row
 from tests.simulation.stores.postgresql_server import EPOCH
+from tests.simulation.tables import Row
 
 #: The rows of each table, as JSON.
 Contents = tuple[str, ...]
@@ -114,6 +114,10 @@ class Tables:
                 continue
             self._cursor.execute(_INSERT.format(name=name), (rows,))
         self.now = contents
+
+    def decoded(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each table."""
+        return dict(zip(self.names, map(json.loads, self.now), strict=True))
 
     def rows(self) -> dict[str, Row]:
         """Return the lock table."""

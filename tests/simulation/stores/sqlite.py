@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,38 +19,56 @@ from dblock.dialects.base import Answer
 from dblock.schema import upgrade
 from dblock.target import resolve
 from tests.simulation.client import Client
-from tests.simulation.store import Blocked, Row, Store
+from tests.simulation.errors import Lost
+from tests.simulation.lending import Statement, lending_engine, lost_errors
+from tests.simulation.store import Blocked, Store
+from tests.simulation.tables import USERS, Committed, Row
 from tests.simulation.transport import connecting, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
 _FORMAT = "%Y-%m-%d %H:%M:%f"
 _DIALECT = simulated(SQLite)
+_TABLES = (
+    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied"),
+    *(table.name for table in USERS.sorted_tables),
+)
 
 
 class Driver(sqlite3.Connection):
     """One session."""
 
-    patience = 0.05
+    patience = 5.0
 
 
 class SQLiteStore(Store):
     """A file, whose functions of time tell the loop's."""
 
     name = "sqlite"
+    one_writer = True
+    has = frozenset({"runs", "lending"})
+
+    @classmethod
+    def prepare(cls, folder: Path) -> None:
+        upgrade(f"sqlite:///{folder / 'sqlite.db'}")
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "simulated.db"
-        upgrade(f"sqlite:///{self._path}")
+        self._path = folder / f"sqlite.{os.getpid()}.db"
+        shutil.copy(folder / "sqlite.db", self._path)
         self._idle: list[Driver] = []
+        #: Not to be used before the next run: their clients may know them yet.
+        self._ended: list[Driver] = []
+        self._lost = lost_errors(sqlite3)
         self._engines: dict[str, Engine] = {}
         self._texts: dict[int, str] = {}
         self._moments: dict[str, float] = {}
         self._admin = self._connect()
-        self._admin.execute("CREATE TABLE written (name TEXT, fence INTEGER)")
+        self.lending = lending_engine(self, f"sqlite:///{self._path}")
 
     def reset(self) -> None:
-        for table in ("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied", "written"):
+        self._idle += self._ended
+        self._ended.clear()
+        for table in _TABLES:
             self._admin.execute(f"DELETE FROM {table}")
 
     def engine(self, client: str) -> Engine:
@@ -63,7 +84,26 @@ class SQLiteStore(Store):
         return resolve(target, dialects={"sqlite": _DIALECT}, **options)
 
     def open(self, client: Client) -> Driver:
-        return self._idle.pop() if self._idle else self._connect()
+        driver = self._idle.pop() if self._idle else self._connect()
+        driver.isolation_level, driver.patience = None, Driver.patience
+        return driver
+
+    def open_lent(self) -> Driver:
+        driver = self._idle.pop() if self._idle else self._connect()
+        driver.isolation_level, driver.patience = "DEFERRED", Driver.patience
+        return driver
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        return self._lost[kind]
+
+    def in_transaction(self, driver: Driver) -> bool:
+        return driver.in_transaction
+
+    def settings(self, driver: Driver) -> object:
+        return driver.patience, driver.isolation_level
+
+    def is_local(self, kind: str) -> bool:
+        return kind == "pragma"
 
     def _connect(self) -> Driver:
         driver = sqlite3.connect(self._path, timeout=0, isolation_level=None, factory=Driver)
@@ -82,6 +122,8 @@ class SQLiteStore(Store):
         try:
             cursor.execute(query.sql, query.params)
             rows = cursor.fetchall() if cursor.description else ()
+            if isinstance(query, Statement):
+                query.description = cursor.description
             return rows, cursor.rowcount
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY and driver.patience > 0:
@@ -99,8 +141,8 @@ class SQLiteStore(Store):
     def undo(self, driver: Driver) -> None:
         if driver.in_transaction:
             driver.rollback()
-        if driver not in self._idle:
-            self._idle.append(driver)
+        if driver not in self._ended:
+            self._ended.append(driver)
 
     def rows(self) -> dict[str, Row]:
         found = self._admin.execute(
@@ -116,13 +158,36 @@ class SQLiteStore(Store):
             for name, token, fence, expires, waiters in found
         }
 
+    def committed(self) -> Committed:
+        ask = self._admin.execute
+        return Committed(
+            {id: (name, fence) for id, name, fence in ask("SELECT id, name, fence FROM written")},
+            dict(ask("SELECT id, amount FROM stock").fetchall()),
+            {key for (key,) in ask("SELECT idempotency_key FROM dblock_applied")},
+            {
+                (name, slot): status
+                for name, slot, status in ask("SELECT lock_name, slot, exit_status FROM dblock_run")
+            },
+        )
+
+    def put(self, stock: dict[int, int]) -> None:
+        self._admin.executemany("INSERT INTO stock (id, amount) VALUES (?, ?)", stock.items())
+
+    def waiters(self) -> list[tuple[str, str]]:
+        return self._admin.execute(
+            "SELECT id, lock_name FROM dblock_waiter ORDER BY since, id"
+        ).fetchall()
+
     # --- time --------------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        return math.floor(super().clock() * 1000 + 1e-6) / 1000
 
     def _strftime(self, form: str, of: str, modifier: str = "+0 seconds") -> str:
         assert (form, of) == (_FORMAT, "now"), "only what dblock's statements ask for"
         seconds, unit = modifier.split()
         assert unit == "seconds"
-        milliseconds = round((self.clock() + float(seconds)) * 1000)
+        milliseconds = round(self.clock() * 1000) + round(float(seconds) * 1000)
         text = self._texts.get(milliseconds)
         if text is None:
             moment = EPOCH + timedelta(milliseconds=milliseconds)

@@ -1,13 +1,15 @@
-"""What the strategies leave to their surroundings: waiting, and who it is that waits.
+"""What dblock leaves to its surroundings: time, randomness, waiting.
 
-Here a thread is. :mod:`dblock.aio` has the same for a task of an event loop, and that is all that
-is different there, but for the drivers.
+Here it is that of a thread. :mod:`dblock.aio` has the same for a task of an event loop; and whoever
+has one of his own decides what time it is, and what is drawn.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import random
+import secrets
 import select
 import socket
 import threading
@@ -15,23 +17,38 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .holds import Event, FlowHolds, ThreadHolds, lock, settled
-from .keeper import Keeper, keeper
+from . import clock
+from .process_lock import lock, settled
+
+if TYPE_CHECKING:
+    from .beliefs import Observer
 
 T = TypeVar("T")
 
 
-class Turns(Protocol):
-    """A semaphore, as :class:`threading.Semaphore` is one."""
+class Event(Protocol):
+    """A :class:`threading.Event`, or what a task has for one."""
+
+    def is_set(self) -> bool: ...
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> Any: ...
+
+
+class Semaphore(Protocol):
+    """As :class:`threading.Semaphore` is one."""
 
     def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> bool: ...
 
     def release(self) -> None: ...
 
 
-class ThreadTurns:
+class ThreadSemaphore:
     """A semaphore that no interruption leaves locked, in C.
 
     :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
@@ -54,21 +71,30 @@ class ThreadTurns:
         self._free.put(None)
 
 
-class World:
+class Runtime:
     """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
 
     #: What is finished may go on when its caller does not wait for it any more.
     lingers = False
+    #: Who is told of what is believed here; nobody, but for tests.
+    observer: Observer | None = None
 
-    def holds(self) -> FlowHolds:
-        """Return the place for what each flow holds."""
-        return ThreadHolds()
+    # --- time and randomness -----------------------------------------------------------------
+
+    #: The holder's clock: seconds since some moment in the past.
+    now: Callable[[], float] = staticmethod(clock.now)
+    #: A number from 0 to 1, for what is not to be in step with others.
+    random: Callable[[], float] = staticmethod(random.random)
+    #: So many bytes that nobody can guess, in hexadecimal.
+    token: Callable[[int], str] = staticmethod(secrets.token_hex)
+
+    # --- waiting -----------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def wait(self, event: Event, seconds: float | None) -> bool:
-        """Wait until an event of this world is set, so long; return whether it is."""
+        """Wait until an event of this runtime is set, so long; return whether it is."""
         return bool(event.wait(seconds))
 
     def readable(self, descriptor: int, seconds: float) -> bool:
@@ -82,8 +108,20 @@ class World:
         with socket.socket(fileno=os.dup(descriptor)) as connected:
             connected.shutdown(socket.SHUT_RDWR)
 
-    def turns(self, limit: int) -> Turns:
-        return ThreadTurns(limit)
+    def event(self) -> Event:
+        return threading.Event()
+
+    def semaphore(self, limit: int) -> Semaphore:
+        return ThreadSemaphore(limit)
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        with lock:
+            settled.wait_for(done, patience)
+            yield
+
+    # --- being interrupted -------------------------------------------------------------------
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
@@ -95,20 +133,6 @@ class World:
         Where it need not wait for it, that caller does so for a moment only; None is returned then.
         """
         return function()
-
-    def keeper(self) -> Keeper:
-        """Return who renews the leases that are held here."""
-        return keeper
-
-    def event(self) -> Event:
-        return threading.Event()
-
-    @contextmanager
-    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
-        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
-        with lock:
-            settled.wait_for(done, patience)
-            yield
 
     def check(self) -> None:
         """Raise a cancellation that came while a statement was under way."""

@@ -1,0 +1,113 @@
+"""How much longer anything may take than without faults: what each fault and delay can cost."""
+
+from __future__ import annotations
+
+from tests.simulation.schedule import HELD_MAX, After, Fault, Later, Schedule
+
+#: Seconds for which a free name may have a living waiter and no holder, without a fault: a sleep
+#: of the retry policy, and the ways there and back.
+FREE_MAX = 1.2
+#: Seconds in which any other call ends, without a fault, and after a wait that was asked for.
+CALL_MAX = 1.2
+
+#: The longest sleep of the retry policy: the next try, where one was in vain.
+_TRY = 1.0
+#: How long a free name is kept for the first in its queue, although that does not come.
+_GRACE = 0.4
+#: ``Timeouts.socket`` and ``Timeouts.connect`` of the simulated clients, by the slowest clock.
+_SOCKET, _CONNECT = 10.0 / 0.9, 3.0 / 0.9
+#: A server that has crashed is away for 0.2 s, and asked again every 0.05 s.
+_RESTART = 0.3
+
+_COSTS = {
+    # The connection is replaced at once, and the outcome looked for. What was found refused is
+    # tried again after a sleep.
+    "lost": _TRY,
+    "unanswered": _TRY,
+    # The same; and what comes late may join a queue that nobody waits in.
+    "late": _TRY + _GRACE,
+    # The client waits for the answer, and only then it goes on as above.
+    "mute": _SOCKET + _TRY,
+    "deaf": _SOCKET + _TRY,
+    # Who died may have been the first in the queue.
+    "kill": _GRACE,
+    "kill-before": _GRACE,
+    # So may who is stopped; how long that one needs itself is not counted.
+    "pause": _GRACE,
+    # Who is interrupted leaves the queue itself, in a statement or two.
+    "interrupt": 0.1,
+    # All connections are lost, and there is none to be had for a moment.
+    "crash": _RESTART + _TRY,
+    "crash-after": _RESTART + _TRY,
+}
+#: The same for a connection that is made.
+_CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
+
+
+#: Kinds of statements that change who has a name.
+_CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
+
+
+class Allowance:
+    """What a schedule may cost whom."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._changes = schedule.changes
+        #: Nothing fails and nothing is late by more than a moment.
+        self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
+        #: No reply can have been given up, nor a connection that is made.
+        self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
+        #: The reply to a statement that changes something can have been lost.
+        self.doubtful = any(
+            isinstance(change, Fault) and (change.kind.startswith("crash") or _changes(label))
+            for label, change in schedule.changes
+        ) or (schedule.delayed >= 0.8 * _SOCKET)
+        self.total = schedule.delayed + sum(
+            _cost(label, change) for label, change in schedule.changes if isinstance(change, Fault)
+        )
+        self.stops = sum(fault.seconds for fault in schedule.faults if fault.kind == "pause")
+
+    @property
+    def free(self) -> float:
+        """For how long a name may be free although somebody waits for it."""
+        return FREE_MAX + self.total
+
+    @property
+    def call(self) -> float:
+        """How long a call may last, beside what it was asked to wait."""
+        return CALL_MAX + self.total + self.stops
+
+    def late(self, actor: str) -> float:
+        """By how much later an actor may come to do what it does at a moment."""
+        return sum(_delay(change) for label, change in self._changes if _of(label, actor))
+
+    def fails(self, client: str) -> bool:
+        """Whether anything fails at a client."""
+        return any(
+            isinstance(change, Fault) and (_of(label, client) or change.kind.startswith("crash"))
+            for label, change in self._changes
+        )
+
+    def disturbs(self, client: str) -> bool:
+        """Whether something fails at a client, or it may be too late for its turn."""
+        return self.fails(client) or self.late(client) >= _GRACE / 2
+
+
+def _changes(label: str) -> bool:
+    """Whether it is a request that changes who has a name."""
+    return label.rpartition(".")[2].split("#")[0] in _CHANGING
+
+
+def _of(label: str, name: str) -> bool:
+    return label.startswith(f"{name}.")
+
+
+def _delay(change: object) -> float:
+    if isinstance(change, Later):
+        return change.seconds
+    return HELD_MAX if isinstance(change, After) else 0.0
+
+
+def _cost(label: str, fault: Fault) -> float:
+    costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
+    return costs[fault.kind]

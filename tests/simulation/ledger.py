@@ -1,0 +1,157 @@
+"""What the statements did to the tables: each is compared with what was there before it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.store import Store
+from tests.simulation.tables import Committed, Row
+from tests.simulation.transport import Link, kind_of
+
+#: Kinds of statements that only read.
+_READING = frozenset(
+    {
+        *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
+        *("read_witness", "read_clock", "last_run", "probe"),
+    }
+)
+#: Kinds after which the users' tables, or the record of runs, may be others.
+_COMMITTING = frozenset({"commit", "begin_run", "end_run"})
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A name was granted: to whom, and when by the loop's time."""
+
+    name: str
+    actor: Actor
+    at: float
+
+
+_NEW = Row(None, 0, None, ())
+
+
+class Ledger:
+    """The tables as they are committed, and who did what to them."""
+
+    def __init__(self, loop: Loop, store: Store, note: Callable[[str], None]) -> None:
+        self.loop = loop
+        self.store = store
+        self.rows: dict[str, Row] = {}
+        self.committed = Committed({}, {}, set(), {})
+        #: What was granted, by its token; and who stands in a queue with a ticket.
+        self.grants: dict[str, Grant] = {}
+        self.tickets: dict[str, Actor] = {}
+        #: Who wrote that it waits, by the id of that.
+        self.waiters: dict[str, Actor] = {}
+        #: Tokens that are left to run out, as was asked for.
+        self.left: set[str] = set()
+        #: The tokens that others have released by force, and who does so just now.
+        self.forced: set[str] = set()
+        self.forcing: set[Actor] = set()
+        #: How much of what a change by a key takes; and how much there was in the beginning.
+        self.changes: dict[str, tuple[int, int]] = {}
+        self.stock: dict[int, int] = {}
+        #: The keys of changes that there was not enough for.
+        self.refused: set[str] = set()
+        #: In which slots a job has run, as its callers were told.
+        self._succeeded: set[tuple[str, str]] = set()
+        #: Called with a name that was granted, its row before, and by whom.
+        self.granted: Callable[[str, Row, Actor | None], None] = lambda name, before, actor: None
+        self._note = note
+        self._fences: defaultdict[str, int] = defaultdict(int)
+        self._forgot = store.forgot
+
+    def has(self, name: str, token: str) -> bool:
+        """Whether a token is on a name, and has not expired."""
+        row = self.rows.get(name)
+        return row is not None and row.token == token and not row.free(self.store.clock())
+
+    def carried_out(self, link: Link | None, query: Any) -> None:
+        """Look at the tables, a statement having been carried out."""
+        kind = kind_of(query)
+        if kind in _READING:
+            return
+        if kind == "register" and link is not None and link.actor is not None:
+            self.waiters[query.command.id] = link.actor
+        if self.store.forgot != self._forgot:
+            self._forgot, self.rows = self.store.forgot, {}
+        rows, now = self.store.rows(), self.store.clock()
+        for name, row in rows.items():
+            before = self.rows.get(name, _NEW)
+            if row != before:
+                self._compare(name, before, row, now, None if link is None else link.actor, query)
+        if kind in _COMMITTING:
+            self._commit(rows)
+        self.rows = rows
+
+    def succeeded(self, name: str, slot: str) -> None:
+        """A caller was told that its run of a job was good."""
+        if (name, slot) in self._succeeded:
+            raise Violation(f"two are told that they have run {name!r} in {slot!r}")
+        self._succeeded.add((name, slot))
+
+    def _compare(
+        self, name: str, before: Row, row: Row, now: float, actor: Actor | None, query: Any
+    ) -> None:
+        """Promises 1, 2, 4 and 5, by the database's clock."""
+        if row.fence < before.fence:
+            raise Violation(f"the fence of {name!r} fell from {before.fence} to {row.fence}")
+        for ticket in row.tickets:
+            if ticket not in before.tickets and actor is not None:
+                self.tickets.setdefault(ticket, actor)
+        if row.fence > before.fence and row.token is not None:
+            self._note(f"{name} to {row.fence}")
+            if row.fence <= self._fences[name]:
+                raise Violation(f"{name!r} was granted with the fence {row.fence} again")
+            self._fences[name] = row.fence
+            if not before.free(now):
+                raise Violation(f"{name!r} was taken while it was held")
+            if actor is not None:
+                self.grants[row.token] = Grant(name, actor, self.loop.now)
+            self.granted(name, before, actor)
+            return
+        if row.token not in (None, before.token):
+            raise Violation(f"{name!r} has another holder and the same fence, {row.fence}")
+        if row.token is not None and row.expires != before.expires:
+            self._ours(name, before.token, actor, query)
+            if before.free(now):
+                raise Violation(f"{name!r} was renewed after it had expired")
+        elif row.token is None and before.token is not None:
+            self._note(f"{name} free")
+            self._ours(name, before.token, actor, query)
+
+    def _ours(self, name: str, token: str | None, actor: Actor | None, query: Any) -> None:
+        """Only the holder releases and renews, with its token; or force does."""
+        if actor is None or token is None:
+            return
+        if token not in str(query.params):
+            raise Violation(f"{actor.name} changed {name!r} without its holder's token")
+        if actor in self.forcing:
+            self.forced.add(token)
+        elif (holder := self.grants[token].actor).client is not actor.client:
+            raise Violation(f"{actor.name} changed what {holder.name} holds, {name!r}")
+
+    def _commit(self, rows: dict[str, Row]) -> None:
+        """Promise 6: whoever wrote under a guard had the name until it was committed."""
+        before, self.committed = self.committed, self.store.committed()
+        for id, (name, fence) in self.committed.written.items():
+            if id in before.written:
+                continue
+            self._note(f"{name} written {fence}")
+            if rows[name].fence != fence:
+                raise Violation(
+                    f"{name!r} was written with {fence} when {rows[name].fence} had been granted"
+                )
+        for id, amount in self.committed.stock.items():
+            taken = sum(
+                self.changes[key][1] for key in self.committed.applied if self.changes[key][0] == id
+            )
+            if amount != self.stock[id] - taken:
+                raise Violation(f"{amount} are left of {self.stock[id]} after {taken} were taken")
+            if amount < 0:
+                raise Violation(f"the stock {id} fell below its floor: {amount}")

@@ -1,0 +1,167 @@
+"""The user's own transactions: their statements are requests over a :class:`.transport.Link` too.
+
+SQLAlchemy gets a connection of the driver's whose cursors send what they are given, and which
+knows what belongs to whom: dblock never ends a transaction that is not its own (promise 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine, ExceptionContext
+from sqlalchemy.pool import NullPool
+
+from tests.simulation.errors import Lost, TimedOut
+from tests.simulation.loop import Violation
+from tests.simulation.tables import USERS
+from tests.simulation.transport import Link, connecting
+
+if TYPE_CHECKING:
+    from tests.simulation.store import Store
+
+# Nobody but the user may say these in the user's transaction.
+_ENDS = ("commit", "rollback", "begin", "set")
+
+
+@dataclass(slots=True)
+class Statement:
+    """One statement in a user's transaction, in the driver's own parameter style.
+
+    The store that carries it out fills in what the columns are called.
+    """
+
+    sql: str
+    params: Any
+    kind: str
+    description: Any = None
+
+
+class LentConnection:
+    """A driver's connection in the hands of the user, or of dblock at the user's request."""
+
+    def __init__(self, store: Store, link: Link, driver: Any) -> None:
+        self._store = store
+        self._link = link
+        self._driver = driver
+        #: dblock uses it just now.
+        self.lent = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    @property
+    def link(self) -> Link:
+        return self._link
+
+    def cursor(self, *args: Any, **kwargs: Any) -> LentCursor:
+        return LentCursor(self)
+
+    def commit(self) -> None:
+        self._end("COMMIT")
+
+    def rollback(self) -> None:
+        self._end("ROLLBACK")
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _end(self, sql: str) -> None:
+        if self._store.loop.over or not self._store.in_transaction(self._driver):
+            return
+        self.send(Statement(sql, (), sql.lower()))
+
+    def send(self, statement: Statement) -> tuple[Sequence[Sequence[Any]], int]:
+        if self.lent and statement.kind in _ENDS and not _about_savepoint(statement.sql):
+            raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
+        try:
+            return self._link.send(statement)  # type: ignore[arg-type]
+        except Lost as lost:
+            raise self._store.lost(type(lost))(str(lost)) from None
+
+
+def _about_savepoint(sql: str) -> bool:
+    return "SAVEPOINT" in sql
+
+
+class LentCursor:
+    """A cursor as PEP 249 has it, as far as SQLAlchemy needs it."""
+
+    arraysize = 1
+    lastrowid = None
+
+    def __init__(self, connection: LentConnection) -> None:
+        self.connection = connection
+        self.description: Any = None
+        self.rowcount = -1
+        self._rows: Iterator[Any] = iter(())
+
+    def execute(self, sql: str, params: Any = ()) -> None:
+        statement = Statement(sql, params or (), sql.split(None, 1)[0].lower())
+        rows, self.rowcount = self.connection.send(statement)
+        self.description = statement.description
+        self._rows = iter(rows)
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
+
+    def fetchmany(self, size: int = arraysize) -> list[Any]:
+        return [row for _, row in zip(range(size), self._rows, strict=False)]
+
+    def close(self) -> None:
+        self._rows = iter(())
+
+
+def lending_engine(store: Store, url: str) -> Engine:
+    """Return the engine of the users' own transactions.
+
+    What it asks of its first connection is asked here, so that all runs are the same. The users'
+    tables are made.
+    """
+
+    def creator() -> Any:
+        return connecting(store, lent=True) if ready else store.open_lent()
+
+    ready = False
+    engine = create_engine(url, creator=creator, poolclass=NullPool)
+
+    @event.listens_for(engine, "handle_error")
+    def broken(context: ExceptionContext) -> None:
+        if isinstance(context.original_exception, Lost):
+            context.is_disconnect = True
+
+    USERS.create_all(engine)
+    ready = True
+    return engine
+
+
+def lost_errors(driver: Any) -> dict[type[Lost], type[Exception]]:
+    """Return what a driver's module is to raise where a connection is lost."""
+
+    class DriverLost(Lost, driver.OperationalError):  # type: ignore[misc]
+        pass
+
+    class DriverTimedOut(TimedOut, driver.OperationalError):  # type: ignore[misc]
+        pass
+
+    return {Lost: DriverLost, TimedOut: DriverTimedOut}
+
+
+@contextmanager
+def lent(connection: Any) -> Iterator[None]:
+    """dblock is called with an SQLAlchemy connection; it has to be as it was afterwards."""
+    driver = connection.connection.driver_connection
+    before = driver.link.client.store.settings(driver)
+    driver.lent = True
+    try:
+        yield
+    finally:
+        driver.lent = False
+        if not driver.link.broken and driver.link.client.store.settings(driver) != before:
+            raise Violation("dblock leaves a setting behind in the user's transaction")

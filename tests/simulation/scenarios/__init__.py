@@ -1,0 +1,14 @@
+"""What the clients do: small programs, each about one promise or a few."""
+
+from __future__ import annotations
+
+from tests.simulation.run import Scenario
+from tests.simulation.scenarios import ending, keeping, several, users, waiting
+
+SCENARIOS: dict[str, Scenario] = {
+    **waiting.SCENARIOS,
+    **keeping.SCENARIOS,
+    **ending.SCENARIOS,
+    **several.SCENARIOS,
+    **users.SCENARIOS,
+}

@@ -1,0 +1,108 @@
+"""A hold that lasts: renewed, in time or not, by clocks that differ."""
+
+from __future__ import annotations
+
+from dblock import LockLost
+from tests.simulation.loop import Violation
+from tests.simulation.run import Clients, Scenario
+from tests.simulation.scenarios.waiting import NAME, once
+from tests.simulation.thread import Thread
+
+
+def _long(me: Thread) -> None:
+    lease = me.lease(NAME, ttl=3)
+    with me.holding(lease, 0) as had:
+        if had:
+            for _ in range(4):
+                me.work(1.0, lease)
+
+
+def long_work(clients: Clients) -> None:
+    """Somebody works for longer than its TTL, and another waits."""
+    clients.thread("a", _long)
+    clients.thread("b", once, after=0.5)
+
+
+def slow_holder(clients: Clients) -> None:
+    """The same; the holder's clock is too slow, the other's too fast."""
+    clients.thread("a", _long, rate=0.92)
+    clients.thread("b", once, after=0.5, rate=1.1)
+
+
+def _not_renewed(me: Thread) -> None:
+    """Work until the lease is lost, and hear of that."""
+    lease = me.lease(NAME, ttl=2, renew=False)
+    with me.holding(lease, 0) as had:
+        if had:
+            while lease.held:
+                me.locks.database.runtime.wait(lease.lost, 0.5)
+            if not (lease.lost.is_set() or me.allowance.late(f"{me.name}.timer")):
+                raise Violation(f"{me.name} does not hold {NAME!r}, and is not told")
+
+
+def run_out(clients: Clients) -> None:
+    """A lease is not renewed: its holder is told in time, and another has it then."""
+    clients.thread("a", _not_renewed, may=(LockLost,))
+    clients.thread("b", once, after=1.0)
+
+
+def run_out_slowly(clients: Clients) -> None:
+    """The same, by a clock that is too slow."""
+    clients.thread("a", _not_renewed, may=(LockLost,), rate=0.92)
+    clients.thread("b", once, after=1.0)
+
+
+def dropped(clients: Clients) -> None:
+    """A handle is dropped with its hold, which nobody renews then."""
+
+    def careless(me: Thread) -> None:
+        if me.acquire(me.lease(NAME, ttl=2), 0):
+            me.beliefs.end(me, NAME)
+            me.ledger.left.add(me.ledger.rows[NAME].token or "")
+
+    clients.thread("a", careless)
+    clients.thread("b", once, after=0.5)
+
+
+def by_hand(clients: Clients) -> None:
+    """The holder renews itself: for longer, then for a shorter time."""
+
+    def renewing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=2)
+        with me.holding(lease, 0) as had:
+            if had:
+                with me.calling("renew"):
+                    lease.renew(5)
+                me.work(1.0, lease)
+                with me.calling("renew"):
+                    lease.renew(1)
+                me.work(0.5, lease)
+
+    clients.thread("a", renewing)
+    clients.thread("b", once, after=0.2)
+
+
+def max_hold(clients: Clients) -> None:
+    """A hold is to last no longer than so many seconds, however long the work is."""
+
+    def bounded(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=1.5, max_hold=2)
+        with me.holding(lease, 0) as had:
+            if had:
+                me.locks.database.runtime.wait(lease.lost, 4)
+
+    clients.thread("a", bounded, may=(LockLost,))
+    clients.thread("b", once, after=1.0)
+
+
+SCENARIOS = {
+    "long-work": Scenario(long_work),
+    "slow-holder": Scenario(slow_holder),
+    "fast-database": Scenario(long_work, rate=1.09),
+    "slow-database": Scenario(long_work, rate=0.9),
+    "run-out": Scenario(run_out),
+    "run-out-slowly": Scenario(run_out_slowly),
+    "dropped-handle": Scenario(dropped),
+    "renewed-by-hand": Scenario(by_hand),
+    "max-hold": Scenario(max_hold),
+}

@@ -1,0 +1,127 @@
+"""Some want what others have: who gets it, in which order, and who is told that it does not."""
+
+from __future__ import annotations
+
+from tests.simulation.loop import Violation
+from tests.simulation.run import Clients, Scenario
+from tests.simulation.thread import Thread
+
+NAME = "x"
+
+
+def once(me: Thread) -> None:
+    lease = me.lease(NAME, ttl=6)
+    with me.holding(lease, 30) as had:
+        if had:
+            me.work(0.1, lease)
+
+
+def hand_off(clients: Clients) -> None:
+    """Two want the same name at the same time; each works a little."""
+    for client in ("a", "b"):
+        clients.thread(client, once)
+
+
+def three(clients: Clients) -> None:
+    """Three want the same name, one after the other."""
+    for number, client in enumerate(("a", "b", "c")):
+        clients.thread(client, once, after=0.01 * number)
+
+
+def give_up(clients: Clients) -> None:
+    """One gives up waiting when the holder is about to release, and another waits on."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0):
+            me.work(0.2)
+
+    def impatient(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0.2):
+            pass
+
+    clients.thread("a", holder)
+    clients.thread("b", impatient, after=0.001)
+    clients.thread("c", once, after=0.05)
+
+
+def tries(clients: Clients) -> None:
+    """One tries without waiting, beside others who wait: nobody is passed by for ever."""
+
+    def trier(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        for _ in range(4):
+            with me.holding(lease, 0):
+                me.work(0.04)
+
+    clients.thread("a", once)
+    clients.thread("b", once, after=0.001)
+    clients.thread("c", trier, after=0.002)
+
+
+def fair(clients: Clients) -> None:
+    """Three wait in the strict order of their arrival, one of them again and again."""
+
+    def fairly(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6, fair=True)
+        for _ in range(2 if me.name == "a" else 1):
+            with me.holding(lease, 30) as had:
+                if had:
+                    me.work(0.05)
+
+    for number, client in enumerate(("a", "b", "c")):
+        clients.thread(client, fairly, after=0.01 * number)
+
+
+def threads(clients: Clients) -> None:
+    """Three threads of one client want the same name, and so does another client."""
+    for number in range(3):
+        clients.thread("a", once, after=0.005 * number)
+    clients.thread("b", once, after=0.007)
+
+
+def shared(clients: Clients) -> None:
+    """Two threads share one lease, and another client wants the name."""
+    lease = None
+
+    def sharing(me: Thread) -> None:
+        nonlocal lease
+        lease = lease or me.lease(NAME, ttl=6)
+        with me.holding(lease, 30) as had:
+            if had:
+                me.work(0.05, lease)
+
+    clients.thread("a", sharing)
+    clients.thread("a", sharing, after=0.001)
+    clients.thread("b", once, after=0.002)
+
+
+def reader(clients: Clients) -> None:
+    """Somebody looks who holds it and who waits, meanwhile."""
+
+    def reading(me: Thread) -> None:
+        for _ in range(3):
+            before = me.ledger.rows.get(NAME)
+            state = me.locks.show(NAME)
+            after = me.ledger.rows.get(NAME)
+            least, most = (row.fence if row else 0 for row in (before, after))
+            if not least <= state.fence <= most:
+                raise Violation(f"a fence of {state.fence} is shown: it is {least} to {most}")
+            if any(one.name != NAME for one in me.locks.list()):
+                raise Violation("a name is listed that nobody knows")
+            me.work(0.1)
+
+    clients.thread("a", once)
+    clients.thread("b", once, after=0.001)
+    clients.thread("c", reading, after=0.05)
+
+
+SCENARIOS = {
+    "hand-off": Scenario(hand_off),
+    "three": Scenario(three),
+    "give-up": Scenario(give_up),
+    "tries-beside-waiters": Scenario(tries),
+    "fair-trio": Scenario(fair),
+    "threads-of-one": Scenario(threads),
+    "shared-lease": Scenario(shared),
+    "reader": Scenario(reader),
+}

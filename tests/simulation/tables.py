@@ -1,0 +1,49 @@
+"""What is in the database: dblock's rows as the checks see them, and the users' own tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Column, Integer, MetaData, String, Table
+
+#: What the users have in the database themselves: what was written under a guard, and a stock.
+USERS = MetaData()
+WRITTEN = Table(
+    "written",
+    USERS,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("fence", Integer, nullable=False),
+)
+STOCK = Table(
+    "stock",
+    USERS,
+    Column("id", Integer, primary_key=True),
+    Column("amount", Integer, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name's row; ``expires`` is in seconds of the database's clock."""
+
+    token: str | None
+    fence: int
+    expires: float | None
+    tickets: tuple[str, ...]
+
+    def free(self, now: float) -> bool:
+        return self.token is None or self.expires is None or self.expires <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the users' transactions, and the runs of jobs, have left so far."""
+
+    #: Names and fences by the ids of the rows.
+    written: dict[int, tuple[str, int]]
+    stock: dict[int, int]
+    #: The keys of the changes that were applied.
+    applied: set[str]
+    #: The exit status by name and slot, None for a run that has not ended.
+    runs: dict[tuple[str, str], int | None]

@@ -1,0 +1,273 @@
+"""A thread of a client, as a scenario sees it: what it does is taken down, and what it is told is
+compared with what is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from greenlet import GreenletExit
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from dblock import Lease, LockLost, NotEnough, OutcomeUnknown, RowLock, Unavailable
+from dblock.errors import DBLockError
+from tests.simulation.lending import lent
+from tests.simulation.loop import Actor, Violation
+from tests.simulation.tables import STOCK, WRITTEN
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
+    from tests.simulation.run import Clients
+
+Kinds = tuple[type[Exception], ...]
+
+
+class Thread:
+    """What a scenario's threads do. ``may`` are the errors that are no surprise in it."""
+
+    actor: Actor
+
+    def __init__(self, clients: Clients, client: Client, name: str, may: Kinds) -> None:
+        self.client = client
+        self.locks = client.locks
+        self.name = name
+        self.loop = clients.loop
+        self.beliefs = clients.beliefs
+        self.ledger = clients.ledger
+        self.allowance = clients.allowance
+        self._may = may
+
+    def live(self, run: Callable[[Thread], object]) -> None:
+        """Run a scenario's function; what it raises has to have a reason."""
+        try:
+            run(self)
+        except KeyboardInterrupt:
+            self.note("KeyboardInterrupt")
+        except (DBLockError, SQLAlchemyError) as error:
+            self.note(type(error).__name__)
+            if not self._explained(error):
+                raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
+
+    def _explained(self, error: Exception) -> bool:
+        if isinstance(error, self._may):
+            return True
+        if isinstance(error, LockLost):
+            return not self.allowance.quiet
+        if isinstance(error, OutcomeUnknown):
+            return self.allowance.doubtful
+        if isinstance(error, Unavailable | SQLAlchemyError):
+            return not self.allowance.answered
+        return False
+
+    def note(self, what: str) -> None:
+        self.beliefs.note(f"{self.name} {what}")
+
+    @contextmanager
+    def calling(self, what: str, seconds: float | None = 0.0) -> Iterator[None]:
+        """Let a call end within so many seconds, by the client's clock, and what is allowed."""
+        start = self.loop.now
+        try:
+            yield
+        finally:
+            lasted = self.loop.now - start
+            if seconds is not None and not self.loop.over:
+                most = seconds / self.client.rate + self.allowance.call
+                if lasted > most:
+                    raise Violation(f"{self.name}: {what} lasts {lasted:.2f} s, not {most:.2f} s")
+
+    def work(self, seconds: float, *leases: Lease) -> None:
+        """Let time pass, by the client's own clock; look at the leases before and after it."""
+        for lease in leases:
+            lease.check()
+        self.locks.database.runtime.sleep(seconds)
+        for lease in leases:
+            lease.check()
+
+    # --- leases and row locks ----------------------------------------------------------------
+
+    def lease(self, name: str, *args: Any, **options: Any) -> Lease:
+        """Make a lease whose callbacks are taken down."""
+        return self.locks.lease(
+            name,
+            *args,
+            on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
+            on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
+            **options,
+        )
+
+    def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
+        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
+        start = self.loop.now
+        fair = isinstance(lock, Lease) and lock._fair
+        try:
+            with (
+                self.beliefs.waiting(self, lock.name, wait, fair=fair),
+                self.calling(f"taking {lock.name!r}", wait),
+                self._lent(lock),
+            ):
+                had = lock.acquire(timeout=-1 if wait is None else wait)
+        except OutcomeUnknown:
+            raise
+        except DBLockError:
+            self._not_acquired(lock.name, start)
+            raise
+        if had:
+            self.beliefs.begin(self, lock)
+        else:
+            self.note(f"has not {lock.name}")
+            self._not_acquired(lock.name, start)
+        return had
+
+    @contextmanager
+    def _lent(self, lock: Lease | RowLock) -> Iterator[None]:
+        if isinstance(lock, RowLock) and isinstance(lock._on, Connection):
+            with lent(lock._on):
+                yield
+        else:
+            yield
+
+    def _not_acquired(self, name: str, start: float) -> None:
+        """Promise 7: who is told so does not have it."""
+        row = self.ledger.rows.get(name)
+        if row is None or row.token is None or not self.ledger.has(name, row.token):
+            return
+        granted = self.ledger.grants[row.token]
+        if granted.actor is self.actor and granted.at >= start:
+            raise Violation(f"{self.name} is told that it has not {name!r}, and has {row.fence}")
+
+    def release(self, lock: Lease | RowLock, after: float = 0.0) -> None:
+        """Give a lock back; who is told that it was given back had it until then."""
+        if self.loop.over:
+            raise GreenletExit
+        belief = self.beliefs.end(self, lock.name)
+        hold = None if belief is None else belief.lease
+        gone = hold is not None and not self.ledger.has(lock.name, hold.token)
+        clock = self.ledger.store.clock()
+        with self.calling(f"giving {lock.name!r} back"):
+            if isinstance(lock, Lease):
+                lock.release(after)
+            else:
+                lock.release()
+        if hold is None:
+            return
+        self.beliefs.released.append(hold)
+        if gone and self.allowance.quiet:
+            raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
+        row = self.ledger.rows[lock.name]
+        if not after and row.token == hold.token:
+            raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
+        if after and row.token == hold.token:
+            self.ledger.left.add(hold.token)
+            until = clock + after * self.ledger.store.rate / self.client.rate
+            assert row.expires is not None
+            if row.expires < until - 0.002 and self.client.rate == self.ledger.store.rate:
+                raise Violation(f"{lock.name!r} is kept until {row.expires}, not {until}")
+
+    @contextmanager
+    def holding(self, lock: Lease | RowLock, wait: float | None = None) -> Iterator[bool]:
+        """Do something with a lock, as a with statement does; without, if it is not acquired."""
+        had = self.acquire(lock, wait)
+        try:
+            yield had
+        except GreenletExit:
+            raise
+        except BaseException:
+            if had:
+                with suppress(DBLockError):
+                    self.release(lock)
+            raise
+        if had:
+            self.release(lock)
+
+    # --- a transaction of the user's ---------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Begin a transaction of the user's own, and commit it."""
+        with self.ledger.store.lending.connect() as connection:
+            link = connection.connection.driver_connection.link  # type: ignore[union-attr]
+            with connection.begin():
+                try:
+                    yield connection
+                finally:
+                    self.beliefs.end_all(self, link)
+
+    def guarded(self, connection: Connection, lease: Lease) -> None:
+        """Write under a guard, in a transaction of the user's."""
+        with lent(connection):
+            guard = lease.guard(connection)
+            fence = guard.__enter__()
+        values = {"name": lease.name, "fence": fence}
+        connection.execute(WRITTEN.insert().inline(), values)
+        guard.__exit__(None, None, None)
+
+    def write(self, lease: Lease) -> None:
+        """Write under a guard, in a transaction for this."""
+        with self.transaction() as connection:
+            self.guarded(connection, lease)
+
+    def take(self, stock: int, n: int, key: str) -> bool:
+        """Take off a counter, and again under the same key until it is known what came of it.
+
+        False if there was not enough.
+        """
+        self.ledger.changes[key] = stock, n
+        counter = self.locks.counter(STOCK.c.amount, key=STOCK.c.id)
+        while True:
+            try:
+                with self.transaction() as connection, lent(connection):
+                    counter.take(connection, stock, n, idempotency_key=key)
+            except NotEnough:
+                self.note(f"has not enough for {key}")
+                self.ledger.refused.add(key)
+                return False
+            except (Unavailable, SQLAlchemyError) as error:
+                if self.allowance.answered:
+                    raise Violation(f"{self.name} could not take {key}: {error!r}") from error
+                self.work(0.1)
+                continue
+            self.note(f"has taken {key}")
+            if key not in self.ledger.committed.applied:
+                raise Violation(f"{self.name} is told that {key} was taken, which was not")
+            return True
+
+    # --- jobs --------------------------------------------------------------------------------
+
+    def run_job(
+        self, name: str, slot: str, seconds: float, *args: Any, fails: bool = False
+    ) -> bool:
+        """Run a job once in a slot, as one of several hosts; False when it was skipped."""
+
+        @self.locks.cron(name, *args, once_per=slot)
+        def job() -> bool:
+            self.beliefs.begin(self, job.lease)
+            try:
+                if self.ledger.committed.runs.get((name, slot)) == 0:
+                    raise Violation(f"{self.name} runs {name!r} again in {slot!r}")
+                self.work(seconds, job.lease)
+                if fails:
+                    raise ZeroDivisionError
+            finally:
+                self.beliefs.end(self, name)
+            return True
+
+        ran = bool(job())
+        self.note(f"has run {name} in {slot}" if ran else f"has not run {name}")
+        if ran:
+            self.ledger.succeeded(name, slot)
+        return ran
+
+    # --- what others do to a lock ------------------------------------------------------------
+
+    def force(self, name: str) -> bool:
+        """Release a lock whoever has it."""
+        self.ledger.forcing.add(self.actor)
+        try:
+            with self.calling("force"):
+                freed = self.locks.release(name, force=True)
+        finally:
+            self.ledger.forcing.discard(self.actor)
+        self.note(f"has freed {name}" if freed else f"has not freed {name}")
+        return freed
