@@ -95,6 +95,8 @@ class MariaDBStore(Store):
         self._server.close()
 
     def reset(self) -> None:
+        for driver in self.sessions:
+            self.undo(driver)
         # A purge changes what can be locked, at whatever moment: so it ends at this one.
         with self._past.cursor() as cursor:
             cursor.execute("COMMIT")
@@ -237,7 +239,8 @@ class MariaDBStore(Store):
             error = _error(_BUSY if own < longest else _TOOK_TOO_LONG)
             return Wait(For.ROW, Blocked(min(own, longest), error, object()), now)
         state = "SELECT state FROM information_schema.processlist WHERE id = %s"
-        if statement.lock and self._ask(state, driver.id) == (("User lock",),):
+        at_lock = statement.lock and self._ask(state, driver.id) == (("User lock",),)
+        if at_lock and self._waits_for_lock(driver):  # it may just not have noticed that it has it
             own = float(self._ask(f"SELECT {statement.for_lock}", driver.params)[0][0])
             blocked = Blocked(min(own, longest), _error(_TOOK_TOO_LONG), object())
             return Wait(For.LOCK, blocked, now, refused=own < longest)
