@@ -90,7 +90,7 @@ class Outcome:
 
 def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     """Run a scenario to its end, and judge it."""
-    loop, allowance = Loop(schedule), Allowance(schedule)
+    loop, allowance = Loop(schedule), Allowance(schedule, store.look)
     beliefs = Beliefs(loop, allowance)
     with _alone():
         store.begin(loop, scenario.rate)

@@ -62,6 +62,8 @@ class Store(ABC):
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients.
     lending: Engine
+    #: Where it calls who waits: after so many seconds a waiter looks by itself.
+    look = 0.0
     #: Whether one transaction at a time writes at all.
     one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.

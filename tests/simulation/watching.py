@@ -77,6 +77,10 @@ class Watcher:
         mine = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
         if mine is None or not mine.fair:
             return
+        # Who is not there when it is called is passed by after a moment, and who is next hears of
+        # nothing: on a database that calls that one may be passed by too.
+        if self.allowance.calls and not self.allowance.quiet:
+            return
         for wait in self.beliefs.waits:
             first = wait.name == name and wait.joined is not None and wait.joined < mine.since
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):

@@ -40,6 +40,8 @@ CHANNEL = 8
 PATIENT, STEADY = 0.025, 0.25
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
 LONGEST_TTL = 10.0
+#: How long who waits to be called does not look by itself, with two before it.
+LOOK = 4.5
 #: Of a witness that is written anew: how long what it knows is valid.
 VALID = 25 * 3600.0
 
@@ -154,6 +156,8 @@ class ModelStore(Store):
 
     name = "model"
     has = frozenset()
+    look = LOOK
+    ends_sessions = True
 
     def __init__(self, folder: Path) -> None:
         self._engines: dict[str, Engine] = {}

@@ -34,6 +34,8 @@ from tests.simulation.transport import connecting, simulated
 
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
 LONGEST_TTL = 10.0
+#: How long who waits to be called does not look by itself, with two before it.
+LOOK = 4.5
 #: Seconds of a wait before the server looks whether it would never end: its default.
 DEADLOCK_TIMEOUT = 1.0
 
@@ -45,6 +47,8 @@ _LISTEN = re.compile(r"LISTEN (\w+)")
 class PostgreSQLStore(Store):
     """A database, whose sessions are used one at a time."""
 
+    look = LOOK
+    ends_sessions = True
     faults = (
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
         *map(Fault, ("promote",) * 3, (0.0, 1.0, 3.0)),
