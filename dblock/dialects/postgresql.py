@@ -277,6 +277,7 @@ class PostgreSQL(Calling):
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
+        # Where an expiry is brought forward the first who waits is told, to look again in time.
         # The arrays are selected so that the planner does not see how long they are: for many it
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
@@ -296,7 +297,7 @@ class PostgreSQL(Calling):
             SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {DURABLE}""",
+            RETURNING l.token, {DURABLE}, CASE WHEN l.expires_at < mine.expires_at THEN {CALL} END""",
             {
                 "names": list(names),
                 "tokens": list(tokens),

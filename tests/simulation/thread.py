@@ -204,7 +204,9 @@ class Thread:
         guard.__exit__(None, None, None)
 
     def write(self, lease: Lease) -> None:
-        """Write under a guard, in a transaction for this."""
+        """Write under a guard, in a transaction for this, where the store has such."""
+        if "lending" not in self.ledger.store.has:
+            return
         with self.transaction() as connection:
             self.guarded(connection, lease)
 

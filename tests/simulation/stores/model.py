@@ -464,8 +464,10 @@ class ModelStore(Store):
             if name is None or name.token != token or self._others(driver, key, "no key update"):
                 continue
             if name.fence > witness.epoch and name.expires is not None and name.expires > now:
-                name.expires = now + ttl
-                renewed.append((token, ""))
+                earlier, name.expires = now + ttl < name.expires, now + ttl
+                if earlier:
+                    self._call(name)
+                renewed.append((token, "", None))
         if renewed:
             self._writes()
         return renewed, len(renewed)
