@@ -297,7 +297,8 @@ class PostgreSQL(Calling):
             SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {DURABLE}, CASE WHEN l.expires_at < mine.expires_at THEN {CALL} END""",
+            RETURNING l.token, {DURABLE},
+                CASE WHEN l.expires_at < mine.expires_at THEN {CALL} END""",
             {
                 "names": list(names),
                 "tokens": list(tokens),
