@@ -75,7 +75,7 @@ class LentConnection:
         self.send(Statement(sql, (), sql.lower()))
 
     def send(self, statement: Statement) -> tuple[Sequence[Sequence[Any]], int]:
-        if self.lent and statement.kind in _ENDS and not _about_savepoint(statement.sql):
+        if self.lent and statement.kind in _ENDS and not _passes(statement.sql):
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
         try:
             return self._link.send(statement)  # type: ignore[arg-type]
@@ -83,8 +83,9 @@ class LentConnection:
             raise self._store.lost(type(lost))(str(lost)) from None
 
 
-def _about_savepoint(sql: str) -> bool:
-    return "SAVEPOINT" in sql
+def _passes(sql: str) -> bool:
+    """Whether a statement only undoes its own, or sets something for itself alone."""
+    return "SAVEPOINT" in sql or sql.startswith("SET STATEMENT")
 
 
 class LentCursor:

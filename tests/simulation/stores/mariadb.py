@@ -8,7 +8,8 @@ same for user locks. Nothing is purged during a run, as that would come at some 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -29,7 +30,10 @@ from dblock.target import resolve
 from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
-from tests.simulation.schedule import Fault
+from tests.simulation.lending import Statement as Lent
+from tests.simulation.lending import lending_engine, lost_errors
+from tests.simulation.loop import Loop
+from tests.simulation.schedule import Fault, Schedule
 from tests.simulation.store import Blocked, Pending, Store
 from tests.simulation.stores.mariadb_session import Driver, For, Wait
 from tests.simulation.stores.mariadb_statements import (
@@ -40,13 +44,37 @@ from tests.simulation.stores.mariadb_statements import (
     Statement,
     virtual,
 )
-from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import connecting, simulated
+from tests.simulation.tables import USERS, Committed, Row
+from tests.simulation.transport import Simulated, connecting, simulated
+
+
+class _Simulated(Simulated):
+    """A dialect whose bounds of a borrowed connection are its link's."""
+
+    @contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        link = self.client.link(connection)
+        before = link.bound
+        if within is not None:
+            link.bound = within
+        try:
+            yield
+        finally:
+            link.bound = before
+
 
 _DATABASE, _USER = "simulated", "client"
-_DIALECT = simulated(MariaDB)
+_DIALECT = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
 _EPOCH = int(datetime.fromisoformat(f"{EPOCH}+00:00").timestamp())
-_TABLES = tuple(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied"))
+_TABLES = (
+    *(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied")),
+    *(table.name for table in USERS.sorted_tables),
+)
+#: What a statement could leave behind in a session.
+_SETTINGS = """SELECT @@autocommit, @@tx_isolation, @@sql_mode, @@time_zone, @@lock_wait_timeout,
+    @@innodb_lock_wait_timeout, @@max_statement_time, @@character_set_client"""
 #: Seconds of the real clock after which the server hangs.
 _HANGS = 60
 #: Seconds after which the server looks again whether somebody is still there who waits for a lock.
@@ -66,6 +94,7 @@ class MariaDBStore(Store):
 
     name = "mariadb"
     faults = (Fault("cut", 0.2),)
+    has = frozenset({"runs", "lending"})
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
@@ -88,7 +117,9 @@ class MariaDBStore(Store):
         self._ask(f"CREATE USER {_USER}")
         self._ask(f"GRANT ALL ON *.* TO {_USER}")
         self._ask(FUNCTION)
-        self._ask("CREATE TABLE written (name VARCHAR(255), fence BIGINT)")
+        self._lost = lost_errors(pymysql)
+        self.begin(Loop(Schedule()))
+        self.lending = lending_engine(self, url)
 
     def close(self) -> None:
         """End the server."""
@@ -137,7 +168,7 @@ class MariaDBStore(Store):
         """Return a connection outside of the simulation."""
         return pymysql.connect(**{**self._options, "user": "root", "autocommit": True})
 
-    def open(self, client: Client) -> Driver:
+    def open(self, client: Client | None = None) -> Driver:
         driver = self._idle.pop() if self._idle else Driver(self, **self._options)
         self._sessions[driver.id] = driver
         return driver
@@ -203,6 +234,8 @@ class MariaDBStore(Store):
         statement = virtual(query.sql)
         self._touched.update(table for table in _TABLES if table in query.sql)
         answer = self._carry_out(driver, statement, statement.sql, query.params)
+        if isinstance(query, Lent):
+            query.description = driver.description
         if statement.sets:
             self._take_limits(driver)
         if statement.kills and answer[0]:
@@ -298,12 +331,39 @@ class MariaDBStore(Store):
 
     def committed(self) -> Committed:
         runs = self._ask("SELECT lock_name, slot, exit_status FROM dblock_run")
-        ended = {(name.decode(), slot.decode()): status for name, slot, status in runs}
-        return Committed({}, {}, set(), ended)
+        applied = self._ask("SELECT idempotency_key FROM dblock_applied")
+        written = self._ask("SELECT id, name, fence FROM written")
+        return Committed(
+            {id: (name, fence) for id, name, fence in written},
+            dict(self._ask("SELECT id, amount FROM stock")),
+            {key.decode() for (key,) in applied},
+            {(name.decode(), slot.decode()): status for name, slot, status in runs},
+        )
 
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
         return [(id, name.decode()) for id, name in found]
+
+    # --- the users' own transactions ---------------------------------------------------------
+
+    def open_lent(self) -> Driver:
+        return self.open()
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        return self._lost[kind]
+
+    def in_transaction(self, driver: Driver) -> bool:
+        return driver.in_transaction
+
+    def settings(self, driver: Driver) -> object:
+        if driver.wait is None:  # else it has not come to that
+            driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
+        return driver.settings, driver.longest, driver.for_rows
+
+    def put(self, stock: dict[int, int]) -> None:
+        for id, amount in stock.items():
+            self._ask("INSERT INTO stock (id, amount) VALUES (%s, %s)", id, amount)
+        self._touched.add("stock")
 
 
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 from pymysql.connections import Connection
-from pymysql.constants import COMMAND
+from pymysql.constants import COMMAND, SERVER_STATUS
+from pymysql.err import MySQLError
+from pymysql.protocol import EOFPacketWrapper, MysqlPacket
 
 from dblock.dialects.base import Answer
 from tests.simulation.stores.mariadb_statements import Statement, virtual
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 SOON = 0.0005
 
 _RESET_CONNECTION = 0x1F
+_DEADLOCK = 1213
 _FRESH = "SET NAMES utf8mb4, autocommit = 0"
 #: Of a fresh session: no limit for a statement; for a row MariaDB's usual one.
 _LONGEST, _FOR_ROWS = 0.0, 50.0
@@ -53,6 +56,7 @@ class Driver(Connection):  # type: ignore[misc]
     def __init__(self, store: MariaDBStore, **options: Any) -> None:
         self._store = store
         self._task: greenlet | None = None
+        self.settings: object = None
         #: What it does just now, since when, and what it waits for.
         self.statement = virtual("")
         self.params: Any = None
@@ -78,6 +82,10 @@ class Driver(Connection):  # type: ignore[misc]
         self.wait = None
         try:
             outcome: Answer | Wait = task.switch(answered) if task else task.switch()
+        except MySQLError as error:
+            if error.args[0] == _DEADLOCK:
+                self.server_status &= ~SERVER_STATUS.SERVER_STATUS_IN_TRANS
+            raise
         finally:
             if not task:
                 self._task = None
@@ -101,6 +109,14 @@ class Driver(Connection):  # type: ignore[misc]
         self._affected_rows = found
         return found
 
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Any:
+        packet = super()._read_packet(packet_type)
+        if packet.is_eof_packet():
+            status: int = EOFPacketWrapper(packet).server_status
+            packet.rewind()
+            self.server_status = status
+        return packet
+
     def _answered(self) -> bool:
         self._sock.setblocking(False)
         read = self._rfile.peek(1)  # together with the answer to what was sent before it
@@ -108,6 +124,16 @@ class Driver(Connection):  # type: ignore[misc]
         return bool(read or select([self._sock], [], [], SOON)[0])
 
     # --- the session -------------------------------------------------------------------------
+
+    @property
+    def description(self) -> Any:
+        """What the columns of the last answer are called."""
+        return self._result.description
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether it is in one, as the server said last."""
+        return bool(self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
 
     @property
     def id(self) -> int:
