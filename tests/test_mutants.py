@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.__main__ import Times, judge
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
+from tests.mutants.copy import Copy
 from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parent.parent
@@ -116,3 +118,30 @@ def test_a_mutant_goes_with_its_function_however_that_is_laid_out(tmp_path: Path
     file, text = code.replace("Box.free", "self.size > LIMIT", "False")
     assert file == "dblock/elsewhere.py"
     assert "if (\n                False\n            ):" in text
+
+
+def test_what_is_planted_is_what_runs_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    """Also where it is as long as what was there, and all of this takes less than a second."""
+    copy, module = Copy(tmp_path, {}), "dblock/protocol/test_it.py"
+    (copy.directory / module).write_text(text := "def test_it() -> None:\n    assert 1 == 1\n")
+
+    def run() -> str:
+        return copy.run([module], "-n", "0").word
+
+    assert run() == "passed"
+    with copy.planted(module, text.replace("== 1", "== 2")):
+        assert run() == "failed"
+    assert run() == "passed"
+
+
+def test_a_test_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, {})
+    (copy.directory / "test_it.py").write_text("import time\ntime.sleep(3600)\n")
+    assert copy.run(["test_it.py"], "-n", "0", within=1.0).word == "failed"
+
+
+def test_when_the_time_is_over_no_more_are_planted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judge(CATALOGUE, [Copy(tmp_path, {})], Times(tmp_path / "times"), minutes=0) == 0
+    assert f"{len(CATALOGUE)} more were not planted" in capsys.readouterr().out

@@ -15,9 +15,6 @@ from tests.mutants.secrets import SECRETS
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
-BASE = "dblock/dialects"
-
-
 PLANTED = "tests/faults/test_planted.py"
 EXACT = "tests/contract/test_counter_exact.py"
 CONNECTING = "tests/faults/test_connecting.py"
@@ -126,7 +123,7 @@ CATALOGUE = (
         "warns-before-it-drops",
         "a row lock cannot leak through a warning that is an error",
         "OwnTransaction.__del__",
-        "self.drop()  # first, since a warning can be an error",
+        "self.drop()",
         "warnings.warn('a held row lock was garbage-collected', ResourceWarning)",
         f"{FORK}::test_a_dropped_row_lock_is_free_where_warnings_are_errors[sqlite]",
     ),

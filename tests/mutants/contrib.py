@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
 PROJECT = "tests/contrib/django/test_project.py"
 FLASK = "tests/contrib/test_flask_migrate.py"
-IDLE = f"{LOCKING}::test_it_outlives_the_servers_patience_with_the_idle"
 
 STRANGERS = "tests/contrib/test_migration_strangers.py"
 ONE_MIGRATES = "one migrates at a time, whoever has the lock and may not"
@@ -59,7 +58,7 @@ CONTRIB = (
         "PostgreSQL.migration_mutex",
         '"BEGIN ISOLATION LEVEL READ COMMITTED"',
         '"BEGIN"',
-        IDLE,
+        f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
     ),
     Mutant(
         "migration-lock-idle-too-long",

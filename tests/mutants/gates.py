@@ -87,7 +87,7 @@ GATES = (
         "a-renewed-hold-keeps-the-gate",
         KEPT,
         "LeaseHold.begin",
-        "self._leave_gate()  # nobody waits at it any more",
+        "self._leave_gate()",
         "",
         f"{HOLDING}::test_a_renewal_lets_it_go[postgresql]",
     ),

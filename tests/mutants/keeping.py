@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BASE = "dblock/dialects"
-
 PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"

@@ -31,7 +31,7 @@ CALLS = (
         "calling._OCCUPY",
         "set_config('client_encoding', 'SQL_ASCII', false)",
         "true",
-        f"{STRANGERS}::test_what_is_no_ticket_is_nothing",
+        f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
     ),
     Mutant(
         "the-driver-reads-what-strangers-say",

@@ -136,6 +136,7 @@ def test_bytes_that_are_no_text_are_nothing(
                 stranger.call(channel, "chr(233)")
                 time.sleep(MOMENT)
             threads.join()
+            assert stranger.channels == [channel]  # nor did the server end who listens
     finally:
         postgresql.drop_database(name)
     assert turns == [1]
