@@ -141,7 +141,8 @@ def test_a_test_that_does_not_end_is_killed(tmp_path: Path) -> None:
 
 
 def test_when_the_time_is_over_no_more_are_planted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert judge(CATALOGUE, [Copy(tmp_path, {})], Times(tmp_path / "times"), minutes=0) == 0
+    planted = {mutant: mutant.plant(code) for mutant in CATALOGUE}
+    assert judge(planted, [Copy(tmp_path, {})], Times(tmp_path / "times"), 0) == 0
     assert f"{len(CATALOGUE)} more were not planted" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
-from tests.mutants.copy import Copy, Verdict
+from tests.mutants.copy import ROOT, Copy, Verdict
 from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--minutes",
         metavar="N",
         type=float,
+        default=math.inf,
         help="in an order by chance, and plant no more after so many minutes of planting",
     )
     parser.add_argument("--seed", default=secrets.token_hex(4), help="repeats such an order")
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
+    code = Code(ROOT)
+    planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
         # Given to all the copies, so that not each of them starts its own.
         servers: dict[str, Server] = {
@@ -55,12 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times = Times(directory / "times")
         if not times.measure(copies[0], chosen, options.j):
             return 1
-        if options.minutes is None:
+        if options.minutes == math.inf:
             chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
-            return judge(chosen, copies, times)
-        print(f"In an order by chance: --seed {options.seed}")
-        random.Random(options.seed).shuffle(chosen)
-        return judge(chosen, copies, times, options.minutes)
+        else:
+            print(f"In an order by chance: --seed {options.seed}", flush=True)
+            random.Random(options.seed).shuffle(chosen)
+        ordered = {mutant: planted[mutant] for mutant in chosen}
+        return judge(ordered, copies, times, options.minutes)
 
 
 class Times:
@@ -100,32 +104,31 @@ class Times:
 
 
 def judge(
-    mutants: Sequence[Mutant], copies: Sequence[Copy], times: Times, minutes: float = math.inf
+    planted: Mapping[Mutant, tuple[str, str]],
+    copies: Sequence[Copy],
+    times: Times,
+    minutes: float,
 ) -> int:
-    start = time.monotonic()
-    code, free = Code(copies[0].directory), SimpleQueue[Copy]()
+    """Test mutants, each of which has a file become another text; return the exit code."""
+    start, free = time.monotonic(), SimpleQueue[Copy]()
     for copy in copies:
         free.put(copy)
 
     def test(mutant: Mutant) -> Verdict | None:
         if time.monotonic() >= start + 60 * minutes:
             return None
-        copy, limit = free.get(), times.limit(mutant)
+        limit = times.limit(mutant)
+        within = times.expected(mutant) + 2 * limit  # its process may wait for ever at its end, too
+        copy = free.get()
         try:
-            with copy.planted(*mutant.plant(code)):
-                return copy.run(
-                    [mutant.test],
-                    "-n",
-                    "0",
-                    f"--timeout={limit}",
-                    within=2 * limit + times.expected(mutant),
-                )
+            with copy.planted(*planted[mutant]):
+                return copy.run([mutant.test], "-n", "0", f"--timeout={limit:.1f}", within=within)
         finally:
             free.put(copy)
 
     alive = left = 0
     with ThreadPoolExecutor(len(copies)) as pool:
-        tests = {pool.submit(test, mutant): mutant for mutant in mutants}
+        tests = {pool.submit(test, mutant): mutant for mutant in planted}
         try:
             for done in as_completed(tests):
                 verdict = done.result()
@@ -137,7 +140,7 @@ def judge(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    took, tested = time.monotonic() - start, len(mutants) - left
+    took, tested = time.monotonic() - start, len(planted) - left
     print(f"{tested - alive} of {tested} mutants were killed in {took:.0f} s.")
     if left:
         print(f"{left} more were not planted. All of them: python -m tests.mutants")
