@@ -230,3 +230,7 @@ class Store(ABC):
     @abstractmethod
     def rows(self) -> dict[str, Row]:
         """Return the lock table, as it is committed."""
+
+    def closed_until(self) -> float:
+        """Return until when, by its clock, the database grants nothing: after it lost something."""
+        return 0.0

@@ -223,6 +223,8 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
+                case "interrupt" if request.actor.daemon:
+                    pass  # signals go to the user's own thread
                 case "interrupt":
                     request.answered = True
                     request.actor.interruption = KeyboardInterrupt()

@@ -87,17 +87,19 @@ class Watcher:
 
     def _watch_waits(self, now: float) -> None:
         """No name is free for long that somebody waits for."""
+        closed = self.store.closed_until()
         for wait in self.beliefs.waits:
             row = self._rows.get(wait.name)
             free = (row is None or row.free(now)) and not self.beliefs.believed(wait.name)
             able = wait.thread.client.alive and wait.thread.client.paused_until <= self.loop.now
-            if not free or not able:
+            if not free or not able or now < closed:
                 self._free_since.pop(wait.name, None)
                 continue
             if row is not None and row.expires is not None:
                 since = max(wait.since, row.expires / self.store.rate)
             else:
                 since = wait.since
+            since = max(since, closed / self.store.rate)
             since = self._free_since.setdefault(wait.name, since)
             if self.loop.now - since > self._bound:
                 raise Violation(

@@ -117,6 +117,9 @@ class PostgreSQLStore(Store):
     def rows(self) -> dict[str, Row]:
         return self.tables.rows()
 
+    def closed_until(self) -> float:
+        return self.tables.closed_until()
+
     # --- statements --------------------------------------------------------------------------
 
     def execute(self, driver: Driver, query: Any) -> Answer:
