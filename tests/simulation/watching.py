@@ -50,7 +50,8 @@ class Watcher:
         for name, since in able.items():
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock)
-            if busy or not free or self.beliefs.believed(name):
+            closed = clock < self.store.closed_until()
+            if busy or not free or closed or self.beliefs.believed(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
                 self._free_since[name] = max(self._since(row), since)

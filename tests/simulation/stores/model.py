@@ -224,6 +224,9 @@ class ModelStore(Store):
             for key, name in self.tables.names.items()
         }
 
+    def closed_until(self) -> float:
+        return self.tables.opens
+
     def committed(self) -> Committed:
         return Committed({}, {}, set(), {})
 
