@@ -17,6 +17,9 @@ FOUND = {
         "model given-back-later:"
     ),
     "the same, on a real server": "postgresql given-back-later:",
+    "a guard that waits does not know that the lease is renewed meanwhile": (
+        "sqlite guarded: a.update#1+8"
+    ),
 }
 
 
