@@ -17,6 +17,9 @@ FOUND = {
         "model given-back-later:"
     ),
     "the same, on a real server": "postgresql given-back-later:",
+    "who waits at the gate of one that is stopped does not see its lease run out": (
+        "mariadb three: b.grant#3!pause:9"
+    ),
 }
 
 

@@ -97,8 +97,7 @@ class MariaDBStore(Store):
     has = frozenset({"runs", "lending"})
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)
-        self._server = servers.MariaDB(options=_OPTIONS, parent=folder)
+        self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
         self._server.start()
         self._server.create_database(_DATABASE)
         url = self._server.url_for(_DATABASE)
