@@ -252,6 +252,10 @@ class Store(ABC):
     def waiters(self) -> list[tuple[str, str]]:
         """Return who is seen to wait: the ids, and for which names."""
 
+    def locked(self, name: str) -> bool:
+        """Whether a transaction keeps others from a name just now, where that is to be asked."""
+        return False
+
     def busy(self) -> bool:
         """Whether a transaction keeps everybody from every name just now."""
         return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)

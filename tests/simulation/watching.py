@@ -29,7 +29,7 @@ class Watcher:
 
     def look(self) -> None:
         self.beliefs.check()
-        if self.beliefs.waits:
+        if self.beliefs.waits or self._free_since:
             self._watch_waits()
         self._before = self.loop.now
 
@@ -56,6 +56,9 @@ class Watcher:
             elif name not in self._free_since:
                 self._free_since[name] = max(self._since(row), since)
             elif self.loop.now - self._free_since[name] > self.allowance.free:
+                if self.store.locked(name):  # by one who is stopped, or dead and not noticed yet
+                    del self._free_since[name]
+                    continue
                 raise Violation(
                     f"{name!r} is free since {self._free_since[name]:.2f} while somebody waits, "
                     f"at {self.loop.now:.2f}"

@@ -97,8 +97,7 @@ class MariaDBStore(Store):
     has = frozenset({"runs", "lending"})
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)
-        self._server = servers.MariaDB(options=_OPTIONS, parent=folder)
+        self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
         self._server.start()
         self._server.create_database(_DATABASE)
         url = self._server.url_for(_DATABASE)
@@ -340,6 +339,15 @@ class MariaDBStore(Store):
             {(name.decode(), slot.decode()): status for name, slot, status in runs},
         )
 
+    def locked(self, name: str) -> bool:
+        try:
+            self._ask(_LOCK, name.encode())
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _BUSY:
+                raise
+            return True
+        return False
+
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
         return [(id, name.decode()) for id, name in found]
@@ -356,7 +364,7 @@ class MariaDBStore(Store):
         return driver.in_transaction
 
     def settings(self, driver: Driver) -> object:
-        if driver.wait is None:  # else it has not come to that
+        if driver.wait is None and driver.id in self._sessions:  # else it cannot be asked
             driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
         return driver.settings, driver.longest, driver.for_rows
 
@@ -368,6 +376,9 @@ class MariaDBStore(Store):
 
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),
     waiters FROM dblock_lock"""
+
+_LOCK = """SELECT 1 FROM dblock_guard AS g JOIN dblock_lock AS l ON l.lock_name = g.lock_name
+    WHERE g.lock_name = %s FOR UPDATE NOWAIT"""
 
 _ERRORS = {
     _BUSY: "Lock wait timeout exceeded; try restarting transaction",
