@@ -7,13 +7,14 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from unittest.mock import patch
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-import dblock.driver
 from dblock import Locks
+from dblock.connections import Connections
 
 from .pairs import KINDS
 from .site import Site
@@ -23,15 +24,15 @@ class Counted:
     """Counts the statements that renew, on whichever thread."""
 
     def __init__(self) -> None:
-        self._run: Callable[..., object] = dblock.driver.execute
+        self._run: Callable[..., object] = Connections.execute
         self.statements = 0
         self.connections: set[int] = set()
 
-    def __call__(self, dialect: object, connection: object, *rest: object) -> object:
+    def __call__(self, of: object, connection: object, *rest: object, **how: object) -> object:
         if threading.current_thread().name == "dblock renewer":
             self.statements += 1
             self.connections.add(id(connection))
-        return self._run(dialect, connection, *rest)
+        return self._run(of, connection, *rest, **how)
 
 
 def hold(url: str, number: int, ttl: float, seconds: float) -> list[str]:
@@ -48,12 +49,11 @@ def hold(url: str, number: int, ttl: float, seconds: float) -> list[str]:
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         counted = Counted()
-        dblock.driver.execute = counted  # type: ignore[assignment]
-        began, used = time.monotonic(), time.process_time()
-        time.sleep(seconds)
-        took, cpu = time.monotonic() - began, time.process_time() - used
-        lost = sum(not lease.held for lease in leases)
-        dblock.driver.execute = counted._run  # type: ignore[assignment]
+        with patch.object(Connections, "execute", lambda *of, **how: counted(*of, **how)):
+            began, used = time.monotonic(), time.process_time()
+            time.sleep(seconds)
+            took, cpu = time.monotonic() - began, time.process_time() - used
+            lost = sum(not lease.held for lease in leases)
         return [
             str(lost),
             f"{counted.statements / took:.1f}",

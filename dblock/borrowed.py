@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.sql import Select
 
-from . import clock
-from .connections import first_line
+from .driver_errors import first_line
+from .protocol import commands
 from .protocol.faults import Fault, Trouble
 from .protocol.steps import Query, Reply, RunHeld
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
     from .dialects import Dialect
+    from .runtime import Runtime
 
     Borrowable = Connection | Session | scoped_session[Any]
-    Lender = Callable[[Any, Dialect], "Borrowed | None"]
+    Lender = Callable[[Any, Dialect, Runtime], "Borrowed | None"]
 
 #: For transactions of frameworks that dblock does not import. Each returns None for what is not
 #: of its own, and raises ValueError as :func:`borrow` does.
@@ -42,8 +43,9 @@ class Root(Protocol):
 class Borrowed(ABC):
     """Runs steps in a transaction of the user's. Never commits, rolls back or changes a setting."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
         self._dialect = dialect
+        self._runtime = runtime
 
     @property
     @abstractmethod
@@ -91,7 +93,7 @@ class Borrowed(ABC):
         raise AssertionError("the user's transaction is not ours to end")
 
 
-def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowed:
+def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
     """Return the transaction that ``on`` is in, or begins now (SQLAlchemy's autobegin).
 
     ``locking`` tells that something has to stay locked in it, which autocommit cannot do.
@@ -102,7 +104,7 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
     from sqlalchemy.orm import Session, scoped_session
 
     for lender in lenders:
-        lent = lender(on, dialect)
+        lent = lender(on, dialect, runtime)
         if lent is not None:
             return lent
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
@@ -146,15 +148,15 @@ def borrow(on: Borrowable, dialect: Dialect, *, locking: bool = True) -> Borrowe
     trouble = dialect.transaction_trouble(connection.connection.driver_connection, locking)
     if trouble is not None:
         raise ValueError(f"nothing can be locked in this transaction: {trouble}")
-    return BorrowedTransaction(connection, dialect)
+    return BorrowedTransaction(connection, dialect, runtime)
 
 
 class BorrowedTransaction(Borrowed):
     """One of SQLAlchemy's: through the user's own connection, so that its events and its handling
     of broken connections see what is done."""
 
-    def __init__(self, connection: Connection, dialect: Dialect) -> None:
-        super().__init__(dialect)
+    def __init__(self, connection: Connection, dialect: Dialect, runtime: Runtime) -> None:
+        super().__init__(dialect, runtime)
         self.connection = connection
 
     @property
@@ -176,11 +178,11 @@ class BorrowedTransaction(Borrowed):
         self.execute(_RELEASE)
 
     def execute(self, query: Query) -> Reply:
-        sent = clock.now()
+        sent = self._runtime.now()
         try:
             result = self.connection.exec_driver_sql(query.sql, query.params or None)
             rows: Any = result.fetchall() if result.returns_rows else ()
-            return Reply(rows, result.rowcount, sent, clock.now())
+            return Reply(rows, result.rowcount, sent, self._runtime.now())
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 
@@ -217,6 +219,6 @@ class BorrowedTransaction(Borrowed):
         return Trouble(fault, first_line(error.orig), timed_out=timed_out)
 
 
-_SAVEPOINT = Query("SAVEPOINT dblock", {})
-_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {})
-_RELEASE = Query("RELEASE SAVEPOINT dblock", {})
+_SAVEPOINT = Query("SAVEPOINT dblock", {}, commands.Savepoint())
+_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
+_RELEASE = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import traceback
 import weakref
 from collections import deque
@@ -22,9 +21,11 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from .dialects.look_alikes import unreadable
+from .driver_errors import first_line, is_driver_error
 from .errors import Unsupported
-from .printable import printable
+from .fork import begins_anew, leave_to_parent
 from .protocol.faults import Fault, Trouble
+from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -32,18 +33,17 @@ if TYPE_CHECKING:
 
     from .dialects import Dialect
     from .dialects.base import Session
-    from .world import Turns, World
+    from .runtime import Runtime, Semaphore
 
 _log = logging.getLogger("dblock")
 
 IDLE_MAX = 8
 
+# After these a connection is not used again: it is broken, or leads to a server that cannot write.
+UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
+
 # The servers that this process has reached.
 _reached: set[str] = set()
-
-# Connections of a forked child's parent: kept for ever, because closing one says goodbye to the
-# server on the socket that the parent still uses.
-_inherited: list[object] = []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,13 +74,13 @@ class Connections:
         dialect: Dialect,
         *,
         limit: int | None = None,
-        world: World,
+        runtime: Runtime,
         verify: Callable[[OwnConnection], None] | None = None,
         lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
         self._dialect = dialect
-        self._world = world
+        self._runtime = runtime
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(self._pool, "connect", self._bound, insert=True)
@@ -93,10 +93,10 @@ class Connections:
         self._closed = False
         self._cleared = 0
         weakref.finalize(self, close_all, self._idle, dialect)
-        _all.add(self)
+        begins_anew(self)
 
-    def _new_turns(self) -> Turns | None:
-        return None if self._limit is None else self._world.turns(self._limit)
+    def _new_turns(self) -> Semaphore | None:
+        return None if self._limit is None else self._runtime.semaphore(self._limit)
 
     def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
         driver = record.driver_connection
@@ -114,7 +114,7 @@ class Connections:
         ):
             raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
         try:
-            return self._take_idle() or self._world.connect(self._connect, self._keep)
+            return self._take_idle() or self._runtime.connect(self._connect, self._keep)
         except BaseException as error:
             refused = isinstance(error, Trouble) and not error.timed_out
             if refused and self._beside is not None and len(self._beside._idle) > 1:
@@ -141,6 +141,47 @@ class Connections:
         if server is None or len(_reached) == 1:
             return False
         return any(self._dialect.precedes(server, other) for other in tuple(_reached))
+
+    def execute(
+        self,
+        connection: OwnConnection,
+        query: Query,
+        within: float | None = None,
+        *,
+        waits: bool = False,
+    ) -> Reply:
+        """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
+
+        ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
+        """
+        dialect, driver, session = self._dialect, connection.driver, connection.session
+        if within is not None:
+            dialect.bound_reads(driver, min(within, dialect.timeouts.socket))
+        sent = self._runtime.now()
+        try:
+            while True:
+                try:
+                    rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
+                    break
+                except Exception as error:
+                    if dialect.can_resend(driver, error):
+                        continue
+                    fault = dialect.classify(error)
+                    if fault is None:
+                        raise
+                    lost = fault is Fault.DISCONNECTED
+                    raise Trouble(
+                        fault,
+                        first_line(error),
+                        timed_out=lost and dialect.timed_out(error),
+                        end=session.end if lost else None,
+                    ) from error
+        finally:
+            if within is not None:
+                dialect.bound_reads(driver, dialect.timeouts.socket)
+        if session.doubts:  # as good as none
+            raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
+        return Reply(rows, matched, sent, self._runtime.now(), session.server)
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
@@ -213,7 +254,7 @@ class Connections:
             raise Trouble(fault, first_line(cause), timed_out=timed_out) from cause
         return connection
 
-    def _forget_parent(self) -> None:
+    def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
         self._idle.clear()
         self._turns = self._new_turns()
@@ -264,34 +305,3 @@ def detached(pool: Pool) -> Any:
     connection = proxy.driver_connection
     proxy.detach()
     return connection
-
-
-def leave_to_parent(inherited: object) -> None:
-    """Keep a forked child from ever closing its parent's connection."""
-    _inherited.append(inherited)
-
-
-def is_driver_error(error: BaseException) -> bool:
-    """Return whether a DBAPI module raised this (PEP 249: its errors derive from its ``Error``)."""
-    return any(
-        base.__name__ == "Error" and base.__module__.split(".")[0] != "builtins"
-        for base in type(error).__mro__
-    )
-
-
-def first_line(error: BaseException) -> str:
-    """Return a driver's message, one line of it, for people."""
-    detail = error.args[1] if len(error.args) > 1 and isinstance(error.args[0], int) else error
-    lines = str(detail).strip().splitlines()
-    return printable(lines[0]) if lines else type(error).__name__
-
-
-_all: weakref.WeakSet[Connections] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for connections in list(_all):
-        connections._forget_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

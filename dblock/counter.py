@@ -15,7 +15,6 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
 from sqlalchemy.schema import Column, Table
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
-from . import clock
 from .amounts import Number, Numbers, check_number
 from .arguments import check_name
 from .borrowed import BorrowedTransaction, borrow
@@ -68,6 +67,7 @@ class Counter:
         retry: RetryPolicy,
     ) -> None:
         self._database = database
+        self._dialect = database.dialect
         self._retry = retry
         if floor is not None:
             check_number("a counter's floor", floor)
@@ -139,10 +139,10 @@ class Counter:
         numbers = self._comparable(transaction)
         if self._read_to_compare is None:  # by the type it has there: a model's may round it
             self._read_to_compare = self._reading(type_coerce(self._compared, numbers.type))
-        start, number = clock.now(), 0
+        start, number = self._database.runtime.now(), 0
         while True:
             number += 1
-            lock = number > 1 or clock.now() < self._hot_until
+            lock = number > 1 or self._database.runtime.now() < self._hot_until
             value, seen = self._read(transaction, key, lock=lock, reading=self._read_to_compare)
             if value is None or seen is None:
                 raise self._is_null(key, value)
@@ -150,8 +150,8 @@ class Counter:
             if self._set(transaction, key, seen, new):
                 self._expire(session, key)
                 return new
-            self._hot_until = clock.now() + HOT
-            elapsed = clock.now() - start
+            self._hot_until = self._database.runtime.now() + HOT
+            elapsed = self._database.runtime.now() - start
             tell(Kind.CONFLICT, "optimistic", str(self._column), elapsed)
             sleep = self._retry.sleep_after(
                 str(self), number, elapsed, None, most=0.0 if number == 1 else inf
@@ -162,7 +162,7 @@ class Counter:
                     f"each of {number} reads and updates"
                 )
             if sleep:
-                self._database.world.sleep(sleep)
+                self._database.runtime.sleep(sleep)
 
     def value(self, session: Borrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError when there is no such row."""
@@ -178,7 +178,7 @@ class Counter:
             raise ValueError(f"an amount is above 0: {n!r}")
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
-        dialect = self._database.dialect
+        dialect = self._dialect
         transaction = self._borrow(session, locking=idempotency_key is not None)
         numbers, amount, least, most = self._room(transaction, n, sign)
         if idempotency_key is not None:
@@ -219,7 +219,7 @@ class Counter:
         self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
-        value, version = self._read(transaction, key, lock=self._database.dialect.stale_reads)
+        value, version = self._read(transaction, key, lock=self._dialect.stale_reads)
         if value is None or version is None:
             return self._is_null(key, value)
         what = f"{self._column} of {self._key.name} {key!r} is {value}: "
@@ -299,7 +299,7 @@ class Counter:
             if kind is None or isinstance(kind, NullType):
                 kind = column.type
             found = self._known[column.name] = Numbers.of(
-                str(column), kind, self._database.dialect.dynamic_types
+                str(column), kind, self._dialect.dynamic_types
             )
         return found
 
@@ -307,7 +307,7 @@ class Counter:
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        transaction = borrow(found, self._database.dialect, locking=locking)
+        transaction = borrow(found, self._dialect, self._database.runtime, locking=locking)
         if not isinstance(transaction, BorrowedTransaction):
             raise TypeError(
                 "a counter works in an SQLAlchemy Connection or Session, not "
@@ -361,7 +361,7 @@ class Counter:
 
     def _held(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
-        dialect, start, number = self._database.dialect, clock.now(), 0
+        dialect, start, number = self._dialect, self._database.runtime.now(), 0
         while True:
             number += 1
             try:
@@ -369,14 +369,14 @@ class Counter:
             except Trouble as trouble:
                 sleep = None
                 if trouble.fault is Fault.BUSY and not dialect.failure_aborts:
-                    elapsed = clock.now() - start
+                    elapsed = self._database.runtime.now() - start
                     left = self._database.timeouts.socket - elapsed
                     sleep = self._retry.sleep_after(str(self), number, elapsed, left)
                 if sleep is None:
                     if trouble.fault is Fault.DISCONNECTED:
                         raise transaction_broken(trouble) from trouble.__cause__
                     raise explain(dialect, trouble) from trouble.__cause__
-            self._database.world.sleep(sleep)
+            self._database.runtime.sleep(sleep)
 
     def _read(
         self,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from . import clock
 from .arguments import (
     Seconds,
     check_after,
@@ -79,8 +78,9 @@ class Job:
         """Return the slot of a run that begins now; the empty one is none."""
         if self.once_per not in PERIODS:
             return self.once_per or ""
-        moment = self.database.run(
-            running.clock(self.database.dialect, self.database.timeouts.socket, clock.now())
+        database = self.database
+        moment = database.run(
+            running.clock(database.dialect, database.timeouts.socket, database.runtime.now())
         )
         return moment.strftime(PERIODS[self.once_per])
 
@@ -90,7 +90,7 @@ class Job:
         None, and the lease given back, when one has succeeded in the slot. Raises LockLost when
         the lease did not last until now.
         """
-        since = clock.now()
+        since = self.database.runtime.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
         patience = self.database.timeouts.socket
         try:
@@ -110,7 +110,8 @@ class Job:
 
     def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host."""
-        return self.database.run(running.last(self.database.dialect, self.lease.name, clock.now()))
+        database = self.database
+        return database.run(running.last(database.dialect, self.lease.name, database.runtime.now()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +128,15 @@ class Running:
         Raises Unavailable where it cannot be, LockLost when a later run is on record instead.
         """
         database = self.job.database
-        database.run(
-            running.end(database.dialect, self.run, status, database.timeouts.socket, clock.now())
-        )
+        patience, now = database.timeouts.socket, database.runtime.now()
+        database.run(running.end(database.dialect, self.run, status, patience, now))
 
     def release(self, lost: int = FAILED) -> None:
         """Give the lease back, or let it run out where the run is to count for longer.
 
         A run whose lease turns out to be lost is no success: it has the status ``lost``.
         """
-        rest = self.since + self.job.at_least - clock.now()
+        rest = self.since + self.job.at_least - self.job.database.runtime.now()
         try:
             self.job.lease.release(after=max(0.0, rest))
         except LockLost:
@@ -153,7 +153,7 @@ class Running:
             finally:
                 self.release()
 
-        self.job.database.world.finish(end)
+        self.job.database.runtime.finish(end)
 
     def fail(self, error: BaseException) -> None:
         """Do both after an error of the function's own, which goes on and tells of the loss too."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from . import clock
 from .arguments import check_label
 from .borrowed import Borrowed, borrow
 from .connections import Connections, OwnConnection
-from .driver import Driver, Transaction, execute
+from .driver import Driver, Transaction
 from .errors import NotAcquired, SchemaMissing
 from .gate import Gate, Gates
+from .protocol import renewing
 from .protocol.faults import Fault, Trouble
 from .protocol.leasing import Refused
 from .protocol.registering import Waiter
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
     from .borrowed import Borrowable
     from .dialects import Dialect
+    from .holds import FlowHolds
     from .keeper import Keeper
+    from .protocol.renewing import Asked, Renewed
+    from .runtime import Runtime
     from .timeouts import Timeouts
-    from .world import World
 
 T = TypeVar("T")
 
@@ -54,29 +56,32 @@ class Database:
         label: str | None,
         *,
         lent: bool,
-        world: World,
+        runtime: Runtime,
+        keeper: Callable[[], Keeper],
+        flow_holds: FlowHolds,
     ) -> None:
         self.engine = engine
         self.dialect = dialect
         self.timeouts = timeouts
         self.label = check_label(label or "")
-        self.world = world
+        self.runtime = runtime
+        self._keeper = keeper
+        self.flow_holds = flow_holds
         self.connections = Connections(
-            engine, dialect, world=world, limit=CONNECTIONS, verify=self._verify, lent=lent
+            engine, dialect, runtime=runtime, limit=CONNECTIONS, verify=self._verify, lent=lent
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            engine, dialect, world=world, verify=self._verify, beside=self.connections
+            engine, dialect, runtime=runtime, verify=self._verify, beside=self.connections
         )
-        self.flow_holds = world.holds()
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         #: Of tables of the user's that counters count in: the types of their columns.
         self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
         self._seen: dict[object, Waiter] = {}
-        self.room = Room(self.holders, dialect, world)
-        self.gates = Gates(self.holders, dialect)
-        self._driver = Driver(self.connections, dialect, world, self.room)
+        self.room = Room(self.holders, dialect, runtime)
+        self.gates = Gates(self.holders, dialect, runtime)
+        self._driver = Driver(self.connections, runtime, self.room)
 
     def run(
         self,
@@ -88,9 +93,14 @@ class Database:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
         return self._driver.run(protocol, transaction, left, gate)
 
+    def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
+        """Renew many holds at once; see :func:`.renewing.renew_all`."""
+        return self.run(renewing.renew_all(self.dialect, asked, within))
+
     @property
     def keeper(self) -> Keeper:
-        return self.world.keeper()
+        """Who renews what is held here."""
+        return self._keeper()
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""
@@ -103,16 +113,16 @@ class Database:
             self.dialect,
             name,
             strategy,
-            clock.now(),
+            self.runtime.now(),
             owner=partial(self.owner, label),
             holds=self.flow_holds.held,
-            new_id=partial(secrets.token_hex, 16),
+            new_id=partial(self.runtime.token, 16),
             seen=self._seen,
         )
 
     def borrow(self, on: Borrowable) -> Borrowed:
         """Return the user's transaction; see :func:`.borrowed.borrow`."""
-        transaction = borrow(on, self.dialect)
+        transaction = borrow(on, self.dialect, self.runtime)
         self.recognise(transaction)
         return transaction
 
@@ -152,7 +162,7 @@ class Database:
         """Refuse tables of another version than this code's, on the first connection."""
         query = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
-            reply = execute(self.dialect, connection, query)
+            reply = self.connections.execute(connection, query)
         except Trouble as trouble:
             if trouble.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
                 raise Trouble(

@@ -6,10 +6,11 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from . import clock
-from .connections import Connections, OwnConnection, first_line, leave_to_parent
+from .connections import UNUSABLE, Connections, OwnConnection
 from .errors import Unavailable
-from .protocol.faults import Fault, Trouble
+from .fork import leave_to_parent
+from .protocol import commands
+from .protocol.faults import Trouble
 from .protocol.steps import (
     AtGate,
     Await,
@@ -28,13 +29,10 @@ from .protocol.steps import Protocol as LockProtocol
 if TYPE_CHECKING:
     from .dialects import Dialect
     from .gate import Gate
+    from .runtime import Runtime
     from .waiting import Room, Spot
-    from .world import World
 
 T = TypeVar("T")
-
-# After these a connection is not used again: it is broken, or leads to a server that cannot write.
-UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
 class Transaction(Protocol):
@@ -48,12 +46,9 @@ class Transaction(Protocol):
 class Driver:
     """Runs protocols to their end, one step after the other, in the flow that calls."""
 
-    def __init__(
-        self, connections: Connections, dialect: Dialect, world: World, room: Room
-    ) -> None:
+    def __init__(self, connections: Connections, runtime: Runtime, room: Room) -> None:
         self.connections = connections
-        self.dialect = dialect
-        self.world = world
+        self.runtime = runtime
         self.room = room
 
     def run(
@@ -84,7 +79,7 @@ class Driver:
                     reply = self._perform(step, transaction, left, spot, gate)
                 except Trouble as caught:
                     trouble = caught
-                self.world.check()
+                self.runtime.check()
         except Unavailable:
             if spot is not None:
                 spot.alarm()
@@ -106,33 +101,33 @@ class Driver:
         if isinstance(step, AtGate):
             assert gate is not None, "only who has been given a gate waits at it"
             return gate.run(step, left)
-        sent = clock.now()
+        sent = self.runtime.now()
         if isinstance(step, Sleep):
-            self.world.sleep(step.seconds)
-            return Reply((), 0, sent, clock.now())
+            self.runtime.sleep(step.seconds)
+            return Reply((), 0, sent, self.runtime.now())
         if isinstance(step, Stand):
             assert spot is not None
             first, alarmed = spot.stand(step.seconds)
             rows = [spot.ticket(step.server, look=step.look)] if first else []
-            return Reply(rows, int(alarmed), sent, clock.now())
+            return Reply(rows, int(alarmed), sent, self.runtime.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"
             called = spot.wait(step.seconds)
-            return Reply((), int(called), sent, clock.now())
+            return Reply((), int(called), sent, self.runtime.now())
         if isinstance(step, Disown):
             self.room.listener.disown(step.tickets)
-            return Reply((), 0, sent, clock.now())
+            return Reply((), 0, sent, self.runtime.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):
             return transaction.run(step)
         assert isinstance(step, Forget)
         transaction.forget()
-        return Reply((), 0, sent, clock.now())
+        return Reply((), 0, sent, self.runtime.now())
 
     def _run(self, step: Run, left: list[Query] | None) -> Reply:
         connection = self.connections.take()
         try:
-            reply = execute(self.dialect, connection, step.query, step.within)
+            reply = self.connections.execute(connection, step.query, step.within)
         except Trouble as trouble:
             if trouble.fault in UNUSABLE:
                 self.connections.drop(connection)
@@ -179,9 +174,9 @@ class OwnTransaction:
                 self._connection = self._connections.take()
             if not self._begun:
                 for query in self._dialect.begin(step.patience):
-                    execute(self._dialect, self._connection, query, waits=True)
+                    self._connections.execute(self._connection, query, waits=True)
                 self._begun = True
-            return execute(self._dialect, self._connection, step.query, waits=True)
+            return self._connections.execute(self._connection, step.query, waits=True)
         except Trouble as trouble:
             if trouble.fault in UNUSABLE:
                 self.drop()
@@ -200,7 +195,7 @@ class OwnTransaction:
             return
         try:
             if begun:
-                execute(self._dialect, connection, Query("ROLLBACK", {}))
+                self._connections.execute(connection, Query("ROLLBACK", {}, commands.Rollback()))
         except BaseException as error:
             self._connections.drop(connection)
             if not isinstance(error, Trouble):
@@ -213,7 +208,7 @@ class OwnTransaction:
         connection, _ = self._leave()
         assert connection is not None
         try:
-            execute(self._dialect, connection, Query("COMMIT", {}))
+            self._connections.execute(connection, Query("COMMIT", {}, commands.Commit()))
         except BaseException:
             self._connections.drop(connection)
             raise
@@ -223,7 +218,7 @@ class OwnTransaction:
         """Raises Trouble when the transaction has ended; then, or in doubt, its connection goes."""
         assert self._connection is not None
         try:
-            execute(self._dialect, self._connection, Query("SELECT 1", {}))
+            self._connections.execute(self._connection, Query("SELECT 1", {}, commands.Probe()))
         except BaseException:
             self.drop()
             raise
@@ -242,45 +237,3 @@ class OwnTransaction:
         left = self._connection, self._begun
         self._connection, self._begun = None, False
         return left
-
-
-def execute(
-    dialect: Dialect,
-    connection: OwnConnection,
-    query: Query,
-    within: float | None = None,
-    *,
-    waits: bool = False,
-) -> Reply:
-    """Run one statement on a connection of dblock's own, its answer awaited for ``within`` seconds.
-
-    ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
-    """
-    driver, session = connection.driver, connection.session
-    if within is not None:
-        dialect.bound_reads(driver, min(within, dialect.timeouts.socket))
-    sent = clock.now()
-    try:
-        while True:
-            try:
-                rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
-                break
-            except Exception as error:
-                if dialect.can_resend(driver, error):
-                    continue
-                fault = dialect.classify(error)
-                if fault is None:
-                    raise
-                lost = fault is Fault.DISCONNECTED
-                raise Trouble(
-                    fault,
-                    first_line(error),
-                    timed_out=lost and dialect.timed_out(error),
-                    end=session.end if lost else None,
-                ) from error
-    finally:
-        if within is not None:
-            dialect.bound_reads(driver, dialect.timeouts.socket)
-    if session.doubts:  # as good as none
-        raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
-    return Reply(rows, matched, sent, clock.now(), session.server)

@@ -14,10 +14,9 @@ import os
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from . import clock
-from .connections import leave_to_parent
-from .driver import UNUSABLE, execute
-from .holds import lock
+from .connections import UNUSABLE
+from .fork import leave_to_parent
+from .process_lock import lock
 from .protocol.faults import Fault, Trouble
 from .protocol.persisting import UNDONE
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
     from .dialects import Dialect
     from .protocol.steps import AtGate, Query, Reply
+    from .runtime import Runtime
 
 # A name is quick if it was got within so many seconds; for so long after that.
 QUICK, LASTS = 0.25, 1.0
@@ -36,9 +36,10 @@ GATES, NAMES = 4, 64
 class Gates:
     """Which names are quick, and who of this process is at their gates."""
 
-    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
         self.connections = connections
         self.dialect = dialect
+        self.runtime = runtime
         self._quick: dict[str, float] = {}
         self._known: WeakSet[Gate] = WeakSet()
 
@@ -51,7 +52,7 @@ class Gates:
 
     def gate(self, name: str) -> Gate | None:
         """Return the gate to wait at for a name, if that makes sense."""
-        quick = bool(self._quick) and self._quick.pop(name, 0.0) > clock.now()
+        quick = bool(self._quick) and self._quick.pop(name, 0.0) > self.runtime.now()
         if not self.dialect.has_gates or (self.dialect.calls and not quick):
             return None
         return Gate(self, quick)
@@ -120,7 +121,7 @@ class Gate:
                 raise
         connection = self._connection
         try:
-            reply = execute(self._dialect, connection, step.query, waits=step.first)
+            reply = self._connections.execute(connection, step.query, waits=step.first)
         except Trouble as trouble:
             if trouble.fault not in UNDONE:
                 self.drop()
@@ -143,7 +144,7 @@ class Gate:
     def _leave(self, connection: OwnConnection) -> None:
         """Let the gate go, if it is had."""
         try:
-            execute(self._dialect, connection, self._dialect.ungate())
+            self._connections.execute(connection, self._dialect.ungate())
         except BaseException as error:
             self.drop()
             if not isinstance(error, Trouble):

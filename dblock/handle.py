@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
-from . import clock
 from .arguments import Seconds, check_acquire, check_runnable, check_wait
 from .errors import DBLockError, NotAcquired
 from .events import Kind, outcome, tell
+from .runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,9 +89,13 @@ class SingleHandle(Handle):
     strategy: ClassVar[str]
     name: str
 
+    def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
+        super().__init__(wait)
+        self._runtime = runtime
+
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""
-        start = clock.now()
+        start = self._runtime.now()
         try:
             refusal = self._try_within(wait)
         except DBLockError as error:
@@ -105,4 +109,4 @@ class SingleHandle(Handle):
     def _try_within(self, wait: float | None) -> NotAcquired | None: ...
 
     def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
-        tell(kind, self.strategy, self.name, clock.now() - start, error)
+        tell(kind, self.strategy, self.name, self._runtime.now() - start, error)

@@ -7,41 +7,24 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from . import clock
+from .beliefs import Belief, Change
 from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
+from .process_lock import lock, settled
 from .protocol.leasing import Held
 from .protocol.term import Term
 
 if TYPE_CHECKING:
     from .borrowed import Root
-    from .database import Database
     from .driver import OwnTransaction
     from .gate import Gate
     from .protocol.keeping import Danger, Keeping
-
-#: One lock for what the keeper and the users' threads both change, never held for long. Reentrant,
-#: since a garbage collection, and with it anybody's code, can come anywhere. Nobody else has it
-#: while the process forks.
-lock = threading.RLock()
-#: Notified when a renewal has ended.
-settled = threading.Condition(lock)
-os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
-
-
-class Event(Protocol):
-    """A :class:`threading.Event`, or what a task has for one."""
-
-    def is_set(self) -> bool: ...
-
-    def set(self) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> Any: ...
+    from .protocol.renewing import Asked, Renewed
+    from .runtime import Event, Runtime
+    from .timeouts import Timeouts
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -49,15 +32,15 @@ class Hold:
     """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
 
     name: str
+    runtime: Runtime
+    since: float
     transaction: OwnTransaction | None = None
     count: int = 1
     flow: Holdings | None = None
     pid: int = field(default_factory=os.getpid)
-    since: float = field(default_factory=clock.now)
     loss: LockLost | None = None
     ended: bool = False
     _lost: Event | None = None
-    make_event: Callable[[], Event] = threading.Event
 
     @property
     def inherited(self) -> bool:
@@ -79,7 +62,7 @@ class Hold:
         """The event that is set with the loss. Made when somebody asks for it."""
         with lock:
             if self._lost is None:
-                self._lost = self.make_event()
+                self._lost = self.runtime.event()
                 if self.loss is not None:
                     self._lost.set()
             return self._lost
@@ -92,7 +75,29 @@ class Hold:
             if self._lost is not None:
                 self._lost.set()
             self.loss = loss
+            if not self.ended:
+                self.tell(Change.LOST)
             return True
+
+    @property
+    def belief(self) -> Belief:
+        """What its holder believes."""
+        return Belief("row", self.name)
+
+    def tell(self, change: Change) -> None:
+        """Tell whoever observes what is believed, if anybody does."""
+        if self.runtime.observer is not None:
+            self.runtime.observer(self.belief, change)
+
+
+class Renewer(Protocol):
+    """The database of some leases, as who keeps them needs it."""
+
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
+        """Renew many holds at once, each answer awaited for so long; return what became of each."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -102,7 +107,7 @@ class LeaseHold(Hold):
     lease: Held
     token: str = field(repr=False)
     keeping: Keeping
-    database: Database
+    database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
     gate: Gate | None = None
@@ -111,11 +116,15 @@ class LeaseHold(Hold):
 
     @property
     def alive(self) -> bool:
-        return not self.inherited and self.keepable(clock.now())
+        return not self.inherited and self.keepable(self.runtime.now())
 
     @property
     def fence(self) -> int | None:
         return self.lease.fence
+
+    @property
+    def belief(self) -> Belief:
+        return Belief("lease", self.name, self.token, self.lease.fence, self.lease.term)
 
     def keepable(self, now: float) -> bool:
         """Whether there is a lease to renew: not given back, not lost, not over."""
@@ -124,6 +133,7 @@ class LeaseHold(Hold):
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
+        self.tell(Change.RENEWED)
         self._leave_gate()  # nobody waits at it any more
 
     def lose(self, loss: LockLost) -> bool:
@@ -148,13 +158,13 @@ class LeaseHold(Hold):
         with lock:
             self.ended = True
         if self.renewing:
-            with self.database.world.settled(lambda: not self.renewing, patience):
+            with self.runtime.settled(lambda: not self.renewing, patience):
                 pass
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
         """Keep other renewals of this hold out, having waited for one under way, so long."""
-        with self.database.world.settled(lambda: not self.renewing, patience):
+        with self.runtime.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:
             yield
@@ -186,6 +196,7 @@ class HandleHolds(Generic[H]):
 
     def add(self, hold: H) -> None:
         """Take down a hold of the calling flow."""
+        hold.tell(Change.GRANTED)
         hold.flow = mine = self._flows.mine()
         mine.own[hold.name] = hold
         if hold.transaction is not None:
@@ -228,9 +239,11 @@ class HandleHolds(Generic[H]):
         by = f" by this {self._flows.flow}" if self._private else ""
         return NotHeld(f"the {self._kind} on {self._name!r} is not held{by}", name=self._name)
 
-    def take(self, hold: H) -> bool:
+    def take(self, hold: H, why: Change = Change.RELEASED) -> bool:
         """Take the hold off, to end it; False if another flow has done so."""
-        hold.ended = True
+        believed, hold.ended = not hold.ended and hold.loss is None, True
+        if believed:
+            hold.tell(why)
         try:
             self._holds.remove(hold)
         except ValueError:

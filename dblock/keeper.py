@@ -16,27 +16,24 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from weakref import ref
 
-from . import clock
 from .errors import DBLockError, LockLost
 from .events import Kind, tell, wanted
-from .holds import LeaseHold, lock, settled
+from .fork import begins_anew
+from .holds import LeaseHold, Renewer
+from .process_lock import lock, settled
 from .protocol.faults import Fault, Trouble
-from .protocol.renewing import Asked, Missed, Renewed, renew_all
+from .protocol.renewing import Asked, Missed, Renewed
 from .protocol.state import Renewal
 from .protocol.term import Term
-
-if TYPE_CHECKING:
-    from .database import Database
+from .runtime import Runtime
 
 logger = logging.getLogger("dblock")
 
@@ -67,18 +64,19 @@ _UNKNOWN = Missed(Trouble(Fault.DISCONNECTED, "it was cut short"))
 class Keeper:
     """Renews the holds it was given and tells of their danger and loss, until they are dropped."""
 
-    def __init__(self, worker: WorkerMaker | None = None) -> None:
+    def __init__(self, runtime: Runtime, worker: WorkerMaker | None = None) -> None:
+        self._runtime = runtime
         self._new_worker: WorkerMaker = Worker if worker is None else worker
-        self.forget_all()
+        self.forget_parent()
 
-    def forget_all(self) -> None:
+    def forget_parent(self) -> None:
         """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
         self._kept: set[ref[LeaseHold]] = set()
         self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
         self._timer = self._new_worker("dblock timer", self._watch)
         self._next = math.inf  # when the timer wakes, or has to look again
         self._came = False  # whether a hold came since the timer last looked
-        self._renewers: dict[Database, Waking] = {}
+        self._renewers: dict[Renewer, Waking] = {}
         self._calls: deque[Call] = deque()
         self._caller = self._new_worker("dblock callbacks", self._call)
 
@@ -101,11 +99,11 @@ class Keeper:
             if hold.loss is not None:
                 return False
             hold.begin(term)
-            hold.keeping.extended(term, random())
+            hold.keeping.extended(term, self._runtime.random())
             self._look_again(hold.keeping.wake)
             return True
 
-    def stop(self, database: Database, why: str) -> None:
+    def stop(self, database: Renewer, why: str) -> None:
         """Renew nothing more in a database; tell of danger and loss all the same."""
         for hold in self._holds(database):
             with lock:
@@ -125,12 +123,12 @@ class Keeper:
 
     def _watch(self) -> float:
         """Do what is due; return how long there is nothing to do."""
-        now = clock.now()
+        now = self._runtime.now()
         wake = now + SLICE
         with lock:
             self._next = wake
         calls: list[Call] = []
-        due: set[Database] = set()
+        due: set[Renewer] = set()
         for reference in list(self._kept):
             hold = reference()
             if hold is None:
@@ -147,9 +145,9 @@ class Keeper:
             # nothing came either, the next one does, whenever that is due.
             self._next = min(self._next, wake) if self._kept or self._came else math.inf
             self._came = False
-            return max(0.0, self._next - clock.now())
+            return max(0.0, self._next - self._runtime.now())
 
-    def _look_at(self, hold: LeaseHold, now: float, due: set[Database], calls: list[Call]) -> float:
+    def _look_at(self, hold: LeaseHold, now: float, due: set[Renewer], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
         with lock:
             keeping, held, database = hold.keeping, hold.lease, hold.database
@@ -177,7 +175,7 @@ class Keeper:
     def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
         self.drop(hold)
         if hold.lose(loss):
-            self._tell(calls, Kind.LOST, hold, clock.now() - hold.since, loss)
+            self._tell(calls, Kind.LOST, hold, self._runtime.now() - hold.since, loss)
             if hold.on_lost is not None:
                 calls.append(partial(hold.on_lost, loss))
 
@@ -195,7 +193,7 @@ class Keeper:
 
     # --- the renewers ------------------------------------------------------------------------
 
-    def _wake_renewer(self, database: Database) -> None:
+    def _wake_renewer(self, database: Renewer) -> None:
         with lock:
             renewer = self._renewers.get(database)
             if renewer is None:
@@ -204,10 +202,10 @@ class Keeper:
                 self._renewers[database] = renewer
             renewer.wake()
 
-    def _end_renewer(self, database: Database) -> None:
+    def _end_renewer(self, database: Renewer) -> None:
         self._renewers.pop(database, None)
 
-    def _renew_due(self, database: Database) -> float:
+    def _renew_due(self, database: Renewer) -> float:
         """Renew what is due; nothing is to do then."""
         while True:
             ripe, within = self._ripe(database)
@@ -216,12 +214,12 @@ class Keeper:
             for start in range(0, len(ripe), BATCH):
                 self._renew(database, ripe[start : start + BATCH], within)
 
-    def _ripe(self, database: Database) -> tuple[list[ref[LeaseHold]], float]:
+    def _ripe(self, database: Renewer) -> tuple[list[ref[LeaseHold]], float]:
         """Return what is due and what nearly is, unless nothing is due; the most urgent first.
 
         And how long an answer may be awaited, for all that is kept to have time for another try.
         """
-        now, within, due = clock.now(), database.timeouts.socket, math.inf
+        now, within, due = self._runtime.now(), database.timeouts.socket, math.inf
         ripe: list[tuple[float, ref[LeaseHold]]] = []
         for hold in self._holds(database):
             term = hold.lease.term
@@ -235,15 +233,15 @@ class Keeper:
         ripe.sort(key=lambda one: one[0])
         return [reference for _, reference in ripe], within
 
-    def _holds(self, database: Database) -> Sequence[LeaseHold]:
+    def _holds(self, database: Renewer) -> Sequence[LeaseHold]:
         found = (reference() for reference in list(self._kept))
         return [hold for hold in found if hold is not None and hold.database is database]
 
-    def _renew(self, database: Database, holds: Sequence[ref[LeaseHold]], within: float) -> None:
+    def _renew(self, database: Renewer, holds: Sequence[ref[LeaseHold]], within: float) -> None:
         """Renew a batch. It is known weakly meanwhile: handles may be dropped."""
         asked: list[Asked] = []
         begun: list[ref[LeaseHold]] = []
-        now = clock.now()
+        now = self._runtime.now()
         with lock:
             for reference in holds:
                 hold = reference()
@@ -258,7 +256,7 @@ class Keeper:
             return
         outcomes: Sequence[Renewed] = [_UNKNOWN] * len(asked)
         try:
-            outcomes = database.run(renew_all(database.dialect, asked, within))
+            outcomes = database.renew_all(asked, within)
         except Exception as error:
             if not isinstance(error, DBLockError | ValueError):  # closed, or not fit for use
                 logger.exception("renewing leases failed")
@@ -270,7 +268,7 @@ class Keeper:
         """Take the outcomes down, unless the holds ended meanwhile or their loss was told."""
         calls: list[Call] = []
         with lock:
-            now = clock.now()
+            now = self._runtime.now()
             for reference, outcome in zip(begun, outcomes, strict=True):
                 hold = reference()
                 if hold is None:
@@ -284,11 +282,11 @@ class Keeper:
                 late = max(0.0, now - hold.keeping.due)
                 if isinstance(outcome, Missed):
                     self._tell(calls, Kind.MISSED, hold, late, outcome.trouble)
-                    hold.keeping.missed(outcome, hold.lease.term, now, random())
+                    hold.keeping.missed(outcome, hold.lease.term, now, self._runtime.random())
                 else:
                     self._tell(calls, Kind.RENEWED, hold, late)
                     hold.begin(outcome)
-                    hold.keeping.renewed(outcome, random())
+                    hold.keeping.renewed(outcome, self._runtime.random())
                 self._look_again(hold.keeping.wake)
             settled.notify_all()
         self.call(*calls)
@@ -375,7 +373,9 @@ def start_quietly(thread: threading.Thread) -> None:
 
 
 #: The process's own.
-keeper = Keeper()
+keeper = begins_anew(Keeper(Runtime()))
 
 
-os.register_at_fork(after_in_child=keeper.forget_all)
+def keeper_of_process() -> Keeper:
+    """Return the keeper that all threads share."""
+    return keeper

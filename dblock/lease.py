@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from random import random
 from typing import TYPE_CHECKING
 
-from . import clock
 from .arguments import (
     Seconds,
     check_after,
@@ -23,10 +20,11 @@ from .arguments import (
     check_renew,
     check_ttl,
 )
+from .beliefs import Change
 from .errors import DBLockError, LockLost, NotAcquired
 from .events import Kind
 from .handle import SingleHandle
-from .holds import Event, HandleHolds, LeaseHold
+from .holds import HandleHolds, LeaseHold
 from .keeper import guarded
 from .protocol import leasing, renewing
 from .protocol.acquiring import acquire
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from .database import Database
     from .policy import RetryPolicy
     from .protocol.registering import Waiter
+    from .runtime import Event
 
 
 class Lease(SingleHandle):
@@ -94,7 +93,7 @@ class Lease(SingleHandle):
         on_danger: Callable[[Danger], None] | None,
         on_lost: Callable[[LockLost], None] | None,
     ) -> None:
-        super().__init__(wait)
+        super().__init__(wait, database.runtime)
         self.name = check_name(name)
         self._plan = Plan(
             check_ttl(ttl),
@@ -136,8 +135,8 @@ class Lease(SingleHandle):
         if refusal is not None:
             return refusal
         owner = self._database.owner(self._label)
-        claim = Claim(self.name, secrets.token_hex(16), owner, self._plan.first)
-        waiter, start = self._database.waiter(self.name, "lease", self._label), clock.now()
+        claim = Claim(self.name, self._runtime.token(16), owner, self._plan.first)
+        waiter, start = self._database.waiter(self.name, "lease", self._label), self._runtime.now()
         gate = None if wait == 0 else self._database.gates.gate(self.name)
         hold: LeaseHold | None = None
         left: list[Query] = []
@@ -157,11 +156,12 @@ class Lease(SingleHandle):
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
+                    self._runtime,
+                    self._runtime.now(),
                     lease=outcome,
                     token=claim.token,
-                    keeping=Keeping(self._plan, outcome.term, random()),
+                    keeping=Keeping(self._plan, outcome.term, self._runtime.random()),
                     database=self._database.kept,
-                    make_event=self._database.world.event,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
                     gate=gate if gate is not None and gate.kept else None,
@@ -177,7 +177,7 @@ class Lease(SingleHandle):
                 gate.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
-                    self._holds.take(hold)
+                    self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
                 self._abandon(claim, left, waiter)
             raise
@@ -202,7 +202,7 @@ class Lease(SingleHandle):
         overlapped another's.
         """
         after = check_after(after)
-        self._database.world.finish(lambda: self._release(after))
+        self._runtime.finish(lambda: self._release(after))
 
     def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
@@ -216,7 +216,7 @@ class Lease(SingleHandle):
             self._database.flow_holds.refuse_as_writer(self.name, "released")
         if not self._holds.take(hold):
             raise self._holds.not_held()
-        now = clock.now()
+        now = self._runtime.now()
         try:
             self._give_back(hold, after, now)
         except LockLost as loss:
@@ -269,10 +269,10 @@ class Lease(SingleHandle):
         hold = self._holds.get()
         if self._database.dialect.one_writer:
             self._database.flow_holds.refuse_as_writer(self.name, "renewed")
-        with hold.renewed_here(hold.lease.term.remaining(clock.now())):
+        with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
             if hold.loss is not None:
                 raise hold.loss
-            held, now = hold.lease, clock.now()
+            held, now = hold.lease, self._runtime.now()
             length = hold.keeping.length(now, length)
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
@@ -293,7 +293,7 @@ class Lease(SingleHandle):
         No round trip. Call it before each step that must not happen without the lock.
         """
         hold = self._holds.get()
-        if hold.loss is None and hold.lease.term.over(clock.now()):
+        if hold.loss is None and hold.lease.term.over(self._runtime.now()):
             self._lose(hold, hold.ran_out())
         if hold.loss is not None:
             raise hold.loss
@@ -322,7 +322,7 @@ class Lease(SingleHandle):
                     hold.token,
                     lambda: hold.lease,
                     self._database.timeouts.socket,
-                    clock.now(),
+                    self._runtime.now(),
                 ),
                 transaction,
             )
@@ -369,7 +369,7 @@ class Lease(SingleHandle):
         hold = self._holds.find()
         if hold is None or not hold.alive:
             return 0.0
-        return hold.lease.term.remaining(clock.now())
+        return hold.lease.term.remaining(self._runtime.now())
 
     @property
     def margin(self) -> float:
@@ -387,7 +387,7 @@ class Lease(SingleHandle):
         that the lease was taken away.
         """
         hold = self._holds.find() or self._holds.last
-        return self._database.world.event() if hold is None else hold.lost
+        return self._runtime.event() if hold is None else hold.lost
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -412,12 +412,13 @@ class Lease(SingleHandle):
         """
         database = self._database
         # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
-        patience = claim.ttl if database.world.lingers else database.timeouts.connect
+        patience = claim.ttl if self._runtime.lingers else database.timeouts.connect
 
         def abandon() -> None:
             with contextlib.suppress(Exception):
-                database.run(leasing.abandon(database.dialect, claim, left, patience, clock.now()))
+                start = self._runtime.now()
+                database.run(leasing.abandon(database.dialect, claim, left, patience, start))
             with contextlib.suppress(Exception):
                 database.withdraw(waiter)
 
-        database.world.finish(abandon, cancelled=True)
+        self._runtime.finish(abandon, cancelled=True)

@@ -6,22 +6,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import clock
 from .arguments import Seconds, check_name, seconds
 from .counter import Counter
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
+from .holds import FlowHolds, ThreadHolds
+from .keeper import Keeper, keeper_of_process
 from .lease import Lease
 from .policy import RetryPolicy
 from .protocol import leasing, running
 from .protocol.keeping import Danger
 from .protocol.state import LockState, Pruned, RunState
 from .row import RowLock
+from .runtime import Runtime
 from .target import Target, resolve
 from .timeouts import Timeouts
 from .together import Together
-from .world import World
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
@@ -65,7 +66,6 @@ class Locks:
         trust_server: bool = False,
     ) -> None:
         self.timeouts = timeouts if timeouts is not None else Timeouts()
-        self.retry = retry if retry is not None else RetryPolicy()
         self.engine, self.dialect = self._resolve(
             target,
             timeouts=self.timeouts,
@@ -74,14 +74,25 @@ class Locks:
             trust_server=trust_server,
         )
         lent = self.engine is target
+        runtime = self._runtime()
+        self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
         #: What the strategies share; not part of the public surface.
         self.database = Database(
-            self.engine, self.dialect, self.timeouts, label, lent=lent, world=self._world()
+            self.engine,
+            self.dialect,
+            self.timeouts,
+            label,
+            lent=lent,
+            runtime=runtime,
+            keeper=self._keeper,
+            flow_holds=self._flow_holds(),
         )
 
     # What is another's for tasks.
     _resolve = staticmethod(resolve)
-    _world: Callable[[], World] = staticmethod(World)
+    _runtime: Callable[[], Runtime] = Runtime
+    _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
+    _flow_holds: Callable[[], FlowHolds] = ThreadHolds
 
     #: What :meth:`lease` and :meth:`row` make, for subclasses.
     lease_class: type[Lease] = Lease
@@ -139,7 +150,7 @@ class Locks:
             wait,
             reentrant=reentrant,
             fair=fair,
-            retry=retry or self.retry,
+            retry=self._policy(retry),
             label=label,
             renew=renew,
             max_renewals=max_renewals,
@@ -157,11 +168,11 @@ class Locks:
         retry: RetryPolicy | None = None,
     ) -> RowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
-        return self.row_class(self.database, name, wait, on, retry=retry or self.retry)
+        return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
-        return Together(locks, wait)
+        return Together(locks, wait, self.database.runtime)
 
     def cron(
         self,
@@ -226,15 +237,18 @@ class Locks:
         ``take`` leaves, None for none.
         """
         return Counter(
-            self.database, column, key=key, version=version, floor=floor, retry=retry or self.retry
+            self.database, column, key=key, version=version, floor=floor, retry=self._policy(retry)
         )
+
+    def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
+        return self.retry if retry is None else retry.drawing(self.database.runtime.random)
 
     # --- looking and letting go --------------------------------------------------------------
 
     def list(self) -> list[LockState]:
         """Return the names with a lease, expired and not yet taken over included, by name; and
         those that somebody has waited for for a moment, whose holder may be a row lock."""
-        return self.database.run(leasing.look_at_all(self.dialect, clock.now()))
+        return self.database.run(leasing.look_at_all(self.dialect, self.database.runtime.now()))
 
     def show(self, name: str) -> LockState:
         """Return what the lock table says of a name, and who has waited for it for a moment.
@@ -258,13 +272,13 @@ class Locks:
             )
 
         return self.database.run(
-            leasing.force(self.dialect, name, self.timeouts.query, clock.now())
+            leasing.force(self.dialect, name, self.timeouts.query, self.database.runtime.now())
         )
 
     def last_run(self, name: str) -> RunState | None:
         """Return the run of a job that began last: see :meth:`cron` and ``dblock run``."""
         check_name(name)
-        return self.database.run(running.last(self.dialect, name, clock.now()))
+        return self.database.run(running.last(self.dialect, name, self.database.runtime.now()))
 
     def prune(self, older_than: Seconds) -> Pruned:
         """Delete the idempotency keys and the records of runs that are older, in seconds.
@@ -274,7 +288,7 @@ class Locks:
         """
         age = seconds("older_than", older_than)
         return self.database.run(
-            running.prune(self.dialect, age, self.timeouts.socket, clock.now())
+            running.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )
 
     def __reduce__(self) -> NoReturn:

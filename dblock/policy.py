@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never, wait_fixed
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    stop_after_attempt,
+    stop_never,
+    wait_exponential,
+    wait_fixed,
+)
 from tenacity import wait_random_exponential as full_jitter
 from tenacity.stop import StopBaseT
 from tenacity.wait import WaitBaseT
@@ -43,6 +52,7 @@ class RetryPolicy:
     wait: WaitBaseT = _FULL_JITTER
     stop: StopBaseT = stop_never
     before_sleep: Callable[[Attempt], None] | None = None
+    _random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
 
     @property
     def endless(self) -> bool:
@@ -54,6 +64,10 @@ class RetryPolicy:
     def textbook(cls) -> RetryPolicy:
         """Four tries, one second apart."""
         return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
+
+    def drawing(self, random: Callable[[], float]) -> Self:
+        """Return the same policy, whose jitter is drawn by ``random``, a number from 0 to 1."""
+        return replace(self, _random=random)
 
     @property
     def usual(self) -> bool:
@@ -80,12 +94,19 @@ class RetryPolicy:
         state = _call_state(number, elapsed)
         if self.stop(state):
             return None
-        sleep = min(max(0.0, float(self.wait(state))) * share, most)
+        sleep = min(max(0.0, self._drawn(state)) * share, most)
         if left is not None:
             sleep = min(sleep, left)
         if self.before_sleep is not None:
             self.before_sleep(Attempt(name, number, elapsed, sleep))
         return sleep
+
+    def _drawn(self, state: RetryCallState) -> float:
+        """Return what ``wait`` says. Any other jitter than the full one is tenacity's to draw."""
+        if type(self.wait) is not full_jitter:
+            return float(self.wait(state))
+        most = wait_exponential.__call__(self.wait, state)
+        return self.wait.min + (most - self.wait.min) * self._random()
 
 
 def _call_state(number: int, elapsed: float) -> RetryCallState:

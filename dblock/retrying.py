@@ -13,8 +13,8 @@ from sqlalchemy.orm.exc import StaleDataError
 from tenacity import stop_after_attempt
 
 from . import clock
-from .connections import first_line
 from .dialects import DIALECTS, Dialect
+from .driver_errors import first_line
 from .errors import Conflict, DeadlockDetected
 from .events import Kind, tell
 from .policy import RetryPolicy

@@ -6,8 +6,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import clock
 from .arguments import Seconds, check_name
+from .beliefs import Belief, Change
 from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .events import Kind
@@ -49,7 +49,7 @@ class RowLock(SingleHandle):
         *,
         retry: RetryPolicy,
     ) -> None:
-        super().__init__(wait)
+        super().__init__(wait, database.runtime)
         self.name = check_name(name)
         self._database = database
         self._on = on
@@ -79,13 +79,13 @@ class RowLock(SingleHandle):
         """
         transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
-        world, flows = self._database.world, self._database.flow_holds
+        runtime, flows = self._runtime, self._database.flow_holds
         refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
         if refusal is not None:
             return refusal
-        own, start = OwnTransaction(self._database.holders, self._database.dialect), clock.now()
+        own, start = OwnTransaction(self._database.holders, self._database.dialect), runtime.now()
         waiter = self._database.waiter(self.name, "row")
         hold: Hold | None = None
         lock = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
@@ -101,17 +101,19 @@ class RowLock(SingleHandle):
             outcome = self._database.run(waiter.during(protocol), transaction or own)
             if isinstance(outcome, Locked):
                 if transaction is None:
-                    hold = Hold(self.name, transaction=own, make_event=world.event)
+                    hold = Hold(self.name, runtime, runtime.now(), transaction=own)
                     self._holds.add(hold)
+                elif runtime.observer is not None:
+                    runtime.observer(Belief(self.strategy, self.name), Change.GRANTED)
                 self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
             if hold is not None:
-                self._holds.take(hold)
+                self._holds.take(hold, Change.ABANDONED)
             own.drop()
             if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
-                world.finish(partial(self._abandon, own.left, waiter), cancelled=True)
+                runtime.finish(partial(self._abandon, own.left, waiter), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             own.forget()
@@ -135,7 +137,7 @@ class RowLock(SingleHandle):
                 "commit or roll that back",
                 name=self.name,
             )
-        self._database.world.finish(self._release)
+        self._runtime.finish(self._release)
 
     def _release(self) -> None:
         hold = self._holds.get()
@@ -178,9 +180,8 @@ class RowLock(SingleHandle):
         """End the session that was lost, which may not have noticed and keep the row locked."""
         if end is not None:
             with contextlib.suppress(DBLockError):
-                patience = self._database.timeouts.connect
-                protocol = leasing.end_session(self._database.dialect, end, patience, clock.now())
-                self._database.run(protocol)
+                patience, now = self._database.timeouts.connect, self._runtime.now()
+                self._database.run(leasing.end_session(self._database.dialect, end, patience, now))
 
     def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
         loss = LockLost(

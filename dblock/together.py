@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from . import clock
 from .arguments import Seconds
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .handle import Handle
@@ -14,6 +13,8 @@ from .row import RowLock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .runtime import Runtime
 
 
 class Together(Handle):
@@ -24,8 +25,11 @@ class Together(Handle):
     transaction of the user's stay until that ends.
     """
 
-    def __init__(self, locks: Sequence[Lease | RowLock], wait: Seconds | None) -> None:
+    def __init__(
+        self, locks: Sequence[Lease | RowLock], wait: Seconds | None, runtime: Runtime
+    ) -> None:
         super().__init__(wait)
+        self._runtime = runtime
         for lock in locks:
             if not isinstance(lock, Lease | RowLock):
                 raise TypeError(f"all() takes leases and row locks, not {type(lock).__name__}")
@@ -51,7 +55,7 @@ class Together(Handle):
 
         The single locks' own ``wait`` does not count here.
         """
-        deadline = None if wait is None else clock.now() + wait
+        deadline = None if wait is None else self._runtime.now() + wait
         while True:
             refusal = self._take_all(deadline)
             try:
@@ -68,7 +72,7 @@ class Together(Handle):
     def _take_all(self, deadline: float | None) -> NotAcquired | None:
         with contextlib.ExitStack() as undo:
             for lock in self.locks:
-                left = None if deadline is None else max(0.0, deadline - clock.now())
+                left = None if deadline is None else max(0.0, deadline - self._runtime.now())
                 refusal = lock.try_within(left)
                 if refusal is not None:
                     return refusal

@@ -12,26 +12,22 @@ Nobody needs a thread for it: whoever waits first reads for all, and hands that 
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from . import clock
-from .connections import close_all, leave_to_parent
+from .connections import close_all
 from .dialects.base import TICKET, UNCALLED
-from .holds import lock
+from .fork import begins_anew, leave_to_parent
+from .process_lock import lock
 from .protocol.faults import Trouble
 
 if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
     from .dialects import Dialect
-    from .holds import Event
-    from .world import World
+    from .runtime import Event, Runtime
 
 _log = logging.getLogger("dblock")
 
@@ -45,11 +41,11 @@ AGAIN, AGAIN_MAX, APART = 0.01, 0.1, 1.0
 class Room:
     """The waiting of one database's users in this process."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
-        self.world = world
-        self.listener = Listener(connections, dialect, world)
+    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.listener = Listener(connections, dialect, runtime)
         self._lines: dict[Hashable, deque[weakref.ref[Spot]]] = {}
-        _all.add(self)
+        begins_anew(self)
 
     def forget_parent(self) -> None:
         """Begin anew in a forked child: those who wait are not there."""
@@ -133,7 +129,7 @@ class Spot:
     def rest(self) -> None:
         """Be ready to wait until woken."""
         if self._woken is None:
-            self._woken = self._room.world.event()
+            self._woken = self._room.runtime.event()
         self._woken.clear()
 
     def wake(self) -> None:
@@ -146,7 +142,7 @@ class Spot:
         if self._room.enter(self._line, self):
             return True, False
         assert self._woken is not None
-        if seconds == 0 or not self._room.world.wait(self._woken, seconds):
+        if seconds == 0 or not self._room.runtime.wait(self._woken, seconds):
             return False, False
         first = self._room.enter(self._line, self)
         return first, not first
@@ -167,7 +163,7 @@ class Spot:
         if self._call is not None:
             return self._call.ticket, True
         if look and self._uncalled is None:
-            self._uncalled = UNCALLED + secrets.token_hex((TICKET - len(UNCALLED)) // 2)
+            self._uncalled = UNCALLED + self._room.runtime.token((TICKET - len(UNCALLED)) // 2)
         return self._uncalled, False
 
     def wait(self, seconds: float) -> bool:
@@ -199,25 +195,25 @@ class Call:
         self.over = False  # nobody can call it
         self._heard, self._pause = -inf, 0.0
 
-    def hear(self) -> None:
+    def hear(self, now: float) -> None:
         """Have the call looked at now, and the next ones less and less often."""
-        now, before = clock.now(), self._heard
+        before = self._heard
         self.woken, self._heard = False, now
         again = now - before < APART
         self._pause = min(max(AGAIN, 2 * self._pause), AGAIN_MAX) if again else 0.0
 
-    def rest(self) -> float:
+    def rest(self, now: float) -> float:
         """Return for how many seconds it is not looked at again."""
-        return max(0.0, self._heard + self._pause - clock.now())
+        return max(0.0, self._heard + self._pause - now)
 
 
 class Listener:
     """A connection on which the database calls tickets. Made when first needed."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, world: World) -> None:
+    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
         self._connections = connections
         self._dialect = dialect
-        self._world = world
+        self._runtime = runtime
         self._refused = False  # this database cannot call, behind a pooler for one
         #: How many tickets were called so far.
         self.calls = 0
@@ -253,7 +249,7 @@ class Listener:
             if not self._open:
                 return None
             self._number += 1
-            call = Call(f"{self._channel}{self._number:x}", self._world.event())
+            call = Call(f"{self._channel}{self._number:x}", self._runtime.event())
             self._calls[call.ticket] = call
             return call
 
@@ -270,12 +266,13 @@ class Listener:
 
     def wait(self, call: Call, seconds: float) -> bool:
         """Wait until a ticket is called, so long; read for all when nobody else does."""
-        until = clock.now() + seconds
-        if (rest := call.rest()) > 0:
-            self._world.sleep(min(rest, seconds))
+        now = self._runtime.now()
+        until = now + seconds
+        if (rest := call.rest(now)) > 0:
+            self._runtime.sleep(min(rest, seconds))
         try:
             while not (call.woken or call.over):
-                left = until - clock.now()
+                left = until - self._runtime.now()
                 if left <= 0:
                     return False
                 with lock:
@@ -288,10 +285,10 @@ class Listener:
                 if self._reader is call:
                     self._read(call, until)
                 else:
-                    self._world.wait(call.event, left)
+                    self._runtime.wait(call.event, left)
         finally:
             self._stop_reading(call)
-        call.hear()
+        call.hear(self._runtime.now())
         return True
 
     def _stop_reading(self, call: Call) -> None:
@@ -309,9 +306,9 @@ class Listener:
     def _read(self, call: Call, until: float) -> None:
         """Read until ``call`` is called, or it is ``until``."""
         while self._open and not (call.woken or call.over):
-            driver, left = self._open[0].driver, until - clock.now()
+            driver, left = self._open[0].driver, until - self._runtime.now()
             try:
-                if left <= 0 or not self._world.readable(driver.fileno(), left):
+                if left <= 0 or not self._runtime.readable(driver.fileno(), left):
                     return
                 called = self._dialect.called(driver)
             except Exception as error:
@@ -329,13 +326,15 @@ class Listener:
 
     def _connect(self, server: str) -> None:
         with lock:
-            if self._connecting or self._refused or clock.now() < self._not_before:
+            if self._connecting or self._refused or self._runtime.now() < self._not_before:
                 return
             self._connecting = True
         try:
             connection = self._connections.take()
             try:
-                channel = self._dialect.listen(connection.driver, connection.session)
+                channel = self._dialect.listen(
+                    connection.driver, connection.session, self._runtime.token
+                )
             except BaseException:
                 self._connections.drop(connection)
                 raise
@@ -368,7 +367,7 @@ class Listener:
     def _rest(self) -> None:
         """Try again, but not before long."""
         self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
-        self._not_before = clock.now() + self._pause
+        self._not_before = self._runtime.now() + self._pause
 
     def _lose(self) -> None:
         """End the connection. Who waits gets another ticket, or asks instead."""
@@ -399,18 +398,6 @@ class Listener:
             else:  # it is for who reads to close what it waits on, which has an end now
                 connections = []
                 for connection in self._open:
-                    with socket.socket(fileno=os.dup(connection.driver.fileno())) as connected:
-                        connected.shutdown(socket.SHUT_RDWR)
+                    self._runtime.hang_up(connection.driver.fileno())
         for connection in connections:
             self._connections.drop(connection)
-
-
-_all: weakref.WeakSet[Room] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for room in list(_all):
-        room.forget_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

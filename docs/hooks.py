@@ -12,7 +12,7 @@ from typing import Any
 
 # For the strategies' own use; and what tells that a constructor is.
 INSIDE = {"try_within", "leave", "current", "excludes_all", "begin_body", "end_body", "run", "here"}
-MADE_BY_OTHERS = {"database", "locks", "job"}
+MADE_BY_OTHERS = {"database", "locks", "job", "store"}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -20,7 +20,8 @@ from tests.conftest import Database
 
 ROOT = Path(__file__).parent.parent
 # Those of frameworks are run where there is a project of them: tests/contrib/test_docs.py.
-FRAMEWORKS = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
+IN_PROJECTS = ("django.md", "fastapi.md", "flask.md", "testing.md")
+FRAMEWORKS = [ROOT / "docs" / name for name in IN_PROJECTS]
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {*FRAMEWORKS})]
 OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 OTHERS += sorted((ROOT / "examples").rglob("README.md"))

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import dblock
 
 PACKAGE = Path(dblock.__file__).parent
 
-# From the ground up. A module imports modules of lower floors and of its own.
+# From the ground up. A module imports modules of lower floors and of its own, also for its types
+# alone: whoever has to know of another to be read depends on it.
 FLOORS = [
     {"version", "arguments", "errors", "clock", "printable"},
-    {"timeouts", "policy", "protocol", "dialects", "events", "amounts", "compiled"},
-    {"connections", "target"},
-    {"driver", "borrowed", "schema", "retrying"},
-    {"holds", "handle", "gate"},
-    {"database", "keeper", "waiting", "world"},
+    {"process_lock", "fork", "driver_errors"},
+    {"timeouts", "policy", "events", "amounts"},
+    {"protocol"},
+    {"beliefs", "runtime"},
+    {"dialects"},
+    {"connections", "target", "borrowed", "compiled"},
+    {"gate", "waiting", "schema", "retrying"},
+    {"driver", "handle"},
+    {"holds"},
+    {"keeper"},
+    {"database"},
     {"lease", "row", "counter"},
-    {"together", "cron", "doctor"},
+    {"together", "cron"},
     {"locks"},
+    {"doctor"},
     {"__init__"},
     {"aio"},
+    {"testing"},
     {"cli", "__main__"},
     {"contrib"},
 ]
+# What still points up. Nothing is added here.
+UPWARDS = {
+    ("errors", "protocol"),  # NotAcquired tells a LockState
+    ("protocol", "dialects"),  # for its type: the protocol is to own the port that dialects have
+}
+# Files that know of each other. Nothing is added here either.
+CIRCLES = {
+    # Django's router asks for the model, whose table's name is in the settings.
+    ("dblock.contrib.django.conf", "dblock.contrib.django.models"),
+}
 
 
 def floor(module: str) -> int:
@@ -34,39 +54,96 @@ def floor(module: str) -> int:
     raise AssertionError(f"dblock.{module} has no floor: put it on one in {__file__}")
 
 
-def run_time_imports(path: Path) -> list[tuple[str, ast.stmt]]:
-    """Return what a file imports when it runs, `if TYPE_CHECKING:` left out, as absolute names."""
+def imports(path: Path) -> Iterator[tuple[str, str, bool]]:
+    """What a file imports: the module, the name in it or "", and whether for its types alone."""
     package = ["dblock", *path.relative_to(PACKAGE).parent.parts]
-    found: list[tuple[str, ast.stmt]] = []
 
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
+    def visit(node: ast.AST, typing: bool) -> Iterator[tuple[str, str, bool]]:
+        typing = typing or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
         if isinstance(node, ast.Import):
-            found.extend((alias.name, node) for alias in node.names)
+            yield from ((alias.name, "", typing) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            found.extend((".".join([*base, name]), node) for name in names)
+            module = ".".join([*base, node.module] if node.module else base)
+            yield from ((module, alias.name, typing) for alias in node.names)
         for child in ast.iter_child_nodes(node):
-            visit(child)
+            yield from visit(child, typing)
 
-    visit(ast.parse(path.read_text()))
+    return visit(ast.parse(path.read_text()), False)
+
+
+def run_time_imports(path: Path) -> set[str]:
+    """What a file imports when it runs, as full names."""
+    return {
+        f"{module}.{name}" if module in ("dblock", "") else module
+        for module, name, typing in imports(path)
+        if not typing
+    }
+
+
+def names_of_modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
+def imported_modules() -> dict[str, set[str]]:
+    """What each of dblock's modules imports of dblock, for whatever reason."""
+    modules = names_of_modules()
+    return {
+        importer: {
+            f"{module}.{name}" if f"{module}.{name}" in modules else module
+            for module, name, _ in imports(path)
+        }
+        & modules.keys() - {importer}
+        for importer, path in modules.items()
+    }
+
+
 def test_imports_point_down() -> None:
-    wrong = []
-    for path in PACKAGE.rglob("*.py"):
-        importer = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        for name, _ in run_time_imports(path):
-            parts = name.split(".")
-            if parts[0] != "dblock" or (len(parts) > 1 and parts[1] == importer):
-                continue
-            imported = "__init__" if parts[1:] in ([], ["__version__"]) else parts[1]
-            if floor(imported) > floor(importer):
-                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
-    assert not wrong
+    def top(module: str) -> str:
+        return "__init__" if module == "dblock" else module.split(".")[1]
+
+    wrong, needed = [], set()
+    for importer, imported in imported_modules().items():
+        for module in imported:
+            pair = top(importer), top(module)
+            if pair in UPWARDS:
+                needed.add(pair)
+            elif pair[0] != pair[1] and floor(pair[1]) > floor(pair[0]):
+                wrong.append(f"{importer} imports {module}")
+    assert wrong == []
+    assert needed == UPWARDS
+
+
+def test_there_are_no_circles() -> None:
+    """Whoever reads a file understands it from what it imports, and never comes back to it."""
+    left = imported_modules()
+    for one, other in CIRCLES:
+        left[one].remove(other)
+        assert one in left[other], "this circle is cut: take it off the list"
+    count = 0
+    while count != len(left):  # what nobody in a circle imports, and what imports nobody in one
+        count = len(left)
+        imported = set[str]().union(*left.values())
+        left = {
+            module: found
+            for module, those in left.items()
+            if (found := those & left.keys()) and module in imported
+        }
+    assert left == {}
+
+
+def test_nobody_needs_what_is_for_tests() -> None:
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        for name in run_time_imports(path)
+        if name.startswith("dblock.testing")
+    }
+    assert users == {"testing"}
 
 
 def test_frameworks_are_imported_where_asked_for() -> None:
@@ -77,7 +154,7 @@ def test_frameworks_are_imported_where_asked_for() -> None:
     }
     for path in PACKAGE.rglob("*.py"):
         place = str(path.relative_to(PACKAGE))
-        for name, _ in run_time_imports(path):
+        for name in run_time_imports(path):
             root = name.split(".")[0]
             if root in wanted.values():
                 assert any(place.startswith(own) and root == wanted[own] for own in wanted), path
@@ -97,11 +174,37 @@ def test_the_protocol_does_no_io() -> None:
         "typing",
     }
     for path in (PACKAGE / "protocol").glob("*.py"):
-        for name, _ in run_time_imports(path):
+        for name in run_time_imports(path):
             root = name.split(".")[0]
             assert root in allowed or name.startswith(
                 ("dblock.protocol", "dblock.errors", "dblock.printable")
             ), f"{path.name} imports {name}: a protocol knows neither I/O nor clocks"
+
+
+def test_time_and_randomness_are_the_runtimes() -> None:
+    """So that whoever gives Locks a runtime of his own decides what time it is.
+
+    Who has none is excused: no Locks are at hand there, or it is the driver that waits.
+    """
+    excused = {
+        "runtime.py": {"clock", "random", "secrets", "time"},
+        "aio/runtime.py": set[str](),
+        "clock.py": {"time"},
+        "policy.py": {"random", "time"},
+        "retrying.py": {"clock", "time"},
+        "dialects/reading.py": {"clock"},
+        "dialects/postgresql.py": {"secrets"},
+        "contrib/opentelemetry.py": {"time"},
+        "schema": {"clock", "time"},
+        "doctor": {"clock", "time"},
+        "cli": {"time"},
+    }
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE)
+        allowed = excused.get(str(place), excused.get(place.parts[0], set()))
+        used = {name.removeprefix("dblock.") for name in run_time_imports(path)}
+        found = used & {"clock", "random", "secrets", "time"} - allowed
+        assert not found, f"{place} imports {found}: a runtime has it"
 
 
 def test_nobody_asks_for_a_databases_name() -> None:

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.__main__ import Times, judge
 from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.code import Code
+from tests.mutants.copy import Copy
 from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.fixture(scope="module")
+def code() -> Code:
+    return Code(ROOT)
+
+
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.name)
-def test_the_mutant_can_be_planted(mutant: Mutant) -> None:
-    source = (ROOT / mutant.file).read_text()
-    planted = mutant.apply(source)
-    assert planted != source
+def test_the_mutant_can_be_planted(mutant: Mutant, code: Code) -> None:
+    file, planted = mutant.plant(code)
+    assert planted != code.texts[file]
     ast.parse(planted)
 
 
@@ -33,3 +40,109 @@ def test_their_tests_exist() -> None:
 
 def test_the_names_differ() -> None:
     assert len({mutant.name for mutant in CATALOGUE}) == len(CATALOGUE)
+
+
+SOURCE = """
+LIMIT = 3
+
+class Box:
+    @property
+    def free(self):
+        if self.size > LIMIT:
+            return None
+        return f"{self.size} < {LIMIT}"
+
+def free(size):
+    return f"{size} < {LIMIT}"
+"""
+WRAPPED = """
+class Box:
+    @property
+    def free(self):
+        while True:
+            if (
+                self.size  # of what is in it
+                > LIMIT
+            ):
+                return None
+"""
+
+
+def code_of(root: Path, **modules: str) -> Code:
+    for name, text in modules.items():
+        file = root / "dblock" / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return Code(root)
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new", "line"),
+    [
+        ("Box.free", "self.size > LIMIT", "False", "        if False:"),
+        ("Box", "self.size > LIMIT", "False", "        if False:"),
+        ("Box.free", "return None", "pass\npass", "            pass\n            pass"),
+        ("Box.free", "@property", "", "    \n"),
+        ("boxes.free", "<{LIMIT}", "", '    return f"{size} "'),
+        ("LIMIT", "3", "4", "LIMIT = 4"),
+        ("dblock.boxes", "(size)", "()", "def free():"),
+    ],
+)
+def test_a_mutant_is_where_its_name_says(
+    tmp_path: Path, where: str, old: str, new: str, line: str
+) -> None:
+    code = code_of(tmp_path, boxes=SOURCE)
+    file, text = code.replace(where, old, new)
+    assert file == "dblock/boxes.py"
+    assert f"\n{line}" in text
+    assert line not in SOURCE
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "why"),
+    [
+        ("Box.full", "LIMIT", "'Box.full' names nothing"),
+        ("free", "LIMIT", "'free' names dblock.boxes.Box.free, dblock.boxes.free"),
+        ("ox.free", "LIMIT", "'ox.free' names nothing"),
+        ("boxes.free", "LIMI", "has 0 times, not 1"),
+        ("Box.free", "LIMIT", "has 2 times, not 1"),
+    ],
+)
+def test_a_mutant_has_one_place(tmp_path: Path, where: str, old: str, why: str) -> None:
+    with pytest.raises(LookupError, match=why):
+        code_of(tmp_path, boxes=SOURCE).replace(where, old, "")
+
+
+def test_a_mutant_goes_with_its_function_however_that_is_laid_out(tmp_path: Path) -> None:
+    code = code_of(tmp_path, boxes="LIMIT = 3\n", elsewhere=WRAPPED)
+    file, text = code.replace("Box.free", "self.size > LIMIT", "False")
+    assert file == "dblock/elsewhere.py"
+    assert "if (\n                False\n            ):" in text
+
+
+def test_what_is_planted_is_what_runs_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    """Also where it is as long as what was there, and all of this takes less than a second."""
+    copy, module = Copy(tmp_path, {}), "dblock/protocol/test_it.py"
+    (copy.directory / module).write_text(text := "def test_it() -> None:\n    assert 1 == 1\n")
+
+    def run() -> str:
+        return copy.run([module], "-n", "0").word
+
+    assert run() == "passed"
+    with copy.planted(module, text.replace("== 1", "== 2")):
+        assert run() == "failed"
+    assert run() == "passed"
+
+
+def test_a_test_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, {})
+    (copy.directory / "test_it.py").write_text("import time\ntime.sleep(3600)\n")
+    assert copy.run(["test_it.py"], "-n", "0", within=1.0).word == "failed"
+
+
+def test_when_the_time_is_over_no_more_are_planted(
+    tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted = {mutant: mutant.plant(code) for mutant in CATALOGUE}
+    assert judge(planted, [Copy(tmp_path, {})], Times(tmp_path / "times"), 0) == 0
+    assert f"{len(CATALOGUE)} more were not planted" in capsys.readouterr().out

@@ -6,8 +6,8 @@
 ...         await make_report(fence=lease.fence)
 
 Nothing of the logic is here: errors, policies, statements and decisions are those of
-:mod:`dblock`. See :mod:`.bridge` for how it is done, :mod:`.world` for what is different for tasks,
-:mod:`.dialects` for the drivers.
+:mod:`dblock`. See :mod:`.bridge` for how it is done, :mod:`.runtime` for what is different for
+tasks, :mod:`.dialects` for the drivers.
 """
 
 from __future__ import annotations

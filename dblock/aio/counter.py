@@ -9,14 +9,14 @@ from ..counter import Counter
 from .borrowing import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
-    from .locks import AsyncLocks
+    from .home import Home
 
 
 class AsyncCounter:
     """A number in a row of a table of yours; see :class:`dblock.Counter`."""
 
-    def __init__(self, locks: AsyncLocks, sync: Counter) -> None:
-        self._locks = locks
+    def __init__(self, home: Home, sync: Counter) -> None:
+        self._home = home
         self.sync = sync
 
     def __repr__(self) -> str:
@@ -26,7 +26,7 @@ class AsyncCounter:
         self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
         """Take ``n`` off; NotEnough, changing nothing, if that would go below the floor."""
-        return await self._locks.run(
+        return await self._home.run(
             self.sync.take, sync_of(session), key, n, idempotency_key=idempotency_key
         )
 
@@ -34,7 +34,7 @@ class AsyncCounter:
         self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
         """Add ``n``. Everything else as for :meth:`take`."""
-        return await self._locks.run(
+        return await self._home.run(
             self.sync.add, sync_of(session), key, n, idempotency_key=idempotency_key
         )
 
@@ -42,14 +42,14 @@ class AsyncCounter:
         self, session: AsyncBorrowable, key: Any, *, seen: Any, new: Any
     ) -> bool:
         """Set the counter to ``new`` if it is still as ``seen``; False if not."""
-        return await self._locks.run(
+        return await self._home.run(
             self.sync.compare_and_update, sync_of(session), key, seen=seen, new=new
         )
 
     async def update(self, session: AsyncBorrowable, key: Any, change: Callable[[Any], Any]) -> Any:
         """Set the counter to ``change(value)``, which computes and does not wait."""
-        return await self._locks.run(self.sync.update, sync_of(session), key, change)
+        return await self._home.run(self.sync.update, sync_of(session), key, change)
 
     async def value(self, session: AsyncBorrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError when there is no such row."""
-        return await self._locks.run(self.sync.value, sync_of(session), key)
+        return await self._home.run(self.sync.value, sync_of(session), key)

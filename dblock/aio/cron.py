@@ -11,7 +11,7 @@ from ..protocol.state import RunState
 from .handles import AsyncLease, check_coroutine
 
 if TYPE_CHECKING:
-    from .locks import AsyncLocks
+    from .home import Home
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class AsyncCronJob(Generic[P, T]):
 
     def __init__(
         self,
-        locks: AsyncLocks,
+        home: Home,
         lease: AsyncLease,
         job: Job,
         function: Callable[P, Awaitable[T]],
@@ -33,12 +33,12 @@ class AsyncCronJob(Generic[P, T]):
         check_coroutine(function)
         functools.update_wrapper(self, function)
         self.lease = lease
-        self._locks = locks
+        self._home = home
         self._job = job
         self._function = function
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        running = await self._locks.run(self._job.take)
+        running = await self._home.run(self._job.take)
         if running is None:
             return None
         self.lease.begin_body()
@@ -46,12 +46,12 @@ class AsyncCronJob(Generic[P, T]):
             result = await self._function(*args, **kwargs)
         except BaseException as error:
             loss = self.lease.end_body(error)
-            await self._locks.run(running.fail, loss or error)
+            await self._home.run(running.fail, loss or error)
             if loss is not None:
                 raise loss from error
             raise
         self.lease.end_body(None)
-        await self._locks.run(running.end)
+        await self._home.run(running.end)
         return result
 
     def __repr__(self) -> str:
@@ -59,16 +59,16 @@ class AsyncCronJob(Generic[P, T]):
 
     async def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host."""
-        return await self._locks.run(self._job.last_run)
+        return await self._home.run(self._job.last_run)
 
 
 class AsyncCron:
     """The decorator that :meth:`AsyncLocks.cron` returns."""
 
-    def __init__(self, locks: AsyncLocks, lease: AsyncLease, job: Job) -> None:
-        self._locks = locks
+    def __init__(self, home: Home, lease: AsyncLease, job: Job) -> None:
+        self._home = home
         self._lease = lease
         self._job = job
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> AsyncCronJob[P, T]:
-        return AsyncCronJob(self._locks, self._lease, self._job, function)
+        return AsyncCronJob(self._home, self._lease, self._job, function)

@@ -20,8 +20,8 @@ from .bodies import Bodies
 from .borrowing import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
-    from .locks import AsyncLocks
-    from .world import TaskEvent
+    from .home import Home
+    from .runtime import TaskEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,8 +39,8 @@ def check_coroutine(function: Callable[..., object]) -> None:
 class AsyncHandle(ABC, Generic[H]):
     """A lock that can be taken and given back by tasks. ``sync`` is what does it."""
 
-    def __init__(self, locks: AsyncLocks, sync: H) -> None:
-        self._locks = locks
+    def __init__(self, home: Home, sync: H) -> None:
+        self._home = home
         self.sync = sync
 
     def __repr__(self) -> str:
@@ -59,14 +59,14 @@ class AsyncHandle(ABC, Generic[H]):
 
         A caller that is cancelled does not hold it, and neither does anybody for it.
         """
-        return await self._locks.run(self.sync.acquire, blocking, timeout)
+        return await self._home.run(self.sync.acquire, blocking, timeout)
 
     async def release(self) -> None:
         """Give the lock back. A caller that is cancelled meanwhile has still done so."""
-        await self._locks.run(self.sync.release)
+        await self._home.run(self.sync.release)
 
     async def __aenter__(self) -> Self:
-        await self._locks.run(self.sync.__enter__)
+        await self._home.run(self.sync.__enter__)
         return self
 
     async def __aexit__(
@@ -75,7 +75,7 @@ class AsyncHandle(ABC, Generic[H]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._locks.run(self.sync.__exit__, kind, error, traceback)
+        await self._home.run(self.sync.__exit__, kind, error, traceback)
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate a coroutine function to run while holding the lock."""
@@ -99,15 +99,15 @@ class AsyncLease(AsyncHandle[Lease]):
     """
 
     def __init__(
-        self, locks: AsyncLocks, make: Callable[..., Lease], *, cancel_on_loss: bool, **options: Any
+        self, home: Home, make: Callable[..., Lease], *, cancel_on_loss: bool, **options: Any
     ) -> None:
         self._bodies = Bodies(options["on_lost"]) if cancel_on_loss else None
         if self._bodies is not None:
             options["on_lost"] = self._bodies.lose
         for callback in ("on_danger", "on_lost"):
             if options[callback] is not None:
-                options[callback] = locks.here(options[callback])
-        super().__init__(locks, make(**options))
+                options[callback] = home.here(options[callback])
+        super().__init__(home, make(**options))
 
     @property
     def name(self) -> str:
@@ -155,21 +155,21 @@ class AsyncLease(AsyncHandle[Lease]):
 
     async def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back, or let it run out ``after`` seconds; see AsyncHandle.release."""
-        await self._locks.run(self.sync.release, after)
+        await self._home.run(self.sync.release, after)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now; see :meth:`dblock.Lease.renew`."""
-        await self._locks.run(self.sync.renew, ttl)
+        await self._home.run(self.sync.renew, ttl)
 
     async def locked(self) -> bool:
         """Return whether anybody holds a lease on the name, by the database's clock."""
-        return await self._locks.run(self.sync.locked)
+        return await self._home.run(self.sync.locked)
 
     @contextlib.asynccontextmanager
     async def guard(self, session: AsyncBorrowable) -> AsyncIterator[int]:
         """Prove the lease inside the transaction of ``session``; see :meth:`dblock.Lease.guard`."""
         proof = self.sync.guard(sync_of(session))
-        yield await self._locks.run(proof.__enter__)
+        yield await self._home.run(proof.__enter__)
 
     # --- a body that is cancelled when the lease is lost -------------------------------------
 
@@ -226,7 +226,7 @@ class AsyncRowLock(AsyncHandle[RowLock]):
 
     async def check(self) -> None:
         """Ask the server whether the lock's own transaction is still there; LockLost if not."""
-        await self._locks.run(self.sync.check)
+        await self._home.run(self.sync.check)
 
 
 class AsyncTogether(AsyncHandle[Together]):

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from .. import keeper as threads
-from ..connections import leave_to_parent
-from ..holds import lock
+from ..fork import leave_to_parent
 from ..keeper import Call, Keeper, logger, start_quietly
+from ..process_lock import lock
 from .bridge import GRACE, run
+from .runtime import AsyncioRuntime
 
 _keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()
 
@@ -38,7 +39,7 @@ class LoopKeeper(Keeper):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = ref(loop)
         self._workers: WeakSet[TaskWorker] = WeakSet()
-        super().__init__(self._employ)
+        super().__init__(AsyncioRuntime(), self._employ)
 
     def _employ(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> TaskWorker:
         worker = TaskWorker(self._loop, name, work, end)

@@ -16,7 +16,7 @@ from ..arguments import Seconds, check_callback
 from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
-from ..keeper import guarded, logger
+from ..keeper import logger
 from ..locks import Locks
 from ..policy import RetryPolicy
 from ..protocol.keeping import Danger
@@ -29,8 +29,10 @@ from .counter import AsyncCounter
 from .cron import AsyncCron
 from .dialects import ASYNC_DIALECTS
 from .handles import AsyncLease, AsyncRowLock, AsyncTogether
-from .keeper import keeper_here, keeper_thread
-from .world import TaskWorld
+from .holds import TaskHolds
+from .home import Home
+from .keeper import keeper_here, keeper_in_thread, keeper_thread
+from .runtime import AsyncioRuntime
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
@@ -46,12 +48,14 @@ def _create(url: URL, **options: Any) -> Engine:
 
 
 class _Bridged(Locks):
-    """The sync Locks, in the world of tasks."""
+    """The sync Locks, for tasks."""
 
     _resolve = staticmethod(partial(resolve, dialects=ASYNC_DIALECTS, create=_create))
+    _runtime = AsyncioRuntime
+    _flow_holds = TaskHolds
 
     def __init__(self, target: str | URL | Engine, *, keeper_thread: bool, **options: Any) -> None:
-        self._world = partial(TaskWorld, keeper_thread=keeper_thread)
+        self._keeper = keeper_in_thread if keeper_thread else keeper_here
         super().__init__(target, **options)
 
 
@@ -95,7 +99,7 @@ class AsyncLocks:
             trust_server=trust_server,
             keeper_thread=self._keeper_thread,
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home = Home(repr(self))
         self.database = self.sync.database
         if self._keeper_thread:
             database = self.database
@@ -105,24 +109,17 @@ class AsyncLocks:
                 database.timeouts,
                 database.label,
                 lent=False,
-                world=database.world,
+                runtime=database.runtime,
+                keeper=keeper_in_thread,
+                flow_holds=TaskHolds(),
             )
 
     def __repr__(self) -> str:
         return f"<AsyncLocks in {self.sync.engine.url!r}>"
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call sync code in this world; not part of the public surface."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None:
-                raise RuntimeError(
-                    f"{self!r} belongs to another event loop, in which it was first used"
-                    f"{' and which is closed' if self._loop.is_closed() else ''}: its connections "
-                    "work in that one only. Make AsyncLocks in each loop"
-                )
-            self._loop = loop
-        return await bridge.run(function, *args, **kwargs)
+        """Call sync code in the calling task; not part of the public surface."""
+        return await self._home.run(function, *args, **kwargs)
 
     # --- the strategies ----------------------------------------------------------------------
 
@@ -153,7 +150,7 @@ class AsyncLocks:
         from elsewhere stays one.
         """
         return AsyncLease(
-            self,
+            self._home,
             self.sync.lease,
             name=name,
             ttl=ttl,
@@ -180,7 +177,7 @@ class AsyncLocks:
     ) -> AsyncRowLock:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
         given = None if on is None else sync_of(on)
-        return AsyncRowLock(self, self.sync.row(name, wait, on=given, retry=retry))
+        return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
 
     def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncTogether:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
@@ -189,7 +186,7 @@ class AsyncLocks:
                 raise TypeError(
                     f"all() takes AsyncLocks' leases and row locks, not {type(lock).__name__}"
                 )
-        return AsyncTogether(self, self.sync.all(*(lock.sync for lock in locks), wait=wait))
+        return AsyncTogether(self._home, self.sync.all(*(lock.sync for lock in locks), wait=wait))
 
     def cron(
         self,
@@ -230,7 +227,7 @@ class AsyncLocks:
             once_per=once_per,
             label=label,
         )
-        return AsyncCron(self, lease, job)
+        return AsyncCron(self._home, lease, job)
 
     def counter(
         self,
@@ -243,7 +240,7 @@ class AsyncLocks:
     ) -> AsyncCounter:
         """Return a counter over a column of a table of yours; see :meth:`dblock.Locks.counter`."""
         made = self.sync.counter(column, key=key, version=version, floor=floor, retry=retry)
-        return AsyncCounter(self, made)
+        return AsyncCounter(self._home, made)
 
     # --- looking and letting go --------------------------------------------------------------
 
@@ -289,21 +286,6 @@ class AsyncLocks:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-    # --- inside ------------------------------------------------------------------------------
-
-    def here(self, callback: Callable[[Told], object]) -> Callable[[Told], None]:
-        """Return a callback that is called in this loop, from whatever thread."""
-
-        def call(told: Told) -> None:
-            loop = self._loop
-            assert loop is not None, "there is no hold before the first use"
-            if asyncio._get_running_loop() is loop:
-                callback(told)
-            else:
-                loop.call_soon_threadsafe(guarded, partial(callback, told))
-
-        return call
 
 
 async def _close(database: Database) -> None:

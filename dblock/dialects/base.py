@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
+from ..protocol import commands
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, LockRow, Place, Renewal, Witness
+from ..protocol.state import Granted, LockRow, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .jobs import JobStatements
@@ -274,7 +275,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """
 
     @abstractmethod
-    def granted(self, reply: Reply, token: str) -> Grant | None: ...
+    def granted(self, reply: Reply, token: str) -> Granted | None: ...
 
     def stands(self, reply: Reply) -> tuple[LockRow, Place] | None:
         """Return what a grant that joined the queue said of the name.
@@ -307,10 +308,11 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         One that only cleared the token, by the code of an earlier version, keeps it for nobody.
         """
 
-    def listen(self, connection: Any, session: Session) -> str | None:
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         """Let a connection hear of tickets that begin with what is returned, and of no others.
 
         None where it cannot. As long as it is open such tickets are taken to be waited with.
+        ``token`` draws so many bytes, in hexadecimal.
         """
         return None
 
@@ -325,6 +327,8 @@ class Dialect(WaiterStatements, JobStatements, ABC):
                 {self.turn(self.before)}
             FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
             {"name": self.key(name), "ticket": ticket},
+            commands.LookQueued(name, ticket),
+            self.patience,
         )
 
     def place(self, reply: Reply) -> Place:
@@ -375,11 +379,14 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     def look(self, *names: str) -> Query:
         """Read the rows of names, waiting for nobody."""
         if len(names) == 1:
+            keys = {"name": self.key(names[0])}
             where = f"= {self.name_parameter}"
-            return Query(f"{self._select()} WHERE lock_name {where}", {"name": self.key(names[0])})
-        keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
-        several = ", ".join(map(self.parameter, keys))
-        return Query(f"{self._select()} WHERE lock_name IN ({several})", keys)
+        else:
+            keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
+            where = f"IN ({', '.join(map(self.parameter, keys))})"
+        return Query(
+            f"{self._select()} WHERE lock_name {where}", keys, commands.Look(names), self.patience
+        )
 
     def held(self) -> Query:
         """Read the rows of all names that have a token, expired ones too, or are waited for."""
@@ -388,6 +395,8 @@ class Dialect(WaiterStatements, JobStatements, ABC):
             f"""{self._select()}
             WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",
             {},
+            commands.ListHeld(),
+            self.patience,
         )
 
     def _select(self) -> str:
@@ -471,7 +480,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
 
     def begin(self, patience: float | None) -> tuple[Query, ...]:
         """Begin the row lock's own transaction."""
-        return (Query("BEGIN", {}),)
+        return (Query("BEGIN", {}, commands.Begin()),)
 
     @abstractmethod
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:

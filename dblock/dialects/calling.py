@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from ..protocol import commands
 from ..protocol.steps import Query
 from .base import UNCALLED, Session
 from .gating import ENTER, Gating
@@ -33,10 +34,12 @@ CALL = f"""CASE WHEN waiters IS NOT NULL AND waiters[1] NOT LIKE '{UNCALLED}%%'
     THEN pg_notify('{_PREFIX}' || left(waiters[1], {_CHANNEL}), waiters[1]) END"""
 # May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
 LAZY = "set_config('synchronous_commit', 'off', true)"
-# For a row that others have for a moment. Renewals have the same connections.
-PATIENT = "set_config('lock_timeout', '25', true) IS NOT NULL"
+# Seconds for a row that others have for a moment. Renewals have the same connections.
+TURN = 0.025
+PATIENT = f"set_config('lock_timeout', '{TURN * 1000:.0f}', true) IS NOT NULL"
 # Who leaves is in a hurry no more, and has to be gone.
-_STEADY = PATIENT.replace("25", "250")
+_LEAVING = 10 * TURN
+_STEADY = f"set_config('lock_timeout', '{_LEAVING * 1000:.0f}', true) IS NOT NULL"
 
 # How many stand in the queue.
 LAST = "coalesce(cardinality(waiters), 0)"
@@ -74,6 +77,9 @@ class Calling(Gating):
         return Query(
             self._grant_or_join,
             self.asked(name, token, owner, ttl) | {"ticket": ticket, "former": former or ticket},
+            commands.Join(name, token, owner, ttl, ticket, former),
+            TURN,
+            durable=False,
         )
 
     def asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
@@ -142,6 +148,9 @@ class Calling(Gating):
             self._knock,
             self.asked(name, token, owner, ttl)
             | {"ticket": ticket, "former": ticket, "patience": str(max(1, int(patience * 1000)))},
+            commands.Knock(name, token, owner, ttl, ticket),
+            patience,
+            durable=False,
         )
 
     @cached_property
@@ -171,14 +180,17 @@ class Calling(Gating):
                 AND {_STEADY}
             RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {CALL} END, {LAZY}""",
             {"name": name, "ticket": ticket},
+            commands.Leave(name, ticket),
+            _LEAVING,
+            durable=False,
         )
 
-    def listen(self, connection: Any, session: Session) -> str | None:
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         if session.end is None:  # behind a pooler
             return None
         connection.pgconn.notify_handler = None  # psycopg's decodes what strangers say
         while True:
-            channel = secrets.token_hex(_CHANNEL // 2)
+            channel = token(_CHANNEL // 2)
             if (
                 channel != UNCALLED
                 and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from ..protocol import commands
 from ..protocol.steps import Query, Reply
 from .witness import Witnessing
 
@@ -37,4 +38,4 @@ class Gating(Witnessing):
         return bool(reply.rows and reply.rows[0][-1])
 
     def ungate(self) -> Query:
-        return Query("SELECT pg_advisory_unlock_all()", {})
+        return Query("SELECT pg_advisory_unlock_all()", {}, commands.Ungate())

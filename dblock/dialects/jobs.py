@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
+from ..protocol import commands
 from ..protocol.state import RunState
 from ..protocol.steps import Query, Reply
 from .values import Values, text, utc
@@ -27,7 +28,7 @@ class JobStatements(Values):
 
     def now(self) -> Query:
         """Read the server's clock."""
-        return Query(f"SELECT {self.clock}", {})
+        return Query(f"SELECT {self.clock}", {}, commands.ReadClock())
 
     def told_time(self, reply: Reply) -> datetime:
         moment = utc(reply.rows[0][0])
@@ -51,6 +52,8 @@ class JobStatements(Values):
             VALUES ({values}, {self.clock})
             ON CONFLICT (lock_name, slot) DO UPDATE SET {changes} RETURNING fence""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
+            commands.BeginRun(name, slot, fence, owner),
+            self.patience,
         )
 
     def startable(self, fence: str) -> str:
@@ -66,6 +69,8 @@ class JobStatements(Values):
             WHERE lock_name = {self.parameter("name")} AND slot = {self.parameter("slot")}
                 AND fence = {self.parameter("fence")}{self.durably}""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "status": status},
+            commands.EndRun(name, slot, fence, status),
+            self.patience,
         )
 
     def last_run(self, name: str) -> Query:
@@ -75,6 +80,8 @@ class JobStatements(Values):
             FROM {self.run_table} WHERE lock_name = {self.name_parameter}
             ORDER BY started_at DESC, fence DESC LIMIT 1""",
             {"name": self.key(name)},
+            commands.LastRun(name),
+            self.patience,
         )
 
     def runs(self, reply: Reply) -> list[RunState]:
@@ -85,19 +92,28 @@ class JobStatements(Values):
 
     def prune_applied(self, age: float) -> Query:
         """Delete some of the keys that are older than ``age`` seconds, if there are any."""
-        return self._prune(self.applied_table, "idempotency_key", f"applied_at < {self.ago}", age)
+        old = f"applied_at < {self.ago}"
+        return self._prune(self.applied_table, "idempotency_key", old, commands.PruneApplied(age))
 
     def prune_runs(self, age: float) -> Query:
         """Delete some of the runs that are as old, not the last one of a name."""
         later = f"""EXISTS (SELECT 1 FROM {self.run_table} AS later
             WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at)"""
         old = f"started_at < {self.ago} AND {later}"
-        return self._prune(self.run_table, "lock_name, slot", old, age)
+        return self._prune(self.run_table, "lock_name, slot", old, commands.PruneRuns(age))
 
-    def _prune(self, table: str, key: str, old: str, age: float) -> Query:
+    def _prune(
+        self,
+        table: str,
+        key: str,
+        old: str,
+        command: commands.PruneApplied | commands.PruneRuns,
+    ) -> Query:
         return Query(
             f"""DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM (
                 SELECT {key} FROM {table} AS old WHERE {old} LIMIT {PRUNED_AT_ONCE}
             ) AS some_of_them)""",
-            {"age": age},
+            {"age": command.age},
+            command,
+            self.patience,
         )

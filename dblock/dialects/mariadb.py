@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from ..protocol import commands
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, Renewal
+from ..protocol.state import Granted, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .base import TICKET, Dialect, Session
@@ -83,6 +84,7 @@ class MariaDB(Dialect):
     modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
     stale_reads = True  # under REPEATABLE READ, its default
     has_gates = True
+    patience = 0.0  # of the sessions of dblock's own
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
     remaining = _REMAINING
@@ -143,7 +145,7 @@ class MariaDB(Dialect):
         said, session, host, server = self.ask(connection, Query(_WHO, {}))
         self.recognise(said)
         # The number begins anew when the server does; with the client's port it is unmistakable.
-        end = None if ":" not in host else Query(_END, {"session": session, "host": host})
+        end = None if ":" not in host else _end(session, host)
         return Session(server, end)
 
     def timed_out(self, error: BaseException) -> bool:
@@ -200,7 +202,7 @@ class MariaDB(Dialect):
         former: str | None = None,
     ) -> Query:
         if ticket is not None:
-            return self._grant_or_join(name, token, owner, ttl, ticket)
+            return self._grant_or_join(commands.Join(name, token, owner, ttl, ticket, former))
         return Query(
             f"""BEGIN NOT ATOMIC
                 {self._grant(self.turn(f"({_LAST} + {self._gated})"), rest="NULL")}
@@ -208,6 +210,8 @@ class MariaDB(Dialect):
                     WHERE lock_name = %(name)s;
             END""",
             self._asked(name, token, owner, ttl),
+            commands.Grant(name, token, owner, ttl),
+            self.patience,
         )
 
     def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
@@ -219,7 +223,7 @@ class MariaDB(Dialect):
             "gate": self.gate(name),
         }
 
-    def _grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+    def _grant_or_join(self, join: commands.Join) -> Query:
         # It looks before it locks, so that who joins disturbs no guard.
         turn = self.turn(self.before)
         return Query(
@@ -239,7 +243,9 @@ class MariaDB(Dialect):
                     CASE WHEN {self.standing} THEN {self.before} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",
-            self._asked(name, token, owner, ttl) | {"ticket": ticket},
+            self._asked(join.name, join.token, join.owner, join.ttl) | {"ticket": join.ticket},
+            join,
+            self.patience,
         )
 
     def gate(self, name: str) -> str:
@@ -267,6 +273,8 @@ class MariaDB(Dialect):
                 SELECT held;
             END""",
             {"gate": self.gate(name), "patience": patience},
+            commands.Knock(name, token, owner, ttl, ticket),
+            patience,
         )
 
     def gate_was_held(self, reply: Reply) -> bool:
@@ -284,10 +292,12 @@ class MariaDB(Dialect):
                 SELECT 1 FROM DUAL WHERE released = 1;
             END""",
             {"gate": self.gate(name), **release.params},
+            commands.LetGo(name, token),
+            self.patience,
         )
 
     def ungate(self) -> Query:
-        return Query("DO RELEASE_ALL_LOCKS()", {})
+        return Query("DO RELEASE_ALL_LOCKS()", {}, commands.Ungate())
 
     def _grant(self, free: str, rest: str) -> str:
         """Return the part of a compound statement, which is one round trip, that takes the name.
@@ -314,12 +324,13 @@ class MariaDB(Dialect):
 
     def leave(self, name: str, ticket: str) -> Query:
         return Query(
-            # It has to be gone: so it waits for its turn at the row, a second.
-            f"""SET STATEMENT innodb_lock_wait_timeout = 1 FOR
+            f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
             UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
                 CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
             WHERE lock_name = %(name)s AND {self.standing}""",
             {"name": self.key(name), "ticket": ticket},
+            commands.Leave(name, ticket),
+            _LEAVING,
         )
 
     @property
@@ -338,9 +349,9 @@ class MariaDB(Dialect):
             f"OR expires_at + {grace} <= UTC_TIMESTAMP(6))"
         )
 
-    def granted(self, reply: Reply, token: str) -> Grant | None:
+    def granted(self, reply: Reply, token: str) -> Granted | None:
         fence, remaining, holder = reply.rows[0][:3]
-        return Grant(fence, float(remaining)) if holder == token else None
+        return Granted(fence, float(remaining)) if holder == token else None
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
@@ -365,6 +376,8 @@ class MariaDB(Dialect):
                 WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
             END""",
             {"asked": json.dumps(rows)},
+            commands.Renew(tuple(asked)),
+            self.patience,
         )
 
     def release(self, name: str, token: str) -> Query:
@@ -372,6 +385,8 @@ class MariaDB(Dialect):
             f"""UPDATE {self.lock_table} SET token = NULL, expires_at = SYSDATE(6)
             WHERE lock_name = %(name)s AND token = %(token)s""",
             {"name": self.key(name), "token": token},
+            commands.Release(name, token),
+            self.patience,
         )
 
     def sweep(self) -> Query:
@@ -381,6 +396,8 @@ class MariaDB(Dialect):
             f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
                 ON w.id = expired.id""",
             {},
+            commands.Sweep(),
+            self.patience,
         )
 
     def create(self, name: str) -> Query:
@@ -390,6 +407,8 @@ class MariaDB(Dialect):
                 INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
             END""",
             {"name": self.key(name)},
+            commands.Create(name),
+            self.patience,
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
@@ -397,7 +416,7 @@ class MariaDB(Dialect):
         if seconds < _WORTH_WAITING:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
             # permitted". The error of NOWAIT undoes this statement alone.
-            limit, wait = "", "NOWAIT"
+            limit, wait, seconds = "", "NOWAIT", 0.0
         else:
             # So does the end of its time, which is exact: WAIT knows whole seconds.
             limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
@@ -414,6 +433,8 @@ class MariaDB(Dialect):
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
             FOR UPDATE {wait}""",
             _hex(name),
+            commands.LockRow(name, borrowed),
+            seconds,
         )
 
     def guard(self, name: str, token: str, fence: int) -> Query:
@@ -422,6 +443,8 @@ class MariaDB(Dialect):
             f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {_EXACT}
             LOCK IN SHARE MODE NOWAIT""",
             _hex(name),
+            commands.Guard(name, token, fence),
+            0.0,
         )
 
     def apply(self, key: str) -> Query:
@@ -429,12 +452,14 @@ class MariaDB(Dialect):
             f"""INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
             VALUES ({_EXACT}, UTC_TIMESTAMP(6))""",
             _hex(key),
+            commands.Apply(key),
         )
 
     def unapply(self, key: str) -> Query:
         return Query(
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = {_EXACT}",
             _hex(key),
+            commands.Unapply(key),
         )
 
     def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query:
@@ -451,11 +476,15 @@ class MariaDB(Dialect):
                 SELECT fence FROM {self.run_table} WHERE {key};
             END""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
+            commands.BeginRun(name, slot, fence, owner),
+            self.patience,
         )
 
 
 # Seconds. The statement itself takes time too.
 _WORTH_WAITING = 0.05
+# Whole seconds for who leaves the queue, and has to be gone.
+_LEAVING = 1
 
 # Whatever the server presets. A lease statement never waits for a row lock: who has it is taking
 # the name. An idle row lock is no forgotten client: wait_timeout is the usual eight hours at least.
@@ -478,6 +507,12 @@ _END = """BEGIN NOT ATOMIC
         SELECT 1;
     END IF;
 END"""
+
+
+def _end(session: int, host: str) -> Query:
+    """Return what ends a session, which is unmistakable with its client's port."""
+    command = commands.EndSession(f"{session} of {host}")
+    return Query(_END, {"session": session, "host": host}, command)
 
 
 def _migrations(name: str) -> str:

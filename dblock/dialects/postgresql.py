@@ -10,13 +10,14 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
+from ..protocol import commands
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, Renewal
+from ..protocol.state import Granted, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
 from .base import Answer, Session
-from .calling import ALIVE, CALL, LAZY, PATIENT, Calling
+from .calling import ALIVE, CALL, LAZY, PATIENT, TURN, Calling
 from .migrating import MigrationMutex
 from .witness import DURABLE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
@@ -157,7 +158,9 @@ class PostgreSQL(Calling):
             return Session(doubts=doubts)
         self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
         (server,) = self.ask(connection, Query(SERVER, {}))
-        return Session(server, Query(_END, {"pid": backend, "started": started}), doubts)
+        command = commands.EndSession(f"{backend} since {started}")
+        end = Query(_END, {"pid": backend, "started": started}, command)
+        return Session(server, end, doubts)
 
     def _who(self, connection: Any) -> Sequence[Any]:
         try:
@@ -240,7 +243,8 @@ class PostgreSQL(Calling):
     ) -> Query:
         if ticket is not None:
             return self.grant_or_join(name, token, owner, ttl, ticket, former)
-        return Query(self._grant, self.asked(name, token, owner, ttl))
+        asked = self.asked(name, token, owner, ttl)
+        return Query(self._grant, asked, commands.Grant(name, token, owner, ttl), 0.0)
 
     # The two of every pair are put together once: each time anew that costs 3 % of the pair.
 
@@ -266,13 +270,14 @@ class PostgreSQL(Calling):
             )
             TABLE taken UNION ALL TABLE created"""
 
-    def granted(self, reply: Reply, token: str) -> Grant | None:
+    def granted(self, reply: Reply, token: str) -> Granted | None:
         if not reply.rows or reply.rows[0][0] is None:
             return None
-        return Grant(reply.rows[0][0], reply.rows[0][1])
+        return Granted(reply.rows[0][0], reply.rows[0][1])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
+        # Where an expiry is brought forward the first who waits is told, to look again in time.
         # The arrays are selected so that the planner does not see how long they are: for many it
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
@@ -292,17 +297,21 @@ class PostgreSQL(Calling):
             SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {DURABLE}""",
+            RETURNING l.token, {DURABLE},
+                CASE WHEN l.expires_at < mine.expires_at THEN {CALL} END""",
             {
                 "names": list(names),
                 "tokens": list(tokens),
                 "ttls": list(ttls),
                 "ttl": max(ttls),
             },
+            commands.Renew(tuple(asked)),
+            0.0,
         )
 
     def release(self, name: str, token: str) -> Query:
-        return Query(self._release, {"name": name, "token": token})
+        params = {"name": name, "token": token}
+        return Query(self._release, params, commands.Release(name, token), TURN, False)
 
     @cached_property
     def _release(self) -> str:
@@ -317,7 +326,7 @@ class PostgreSQL(Calling):
     def let_go(self, name: str, token: str) -> Query:
         """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
         params = {"name": name, "token": token, "gate": self.gate(name)}
-        return Query(self._let_go, params)
+        return Query(self._let_go, params, commands.LetGo(name, token), TURN, False)
 
     @cached_property
     def _let_go(self) -> str:
@@ -325,13 +334,15 @@ class PostgreSQL(Calling):
 
     def sweep(self) -> Query:
         over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
-        return Query(f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}", {})
+        sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
+        return Query(sql, {}, commands.Sweep(), 0.0, durable=False)
 
     def create(self, name: str) -> Query:
         return Query(
             f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0)
             ON CONFLICT (lock_name) DO NOTHING""",
             {"name": name},
+            commands.Create(name),
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
@@ -350,6 +361,9 @@ class PostgreSQL(Calling):
                 SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true""",
                 {"name": name, "patience": str(_milliseconds(patience))},
+                commands.LockRow(name, borrowed),
+                patience,
+                durable=False,
             )
         return Query(
             f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), before AS MATERIALIZED (
@@ -364,6 +378,8 @@ class PostgreSQL(Calling):
                 set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(_milliseconds(patience))},
+            commands.LockRow(name, borrowed),
+            patience,
         )
 
     def row_locked(self, reply: Reply) -> bool:
@@ -379,6 +395,8 @@ class PostgreSQL(Calling):
                 AND fence > ({self.epoch()})
             FOR KEY SHARE SKIP LOCKED""",
             {"name": name, "fence": fence, "token": token},
+            commands.Guard(name, token, fence),
+            0.0,
         )
 
     def apply(self, key: str) -> Query:
@@ -386,11 +404,14 @@ class PostgreSQL(Calling):
             f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
             VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
+            commands.Apply(key),
         )
 
     def unapply(self, key: str) -> Query:
         return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s", {"key": key}
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
+            {"key": key},
+            commands.Unapply(key),
         )
 
 

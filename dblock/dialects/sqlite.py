@@ -7,10 +7,12 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
+from ..protocol import commands
 from ..protocol.faults import Fault
-from ..protocol.state import Grant, Renewal
+from ..protocol.state import Granted, Renewal
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .base import TICKET, Dialect, Session
@@ -32,9 +34,9 @@ _PRIMARY = {
     26: Fault.UNREACHABLE,  # SQLITE_NOTADB
 }
 
-# Milliseconds that a lease's statement waits for the file's writer. One commit is done by then;
-# longer waits are the protocol's, which knows the caller's deadline.
-_TURN = 50
+# Seconds that a lease's statement waits for the file's writer. One commit is done by then; longer
+# waits are the protocol's, which knows the caller's deadline.
+_TURN = 0.05
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
 
@@ -67,6 +69,7 @@ class SQLite(Dialect):
     dynamic_types = True
     looks_itself = True
     name_parameter = ":name"
+    patience = _TURN
     remaining = _REMAINING
     later = _SHIFTED
     clock = _NOW
@@ -88,7 +91,7 @@ class SQLite(Dialect):
 
     def prepare_connection(self, connection: Any) -> Session:
         self.set_autocommit(connection)
-        self.ask(connection, Query(f"PRAGMA busy_timeout = {_TURN}", {}))
+        self.ask(connection, Query(_busy_timeout(_TURN), {}))
         (mode,) = self.ask(connection, Query("PRAGMA journal_mode", {}))
         if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
             self.ask(connection, Query("PRAGMA synchronous = NORMAL", {}))
@@ -108,7 +111,7 @@ class SQLite(Dialect):
             yield
             return
         (before,) = self.ask(connection, Query("PRAGMA busy_timeout", {}))
-        self.ask(connection, Query(f"PRAGMA busy_timeout = {math.floor(patience * 1000)}", {}))
+        self.ask(connection, Query(_busy_timeout(patience), {}))
         try:
             yield
         finally:
@@ -149,19 +152,28 @@ class SQLite(Dialect):
     ) -> Query:
         params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
         if ticket is not None:
-            return self._grant_or_join({**params, "ticket": ticket})
-        return Query(
-            f"""INSERT INTO {self.lock_table}
+            join = commands.Join(name, token, owner, ttl, ticket, former)
+            return self._grant_or_join(join, {**params, "ticket": ticket})
+        return Query(self._grant, params, commands.Grant(name, token, owner, ttl), self.patience)
+
+    # The two of every pair are put together once.
+
+    @cached_property
+    def _grant(self) -> str:
+        return f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             VALUES (:name, 1, :token, :owner, {_NOW}, {_LATER})
             ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
                 owner = excluded.owner, acquired_at = {_NOW}, expires_at = {_LATER}, waiters = NULL
             WHERE {self.turn(_LAST)}
-            RETURNING fence, {_REMAINING}""",
-            params,
-        )
+            RETURNING fence, {_REMAINING}"""
 
-    def _grant_or_join(self, params: dict[str, Any]) -> Query:
+    @cached_property
+    def _release(self) -> str:
+        return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {_NOW}
+            WHERE lock_name = :name AND token = :token"""
+
+    def _grant_or_join(self, join: commands.Join, params: dict[str, Any]) -> Query:
         free = self.turn(self.before)
         return Query(
             f"""INSERT INTO {self.lock_table}
@@ -178,6 +190,8 @@ class SQLite(Dialect):
             RETURNING iif(token = :token, fence, NULL), {_REMAINING}, NULL, {self._columns()},
                 iif({self.standing}, {self.before}, NULL), {free}""",
             params,
+            join,
+            self.patience,
         )
 
     def leave(self, name: str, ticket: str) -> Query:
@@ -186,6 +200,8 @@ class SQLite(Dialect):
                 trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
             WHERE lock_name = :name AND {self.standing}""",
             {"name": name, "ticket": ticket},
+            commands.Leave(name, ticket),
+            self.patience,
         )
 
     @property
@@ -204,10 +220,10 @@ class SQLite(Dialect):
             f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"
         )
 
-    def granted(self, reply: Reply, token: str) -> Grant | None:
+    def granted(self, reply: Reply, token: str) -> Granted | None:
         if not reply.rows or reply.rows[0][0] is None:
             return None
-        return Grant(reply.rows[0][0], reply.rows[0][1])
+        return Granted(reply.rows[0][0], reply.rows[0][1])
 
     def renew(self, asked: Sequence[Renewal]) -> Query:
         rows = json.dumps([(name, token, _modifier(ttl)) for name, token, ttl in asked])
@@ -220,28 +236,28 @@ class SQLite(Dialect):
                 AND l.expires_at > {_NOW}
             RETURNING token""",
             {"asked": rows},
+            commands.Renew(tuple(asked)),
+            self.patience,
         )
 
     def release(self, name: str, token: str) -> Query:
-        return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {_NOW}
-            WHERE lock_name = :name AND token = :token""",
-            {"name": name, "token": token},
-        )
+        params = {"name": name, "token": token}
+        return Query(self._release, params, commands.Release(name, token), self.patience)
 
     def create(self, name: str) -> Query:
         return Query(
             f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (:name, 0)
             ON CONFLICT (lock_name) DO NOTHING""",
             {"name": name},
+            commands.Create(name),
         )
 
     def begin(self, patience: float | None) -> tuple[Query, ...]:
         limit = self.timeouts.query if patience is None else patience
         return (
-            Query(f"PRAGMA busy_timeout = {math.floor(limit * 1000)}", {}),
+            Query(_busy_timeout(limit), {}),
             # A deferred transaction that had read first could not become a writer later.
-            Query("BEGIN IMMEDIATE", {}),
+            Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query:
@@ -249,11 +265,13 @@ class SQLite(Dialect):
             return Query(
                 f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {_FREE}",
                 {"name": name},
+                commands.LockRow(name, borrowed),
             )
         return Query(
             f"""UPDATE {self.lock_table} SET fence = fence
             WHERE lock_name = :name AND {_FREE} RETURNING fence""",
             {"name": name},
+            commands.LockRow(name, borrowed),
         )
 
     def guard(self, name: str, token: str, fence: int) -> Query:
@@ -261,6 +279,7 @@ class SQLite(Dialect):
             f"""UPDATE {self.lock_table} SET fence = fence
             WHERE lock_name = :name AND fence = :fence AND token = :token RETURNING fence""",
             {"name": name, "fence": fence, "token": token},
+            commands.Guard(name, token, fence),
         )
 
     def apply(self, key: str) -> Query:
@@ -268,10 +287,19 @@ class SQLite(Dialect):
             f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
             VALUES (:key, {_NOW}) ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
+            commands.Apply(key),
         )
 
     def unapply(self, key: str) -> Query:
-        return Query(f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key", {"key": key})
+        return Query(
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key",
+            {"key": key},
+            commands.Unapply(key),
+        )
+
+
+def _busy_timeout(seconds: float) -> str:
+    return f"PRAGMA busy_timeout = {math.floor(seconds * 1000)}"
 
 
 def _modifier(seconds: float) -> str:

@@ -9,6 +9,10 @@ from typing import Any, ClassVar
 class Values:
     """What differs in that from database to database."""
 
+    #: How long a statement waits for others' locks where it says nothing of it, as in
+    #: :class:`~..protocol.steps.Query`.
+    patience: ClassVar[float | None] = None
+
     #: The parameter ``name`` in the driver's style.
     name_parameter: ClassVar[str] = "%(name)s"
 

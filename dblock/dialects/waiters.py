@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ..protocol import commands
 from ..protocol.deadlock import Blocked
 from ..protocol.state import WaiterState
 from ..protocol.steps import Query, Reply
@@ -65,16 +66,30 @@ class WaiterStatements(Values):
                 (id, lock_name, strategy, owner, since, expires_at, holds)
             VALUES ({", ".join(marks.values())}) {self.upsert} {self.lazily}""",
             values,
+            commands.Register(id, name, strategy, owner, waited, lasts, holds),
+            self.patience,
+            durable=not self.lazily,
         )
 
     def unregister(self, id: str) -> Query:
         """Remove a waiter."""
         mark = self.parameter("id")
-        return Query(f"DELETE FROM {self.waiter_table} WHERE id = {mark} {self.lazily}", {"id": id})
+        return Query(
+            f"DELETE FROM {self.waiter_table} WHERE id = {mark} {self.lazily}",
+            {"id": id},
+            commands.Unregister(id),
+            self.patience,
+            durable=not self.lazily,
+        )
 
     def sweep(self) -> Query:
         """Remove waiters whose time is over, without waiting for others who do."""
-        return Query(f"DELETE FROM {self.waiter_table} WHERE {self.remaining} <= 0", {})
+        return Query(
+            f"DELETE FROM {self.waiter_table} WHERE {self.remaining} <= 0",
+            {},
+            commands.Sweep(),
+            self.patience,
+        )
 
     def waiters(self, name: str | None = None) -> Query:
         """Read who waits for a name, or for any."""
@@ -83,6 +98,8 @@ class WaiterStatements(Values):
             f"""SELECT lock_name, owner, strategy, since, -{self._until("since")}
             FROM {self.waiter_table} WHERE {self.remaining} > 0{only} ORDER BY since, id""",
             {} if name is None else {"name": self.key(name)},
+            commands.ListWaiters(name),
+            self.patience,
         )
 
     def read_waiters(self, reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
@@ -105,6 +122,8 @@ class WaiterStatements(Values):
             LEFT JOIN {self.lock_table} AS l ON l.lock_name = w.lock_name
             WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0""",
             {},
+            commands.ListBlocked(),
+            self.patience,
         )
 
     def read_blocked(self, reply: Reply) -> list[Blocked]:

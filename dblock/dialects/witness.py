@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..protocol import commands
 from ..protocol.state import Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
@@ -107,6 +108,7 @@ class Witnessing(Dialect):
                 CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
             FROM {self.witness_table} WHERE {_BELIEVED} AND {self._sane}""",
             {},
+            commands.ReadWitness(),
         )
 
     def witnessed(self, reply: Reply) -> Witness | None:
@@ -154,6 +156,7 @@ class Witnessing(Dialect):
                 valid_until = excluded.valid_until
             RETURNING epoch""",
             {"lock": self.lock_table, "witness": self.witness_table},
+            commands.WriteWitness(),
         )
 
     def record_ttl(self, ttl: float) -> Query:
@@ -187,6 +190,7 @@ class Witnessing(Dialect):
                     ELSE w.valid_until END
             FROM recorded WHERE w.id = 1""",
             {"ttl": ttl, "lock": self.lock_table},
+            commands.RecordTtl(ttl),
         )
 
     def announce_ttl(self, ttl: float) -> Query:
@@ -195,6 +199,7 @@ class Witnessing(Dialect):
             SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
             WHERE EXISTS ({self.epoch()}) RETURNING {DURABLE}""",
             {"ttl": ttl},
+            commands.AnnounceTtl(ttl),
         )
 
     def set_durability(self, durability: str) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..connections import Connections
-from ..driver import execute
 from ..protocol.faults import Fault, Trouble
 from ..protocol.steps import Query
 from ..protocol.troubles import explain
@@ -34,7 +33,7 @@ def examine(locks: Locks) -> list[Finding]:
     Nothing is changed, and tables that are missing are a finding, not an error.
     """
     dialect = locks.dialect
-    connections = Connections(locks.engine, dialect, world=locks.database.world)
+    connections = Connections(locks.engine, dialect, runtime=locks.database.runtime)
     try:
         connection = connections.take()
     except Trouble as trouble:
@@ -42,7 +41,7 @@ def examine(locks: Locks) -> list[Finding]:
     findings: list[Finding] = []
 
     def ask(sql: str, **params: object) -> list[tuple[object, ...]]:
-        return [tuple(row) for row in execute(dialect, connection, Query(sql, params)).rows]
+        return [tuple(row) for row in connections.execute(connection, Query(sql, params)).rows]
 
     patient = Patient(dialect, connection, ask)
     try:

@@ -151,7 +151,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class Granted:
     """A lease as the granting statement reported it; ``remaining`` by the database's clock."""
 
     fence: int

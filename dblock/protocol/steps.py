@@ -6,12 +6,29 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from .commands import Command, word
+
 
 class Query(NamedTuple):
-    """A statement in the driver's own parameter style."""
+    """A statement in the driver's own parameter style.
+
+    ``command`` is what it asks for, None outside of the protocols: to make a connection ready, in
+    the user's own tables. ``patience`` is for how many seconds the server waits for others' locks,
+    None for as long as the session lets it. ``durable`` says that all it did is on disk before it
+    is told, or as the server's commits are by default; otherwise a crash may undo it, but for a
+    grant, which is durable in any case.
+    """
 
     sql: str
     params: Mapping[str, Any] | tuple[Any, ...]
+    command: Command | None = None
+    patience: float | None = None
+    durable: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` where it has none."""
+        return "other" if self.command is None else word(type(self.command).__name__)
 
     def __repr__(self) -> str:
         return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it

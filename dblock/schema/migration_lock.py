@@ -27,8 +27,9 @@ from sqlalchemy.pool import NullPool
 
 from .. import clock
 from ..arguments import Seconds, check_name, check_wait
-from ..connections import detached, first_line, is_driver_error
+from ..connections import detached
 from ..dialects import Dialect
+from ..driver_errors import first_line, is_driver_error
 from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
 from ..policy import RetryPolicy
 from ..protocol.faults import Fault, Trouble

@@ -47,6 +47,7 @@ class Running:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for the end: exit code, the rest of standard output, standard error."""
+        self.process.wait(SECONDS)  # communicate() would end the standard input before
         out, err = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, out, err
 

@@ -154,18 +154,17 @@ def test_a_late_record_does_not_touch_the_next_run(
     @locks.cron("a", once_per="slot", ttl=LONG)
     def first() -> None:
         locks.release("a", force=True)
-        with pytest.raises(KeyError):
-            threads.run(second)
+        threads.run(second)
 
     @others.cron("a", once_per="slot", ttl=LONG)
     def second() -> None:
-        raise KeyError("it failed")
+        pass
 
     with pytest.raises(LockLost):
         first()
     last = locks.last_run("a")
     assert last is not None
-    assert last.exit_status == 1
+    assert last.exit_status == 0
 
 
 def test_periods_are_by_the_databases_clock(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Engine
 
-import dblock.driver
 from dblock import DeadlockDetected, LockLost, Locks, NotHeld
+from dblock.connections import Connections
 from tests.support import EAGER, LONG, SECONDS, SHORT, Threads, borrowed, eventually
 from tests.worlds.behind import held_up
 
@@ -200,7 +200,7 @@ def test_of_two_who_release_at_once_one_has_done_it(
     lock = make(locks, kind)
     assert lock.acquire()
     begun, go_on = threading.Event(), threading.Event()
-    execute = dblock.driver.execute
+    execute = Connections.execute
 
     def slowly(*args: Any, **options: Any) -> Any:
         if not begun.is_set():
@@ -208,7 +208,7 @@ def test_of_two_who_release_at_once_one_has_done_it(
             assert held_up(go_on.wait, SECONDS)
         return execute(*args, **options)
 
-    monkeypatch.setattr(dblock.driver, "execute", slowly)
+    monkeypatch.setattr(Connections, "execute", slowly)
     first = threads.start(lock.release)
     assert begun.wait(SECONDS)
     with pytest.raises(NotHeld):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 
@@ -12,7 +11,7 @@ from sqlalchemy.engine import Engine
 from dblock import Attempt, LockLost, Locks, NotAcquired, NotHeld, RetryPolicy
 from tests.conftest import Database
 from tests.contract.conftest import NewLocks
-from tests.servers import execute
+from tests.contract.sessions import end_sessions
 from tests.support import EAGER, LONG, Threads, blocked, lock_row
 
 
@@ -128,33 +127,6 @@ def test_one_at_a_time(new_locks: NewLocks) -> None:
     finally:
         pool.close()
     assert most == 1
-
-
-# How to end the sessions of the database's users; SQLite has no sessions.
-END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
-
-
-def in_transactions(db: Database) -> list[int]:
-    """The sessions in transactions of this database."""
-    if db.kind == "postgresql":
-        idle = "state = 'idle in transaction' AND datname = current_database()"
-        return [pid for (pid,) in execute(db.url, f"SELECT pid FROM pg_stat_activity WHERE {idle}")]
-    ours = execute(db.url, "SELECT id FROM information_schema.processlist WHERE db = database()")
-    # Not innodb_trx, which for a moment shows what it has shown last.
-    ((_, _, status),) = execute(db.url, "SHOW ENGINE INNODB STATUS")
-    active = re.findall(
-        r"^---TRANSACTION .* ACTIVE .*\n(?:(?!---).*\n)+?.*thread id (\d+),", status, re.M
-    )
-    return [session for (session,) in ours if str(session) in active]
-
-
-def end_sessions(db: Database) -> int:
-    if db.server is None:
-        return 0
-    found = in_transactions(db)
-    for session in found:
-        execute(db.server.url, END[db.kind].format(session))
-    return len(found)
 
 
 def test_lost_with_its_connection(locks: Locks, others: Locks, db: Database) -> None:

@@ -249,6 +249,8 @@ def test_its_transaction_may_be_idle_for_as_long_as_it_takes(new_database: NewDa
         dialect = PostgreSQL(None, "dblock_", Timeouts())
         dialect.prepare_migrator(own)
         own.execute("SET idle_in_transaction_session_timeout = '1min'")
+        own.execute("SET default_transaction_isolation = 'serializable'")
         for statement in dialect.migration_mutex("migrations"):
             own.execute(statement)
         assert own.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+        assert own.execute("SHOW transaction_isolation").fetchone() == ("read committed",)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks, NotAcquired
+from dblock.protocol.steps import Protocol, Run
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, find_or_skip
 from tests.faults.database import clock, epoch, grants_from, shorten_pause
-from tests.servers import PgBouncer, PostgreSQL, execute
+from tests.servers import PgBouncer, PostgreSQL, execute, reaper
 from tests.support import LONG, SHORT
 from tests.worlds.world import World
 
@@ -95,19 +97,23 @@ def test_after_a_crash_of_volatile_tables_nothing_is_granted_for_the_longest_ttl
             assert next_one.fence > fence + 1
 
 
-def test_a_longer_ttl_is_on_disk_before_it_is_granted(
+def test_a_longer_ttl_is_on_disk_once_it_is_announced(
     server: PostgreSQL, crashing: Database
 ) -> None:
-    """Also where nothing else waits for the disk, which gets it seconds later."""
+    """So before it is granted; also where nothing else waits for the disk, which gets it later."""
     url = crashing.url
     upgrade(url, durability="volatile")
     execute(url, f'ALTER DATABASE "{make_url(url).database}" SET synchronous_commit = off')
-    execute(url, "ALTER SYSTEM SET wal_writer_delay = '10s'")
-    execute(url, "SELECT pg_reload_conf()")
+    [(later,)] = execute(url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+
+    def announce(ttl: float) -> Protocol[None]:
+        yield Run(locks.dialect.announce_ttl(ttl))
+
     with Locks(url) as locks:
         assert locks.lease("first", ttl=LONG, renew=False).acquire()
-        assert locks.lease("report", ttl=10 * LONG, renew=False).acquire()
-        server.stop_immediately()
+        reaper.send(later, signal.SIGSTOP)
+        locks.database.run(announce(10 * LONG))
+        server.kill()
         server.start()
         assert epoch(url).longest_ttl == 10 * LONG
 

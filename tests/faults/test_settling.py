@@ -363,7 +363,7 @@ def test_a_database_that_comes_back_in_time(net: Net) -> None:
             net.proxy.restore()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net.locks.database.world, "sleep", Restorer())
+        patch.setattr(net.locks.database.runtime, "sleep", Restorer())
         assert net.locks.lease("report", wait=SECONDS).acquire()
     assert restored
 

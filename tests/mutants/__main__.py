@@ -3,43 +3,49 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import subprocess
+import json
+import math
+import random
+import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from queue import SimpleQueue
 
 from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.code import Code
+from tests.mutants.copy import ROOT, Copy, Verdict
 from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
 from tests.servers.postgresql import VARIABLE as POSTGRESQL
 
-ROOT = Path(__file__).parents[2]
-TREE = ("dblock", "migrations", "tests", "pyproject.toml", "alembic.ini", "README.md")
-TEST_SECONDS = 60  # one that waits for ever, because of the mutant, has noticed it too
-PASSED, FAILED = 0, 1  # pytest's exit codes; all others mean that the test was not run
-
-
-class Verdict(NamedTuple):
-    word: str
-    output: str
+# A test that takes so much longer with a mutant than without one waits for ever: it has noticed it.
+TIMES_LONGER, SPARE_SECONDS = 10, 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("-k", metavar="NAME", default="", help="only mutants with this in the name")
     parser.add_argument("-j", metavar="N", type=int, default=2, help="so many at a time")
+    parser.add_argument(
+        "--minutes",
+        metavar="N",
+        type=float,
+        default=math.inf,
+        help="in an order by chance, and plant no more after so many minutes of planting",
+    )
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="repeats such an order")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
+    code = Code(ROOT)
+    planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
         # Given to all the copies, so that not each of them starts its own.
         servers: dict[str, Server] = {
@@ -47,73 +53,114 @@ def main(arguments: Sequence[str] | None = None) -> int:
             MARIADB: stack.enter_context(shared_mariadb()),
         }
         environment = {name: server.url for name, server in servers.items()}
-        return judge(chosen, options.j, environment)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
+        copies = [Copy(directory / str(job), environment) for job in range(options.j)]
+        times = Times(directory / "times")
+        if not times.measure(copies[0], chosen, options.j):
+            return 1
+        if options.minutes == math.inf:
+            chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
+        else:
+            print(f"In an order by chance: --seed {options.seed}", flush=True)
+            random.Random(options.seed).shuffle(chosen)
+        ordered = {mutant: planted[mutant] for mutant in chosen}
+        return judge(ordered, copies, times, options.minutes)
 
 
-def judge(mutants: list[Mutant], jobs: int, environment: dict[str, str]) -> int:
-    start = time.monotonic()
-    tests = sorted({mutant.test for mutant in mutants})
-    verdict = run(None, tests, environment, "-n", str(jobs))
-    if verdict.word != "passed":
-        print(verdict.output)
-        print("The tests do not pass without a mutant, so they tell nothing.")
-        return 1
-    print(f"{len(tests)} tests pass unmutated.", flush=True)
+class Times:
+    """How long tests take without a mutant, in this run: on a busy machine that is longer."""
 
-    def plant(mutant: Mutant) -> tuple[Mutant, Verdict]:
-        return mutant, run(mutant, [mutant.test], environment, "-n", "0")
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seconds: dict[str, dict[str, float]] = {}
 
-    survivors = 0
-    with ThreadPoolExecutor(jobs) as pool:
-        for mutant, verdict in pool.map(plant, mutants):
-            killed = verdict.word == "failed"
-            survivors += not killed
-            word = "killed" if killed else "SURVIVED" if verdict.word == "passed" else "NOT RUN"
-            print(f"{word:9} {mutant.name}: {mutant.promise}", flush=True)
-            print(f"          {mutant.test}")
-            if killed:  # a mutant that does not even run would be killed by anything: look here
-                print(f"          {reason(verdict.output)}", flush=True)
-            else:
-                print(verdict.output, flush=True)
-    took = time.monotonic() - start
-    print(f"{len(mutants) - survivors} of {len(mutants)} mutants were killed in {took:.0f} s.")
-    return 1 if survivors else 0
+    def measure(self, copy: Copy, mutants: Sequence[Mutant], jobs: int) -> bool:
+        """Run the tests; return whether all of them pass."""
+        tests = sorted({mutant.test for mutant in mutants})
+        verdict = copy.run(tests, "-n", str(jobs), f"--times={self._file}")
+        if verdict.word != "passed":
+            print(verdict.output)
+            print("The tests do not pass without a mutant, so they tell nothing.")
+            return False
+        print(f"{len(tests)} tests pass unmutated.", flush=True)
+        self._seconds = json.loads(self._file.read_text())
+        return True
+
+    def _of(self, mutant: Mutant) -> list[float]:
+        """Those of its tests: it may name one for each of several parameters, or a file of them."""
+        return [
+            sum(phases.values())
+            for test, phases in self._seconds.items()
+            if test == mutant.test or test.startswith((f"{mutant.test}[", f"{mutant.test}::"))
+        ]
+
+    def expected(self, mutant: Mutant) -> float:
+        return sum(self._of(mutant))
+
+    def limit(self, mutant: Mutant) -> float:
+        """How long one test may take. What others found set up, it may have to set up itself."""
+        longest = max(phases.get("setup", 0.0) for phases in self._seconds.values())
+        return SPARE_SECONDS + longest + TIMES_LONGER * max(self._of(mutant))
+
+
+def judge(
+    planted: Mapping[Mutant, tuple[str, str]],
+    copies: Sequence[Copy],
+    times: Times,
+    minutes: float,
+) -> int:
+    """Test mutants, each of which has a file become another text; return the exit code."""
+    start, free = time.monotonic(), SimpleQueue[Copy]()
+    for copy in copies:
+        free.put(copy)
+
+    def test(mutant: Mutant) -> Verdict | None:
+        if time.monotonic() >= start + 60 * minutes:
+            return None
+        limit = times.limit(mutant)
+        within = times.expected(mutant) + 2 * limit  # its process may wait for ever at its end, too
+        copy = free.get()
+        try:
+            with copy.planted(*planted[mutant]):
+                return copy.run([mutant.test], "-n", "0", f"--timeout={limit:.1f}", within=within)
+        finally:
+            free.put(copy)
+
+    alive = left = 0
+    with ThreadPoolExecutor(len(copies)) as pool:
+        tests = {pool.submit(test, mutant): mutant for mutant in planted}
+        try:
+            for done in as_completed(tests):
+                verdict = done.result()
+                if verdict is None:
+                    left += 1
+                else:
+                    alive += verdict.word != "failed"
+                    tell(tests[done], verdict)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    took, tested = time.monotonic() - start, len(planted) - left
+    print(f"{tested - alive} of {tested} mutants were killed in {took:.0f} s.")
+    if left:
+        print(f"{left} more were not planted. All of them: python -m tests.mutants")
+    return 1 if alive else 0
+
+
+def tell(mutant: Mutant, verdict: Verdict) -> None:
+    word = {"failed": "killed", "passed": "SURVIVED"}.get(verdict.word, "NOT RUN")
+    print(f"{word:9} {mutant.name}: {mutant.promise}")
+    print(f"          {mutant.test} ({verdict.seconds:.1f} s)")
+    if word == "killed":  # a mutant that does not even run would be killed by anything: look here
+        print(f"          {reason(verdict.output)}", flush=True)
+    else:
+        print(verdict.output, flush=True)
 
 
 def reason(output: str) -> str:
     """The first line of what went wrong, of pytest's report."""
     lines = (line[1:].strip() for line in output.splitlines() if line.startswith("E  "))
     return next(lines, "no reason given")
-
-
-def run(
-    mutant: Mutant | None, tests: list[str], environment: dict[str, str], *options: str
-) -> Verdict:
-    """Run tests on a copy of the tree, with the mutant in it."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        copy = Path(name)
-        for part in TREE:
-            source = ROOT / part
-            if source.is_dir():
-                ignore = shutil.ignore_patterns("__pycache__", ".*")
-                shutil.copytree(source, copy / part, ignore=ignore)
-            else:
-                shutil.copy2(source, copy / part)
-        if mutant is not None:
-            file = copy / mutant.file
-            file.write_text(mutant.apply(file.read_text()))
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.mutants.origin"]
-        command += ["-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}", *options, *tests]
-        done = subprocess.run(
-            command,
-            cwd=copy,
-            env={**os.environ, **environment, "PYTHONPATH": str(copy)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    words = {PASSED: "passed", FAILED: "failed"}
-    return Verdict(words.get(done.returncode, "not run"), done.stdout)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BRIDGE, WORLD = "dblock/aio/bridge.py", "dblock/aio/world.py"
-BODIES, LOCKS = "dblock/aio/bodies.py", "dblock/aio/locks.py"
-
 CANCELLATION = "tests/aio/test_cancellation.py"
 LOSS, TASKS, LOOPS = "tests/aio/test_loss.py", "tests/aio/test_tasks.py", "tests/aio/test_loops.py"
 
@@ -15,15 +12,15 @@ ASYNCHRONOUS = (
     Mutant(
         "cancellation-swallowed",
         "a cancellation that came with an answer is raised",
-        BRIDGE,
-        "    _pending[this_task()] = cancelled\n",
+        "bridge._answer",
+        "_pending[this_task()] = cancelled",
         "",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
     ),
     Mutant(
         "cancellation-waits",
         "a cancellation is not kept until a wait is over",
-        BRIDGE,
+        "bridge.answer",
         "if waits and _pending:",
         "if False:",
         f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",
@@ -31,7 +28,7 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-grant-kept",
         "a cancelled acquire leaves no orphan",
-        "dblock/lease.py",
+        "Lease._abandon",
         "database.run(leasing.abandon(",
         "print(leasing.abandon(",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
@@ -39,7 +36,7 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-release-given-up",
         "a cancelled release goes on",
-        WORLD,
+        "AsyncioRuntime.finish",
         "return bridge.finish(function, bridge.GRACE if cancelled else None)",
         "return function()",
         f"{CANCELLATION}::test_a_cancelled_release_goes_on[postgresql]",
@@ -47,15 +44,15 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-turn-kept",
         "a cancelled statement gives its turn up",
-        "dblock/connections.py",
-        "        except BaseException as error:\n            refused",
-        "        except Exception as error:\n            refused",
+        "Connections.take",
+        "except BaseException as error:",
+        "except Exception as error:",
         f"{CANCELLATION}::test_acquire[sqlite-lease-fresh-waiting]",
     ),
     Mutant(
         "cancelled-wait-on-the-server",
         "a cancelled wait for a row leaves no ghost",
-        "dblock/row.py",
+        "RowLock._try_within",
         "if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):",
         "if False:",
         f"{CANCELLATION}::test_a_cancelled_wait_for_a_row_leaves_no_ghost[mariadb]",
@@ -64,7 +61,7 @@ ASYNCHRONOUS = (
     Mutant(
         "loss-claims-every-cancellation",
         "only the loss's own cancellation becomes LockLost",
-        BODIES,
+        "Body.end",
         "others = self._task.uncancel() > self._cancelling",
         "others = self._task.uncancel() < 0",
         f"{LOSS}::test_both_at_the_same_moment[sqlite]",
@@ -72,7 +69,7 @@ ASYNCHRONOUS = (
     Mutant(
         "loss-stays-a-cancellation",
         "the loss's own cancellation is taken back",
-        BODIES,
+        "Body.end",
         "others = self._task.uncancel() > self._cancelling",
         "others = self._task.cancelling() - 1 > self._cancelling",
         f"{LOSS}::test_the_body_is_cancelled_by_its_loss[sqlite-task]",
@@ -80,7 +77,7 @@ ASYNCHRONOUS = (
     Mutant(
         "loss-cancels-who-knows",
         "a body that found its loss itself is not cancelled",
-        BODIES,
+        "Body.lose",
         "if self._loss is None and whose() is not self._task:",
         "if self._loss is None:",
         f"{LOSS}::test_a_loss_that_the_body_finds_itself_does_not_cancel_it[mariadb]",
@@ -88,24 +85,24 @@ ASYNCHRONOUS = (
     Mutant(
         "loss-cancels-every-body",
         "only the body of the lost hold is cancelled",
-        BODIES,
-        "            if hold.loss is loss:\n",
-        "            if True:\n",
+        "Bodies.lose",
+        "if hold.loss is loss:",
+        "if True:",
         f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[mariadb]",
     ),
     Mutant(
         "keeper-always-in-the-loop",
         "a keeper in a thread goes on while the loop is blocked",
-        WORLD,
-        "return keeper_in_thread() if self._keeper_thread else keeper_here()",
-        "return keeper_here()",
+        "_Bridged.__init__",
+        "keeper_in_thread if keeper_thread else keeper_here",
+        "keeper_here",
         f"{LOSS}::test_a_loop_that_was_blocked_is_told_afterwards[sqlite-thread]",
     ),
     # --- 11: who holds
     Mutant(
         "tasks-of-a-thread-are-one",
         "reentrancy follows the task",
-        WORLD,
+        "TaskHolds.mine",
         "key = whose() or self",
         "key = self",
         f"{TASKS}::test_reentrant_is_by_task[sqlite]",
@@ -113,7 +110,7 @@ ASYNCHRONOUS = (
     Mutant(
         "second-loop-let-in",
         "a second event loop is told",
-        LOCKS,
+        "Home.run",
         "if self._loop is not loop:",
         "if self._loop is None:",
         f"{LOOPS}::test_a_second_loop_is_told[sqlite]",

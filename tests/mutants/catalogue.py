@@ -12,17 +12,9 @@ from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.presets import PRESET
 from tests.mutants.secrets import SECRETS
+from tests.mutants.testing import TESTING
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
-
-BASE = "dblock/dialects"
-CALLING = f"{BASE}/calling.py"
-PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
-ACQUIRING = "dblock/protocol/acquiring.py"
-LEASING, HOLDS, COUNTER = "dblock/protocol/leasing.py", "dblock/holds.py", "dblock/counter.py"
-DRIVER, POLICY, TOGETHER = "dblock/driver.py", "dblock/policy.py", "dblock/together.py"
-
-AMOUNTS = "dblock/amounts.py"
 
 PLANTED = "tests/faults/test_planted.py"
 EXACT = "tests/contract/test_counter_exact.py"
@@ -51,23 +43,23 @@ CATALOGUE = (
     Mutant(
         "row-lock-over-a-lease",
         "a row lock is refused while a lease is on the name",
-        PG,
-        'WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"\n',
-        'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"\n',
+        "PostgreSQL.lock_row",
+        'WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"',
+        'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
     ),
     Mutant(
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
-        PG,
-        "AND {self.turn(self.earlier)}\n                    FOR UPDATE OF k SKIP LOCKED",
-        "AND {self.turn(self.earlier)}",
+        "PostgreSQL._grant",
+        "FOR UPDATE OF k SKIP LOCKED",
+        "",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
     ),
     Mutant(
         "names-without-case",
         "names are exact",
-        MARIADB,
+        "MariaDB.key",
         "return name.encode()",
         "return name.lower().encode()",
         f"{PLANTED}::test_names_are_exact[mariadb]",
@@ -75,7 +67,7 @@ CATALOGUE = (
     Mutant(
         "together-without-a-last-look",
         "several locks are all held when their body begins",
-        TOGETHER,
+        "Together.try_within",
         "if refusal is not None or self._last():",
         "if True:",
         f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
@@ -83,7 +75,7 @@ CATALOGUE = (
     Mutant(
         "prepared-behind-a-pooler",
         "a statement runs as it was written, on whatever backend",
-        PG,
+        "PostgreSQL.prepare_connection",
         "if backend != connection.info.backend_pid:",
         "if False:",
         f"{REGRESSIONS}::test_prepared_statements_of_another_client_of_the_pooler",
@@ -91,7 +83,7 @@ CATALOGUE = (
     Mutant(
         "reentrant-released-by-anybody",
         "a hold that can be taken again is its holder's alone, as an RLock's",
-        HOLDS,
+        "HandleHolds.find",
         "return None if self._private else holds[-1]",
         "return holds[-1]",
         f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-reentrant]",
@@ -99,7 +91,7 @@ CATALOGUE = (
     Mutant(
         "released-by-its-thread-alone",
         "who has the handle may release what another thread took, as a Lock",
-        HOLDS,
+        "HandleHolds.find",
         "return None if self._private else holds[-1]",
         "return None",
         f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-lease]",
@@ -107,7 +99,7 @@ CATALOGUE = (
     Mutant(
         "anothers-hold-first",
         "who lost its hold is told so, and leaves that of the next one",
-        HOLDS,
+        "HandleHolds.find",
         "if hold.flow is mine:",
         "if False:",
         f"{OWNERSHIP}::test_a_loss_is_for_who_had_the_hold[threads-sqlite-False]",
@@ -115,7 +107,7 @@ CATALOGUE = (
     Mutant(
         "released-by-two-at-once",
         "one release ends a hold, the other finds none",
-        HOLDS,
+        "HandleHolds.take",
         "self._holds.remove(hold)",
         "self._holds.index(hold)",
         f"{OWNERSHIP}::test_of_two_who_release_at_once_one_has_done_it[threads-sqlite-lease]",
@@ -123,7 +115,7 @@ CATALOGUE = (
     Mutant(
         "shortened-when-told",
         "the holder's deadline is never later than the expiry",
-        "dblock/lease.py",
+        "Lease.renew",
         "if asked.deadline < held.term.deadline:",
         "if False:",
         f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
@@ -131,8 +123,8 @@ CATALOGUE = (
     Mutant(
         "warns-before-it-drops",
         "a row lock cannot leak through a warning that is an error",
-        DRIVER,
-        "self.drop()  # first, since a warning can be an error",
+        "OwnTransaction.__del__",
+        "self.drop()",
         "warnings.warn('a held row lock was garbage-collected', ResourceWarning)",
         f"{FORK}::test_a_dropped_row_lock_is_free_where_warnings_are_errors[sqlite]",
     ),
@@ -140,15 +132,15 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
-        CALLING,
-        "self._grant_or_join,\n",
-        f"self._grant_or_join.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),\n",
+        "Calling.grant_or_join",
+        "self._grant_or_join,",
+        f"self._grant_or_join.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
         f"{TRAP_4}[postgresql]",
     ),
     Mutant(
         "fence-drawn-early-mariadb",
         "fences grow in the order of the holds, not of the tries",
-        MARIADB,
+        "MariaDB._grant",
         "fence = fence + 1",
         f"fence = {DRAWN.replace('token', CALLERS_TOKEN)}",
         f"{TRAP_4}[mariadb]",
@@ -156,17 +148,19 @@ CATALOGUE = (
     Mutant(
         "fence-starts-again",
         "a fence outlives the holds of its name",
-        PG,
-        "UPDATE {self.lock_table} AS l\n            SET token = NULL, "
-        "expires_at = clock_timestamp(), waiters = {ALIVE}\n            WHERE",
-        "DELETE FROM {self.lock_table} AS l\n            WHERE",
+        "PostgreSQL._release",
+        (
+            "UPDATE {self.lock_table} AS l\n"
+            "    SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}"
+        ),
+        "DELETE FROM {self.lock_table} AS l",
         f"{TRAP_4}[postgresql]",
     ),
     # --- 3: no waiting for ever
     Mutant(
         "self-wait",
         "a thread that would wait for itself is told at once",
-        HOLDS,
+        "FlowHolds.refuse_self_wait",
         "if self.find(name) is not None or self.has_row(",
         "if False and self.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
@@ -174,7 +168,7 @@ CATALOGUE = (
     Mutant(
         "together-unsorted",
         "several locks are taken in one order by all",
-        TOGETHER,
+        "Together.__init__",
         "sorted(locks, key=lambda lock: lock.name)",
         "locks",
         f"{PLANTED}::test_several_locks_are_taken_in_the_order_of_their_names[postgresql]",
@@ -182,7 +176,7 @@ CATALOGUE = (
     Mutant(
         "oversleep",
         "no sleep goes past the deadline",
-        POLICY,
+        "RetryPolicy.sleep_after",
         "sleep = min(sleep, left)",
         "pass",
         f"{PLANTED}::test_a_sleep_ends_at_the_deadline",
@@ -191,7 +185,7 @@ CATALOGUE = (
     Mutant(
         "release-without-token-postgresql",
         "only the holder releases",
-        PG,
+        "PostgreSQL._release",
         "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
         "WHERE l.lock_name = %(name)s AND {PATIENT}",
         f"{TAKEN_OVER}[postgresql-release]",
@@ -199,40 +193,40 @@ CATALOGUE = (
     Mutant(
         "release-without-token-mariadb",
         "only the holder releases",
-        MARIADB,
-        "expires_at = SYSDATE(6)\n            WHERE lock_name = %(name)s AND token = %(token)s",
-        "expires_at = SYSDATE(6)\n            WHERE lock_name = %(name)s",
+        "MariaDB.release",
+        "WHERE lock_name = %(name)s AND token = %(token)s",
+        "WHERE lock_name = %(name)s",
         f"{TAKEN_OVER}[mariadb-release]",
     ),
     Mutant(
         "release-without-token-sqlite",
         "only the holder releases",
-        SQLITE,
-        "expires_at = {_NOW}\n            WHERE lock_name = :name AND token = :token",
-        "expires_at = {_NOW}\n            WHERE lock_name = :name",
+        "SQLite._release",
+        "WHERE lock_name = :name AND token = :token",
+        "WHERE lock_name = :name",
         f"{TAKEN_OVER}[sqlite-release]",
     ),
     Mutant(
         "release-counts-no-rows",
         "a release that freed nothing says so",
-        LEASING,
-        "        if reply.matched == 1:\n            return\n        loss",
-        "        if True:\n            return\n        loss",
+        "leasing.release",
+        "if reply.matched == 1:",
+        "if True:",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[postgresql]",
     ),
     Mutant(
         "repeated-release-is-a-loss",
         "a release whose reply was lost succeeds when it is repeated",
-        LEASING,
-        "            if in_doubt:\n                return  #",
-        "            if False:\n                return  #",
+        "leasing.release",
+        "if in_doubt:",
+        "if False:",
         f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     # --- 5: the database's clock
     Mutant(
         "free-by-the-transactions-start",
         "expiry is judged by the time it is, not that of the transaction's start",
-        PG,
+        "postgresql._FREE",
         "expires_at <= clock_timestamp())",
         "expires_at <= now())",
         f"{PLANTED}::test_a_transaction_that_began_before_the_expiry_sees_it",
@@ -240,7 +234,7 @@ CATALOGUE = (
     Mutant(
         "expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        PG,
+        "postgresql.PostgreSQL",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
@@ -249,7 +243,7 @@ CATALOGUE = (
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        CALLING,
+        "calling.Calling",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
@@ -258,17 +252,22 @@ CATALOGUE = (
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
         "expiry is the database's clock alone",
-        SQLITE,
+        "sqlite._modifier",
         'return f"{seconds:+.3f} seconds"',
-        "import time\n\n    from datetime import datetime, UTC\n\n"
-        "    off = time.time() - datetime.now(UTC).timestamp()\n"
-        '    return f"{off + seconds:+.3f} seconds"',
+        (
+            "import time\n"
+            "\n"
+            "from datetime import datetime, UTC\n"
+            "\n"
+            "off = time.time() - datetime.now(UTC).timestamp()\n"
+            'return f"{off + seconds:+.3f} seconds"'
+        ),
         f"{CLOCK}[sqlite]",
     ),
     Mutant(
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
-        ACQUIRING,
+        "_Tries._try",
         "term = self._term(grant.remaining, reply.sent)",
         "term = self._term(grant.remaining, reply.now)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
@@ -276,7 +275,7 @@ CATALOGUE = (
     Mutant(
         "term-from-the-later-try",
         "the term of a grant is not counted from after an earlier try that may be the one",
-        ACQUIRING,
+        "_Tries._try",
         "term = self._term(grant.remaining, reply.sent)",
         "term = Term(reply.sent, claim.ttl)",
         "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
@@ -284,7 +283,7 @@ CATALOGUE = (
     Mutant(
         "given-up-is-refused",
         "a try that the server gave up is not told as a name that others have",
-        ACQUIRING,
+        "acquiring.acquire",
         "if tries.timed_out is not None and tries.place.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
@@ -292,7 +291,7 @@ CATALOGUE = (
     Mutant(
         "given-up-is-in-doubt",
         "a statement that the server gave up was undone, whole",
-        ACQUIRING,
+        "_Tries._doubt",
         "trouble.fault is Fault.CANCELED and not self.dialect.failure_aborts",
         "trouble.fault is Fault.CANCELED",
         f"{TIMEOUTS}::test_a_grant_is_undone_where_the_database_cannot_be_asked[threads]",
@@ -300,7 +299,7 @@ CATALOGUE = (
     Mutant(
         "given-up-waiters-stay",
         "who waits no longer, by the server's will, is not shown any more",
-        "dblock/protocol/registering.py",
+        "registering._answered",
         "return isinstance(error, QueryTimeout) or",
         "return",
         f"{TIMEOUTS}::test_a_wait_that_the_server_ended_leaves_no_trace[postgresql-threads]",
@@ -308,7 +307,7 @@ CATALOGUE = (
     Mutant(
         "term-from-before-the-wait",
         "a lost reply shortens no later grant's term",
-        ACQUIRING,
+        "_Tries._term",
         "Term(sent - max(0.0, self.claim.ttl - remaining), self.claim.ttl)",
         "Term(self.start, self.claim.ttl)",
         "tests/protocol/test_acquiring.py::test_what_is_granted_is_believed_for_what_remained_of_it",
@@ -316,7 +315,7 @@ CATALOGUE = (
     Mutant(
         "in-doubt-for-ever",
         "a doubt is over once it is settled",
-        ACQUIRING,
+        "_Tries.look",
         "self.looked, self.in_doubt = reply.sent, self.haunted",
         "self.looked = reply.sent",
         "tests/protocol/test_acquiring.py::"
@@ -325,7 +324,7 @@ CATALOGUE = (
     Mutant(
         "settled-while-its-session-lives",
         "what is not known is said to be unknown",
-        ACQUIRING,
+        "_Tries.look",
         "self.looked, self.in_doubt = reply.sent, self.haunted",
         "self.looked, self.in_doubt = reply.sent, False",
         "tests/protocol/test_acquiring.py::"
@@ -335,41 +334,44 @@ CATALOGUE = (
     Mutant(
         "guard-without-a-lock-postgresql",
         "a takeover waits for the guarded transaction",
-        PG,
-        "\n            FOR KEY SHARE SKIP LOCKED",
+        "PostgreSQL.guard",
+        "FOR KEY SHARE SKIP LOCKED",
         "",
         f"{WAITS}[postgresql]",
     ),
     Mutant(
         "guard-without-a-lock-mariadb",
         "a takeover waits for the guarded transaction",
-        MARIADB,
-        "\n            LOCK IN SHARE MODE NOWAIT",
+        "MariaDB.guard",
+        "LOCK IN SHARE MODE NOWAIT",
         "",
         f"{WAITS}[mariadb]",
     ),
     Mutant(
         "guard-without-a-look",
         "a stale holder cannot commit",
-        LEASING,
-        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
-        "    if proof.given:\n        return\n"
-        "    state, reply = yield from look_from(dialect, name, patience, proof.now)\n    loss =",
+        "leasing.guard",
+        "state, reply = yield from look_from(dialect, name, patience, proof.now)",
+        (
+            "if proof.given:\n"
+            "    return\n"
+            "state, reply = yield from look_from(dialect, name, patience, proof.now)"
+        ),
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
     ),
     Mutant(
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
-        LEASING,
-        "    loss = loss or loss_of(state, name, token, held, reply.now)\n    if loss is None and",
-        "    loss = None\n    if not proof.given or",
+        "leasing.guard",
+        "loss = loss or loss_of(state, name, token, held, reply.now)\nif loss is None and",
+        "loss = None\nif not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),
     # --- 7: the outcome is told truthfully
     Mutant(
         "settle-trusts-nothing",
         "a grant whose reply was lost is found by its token",
-        ACQUIRING,
+        "_Tries._try",
         "or state.token != claim.token:",
         "or True:",
         f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
@@ -377,7 +379,7 @@ CATALOGUE = (
     Mutant(
         "settle-too-early",
         'what was sent cannot come after it was said to be "not there"',
-        ACQUIRING,
+        "_Tries.look",
         "while self.lost:",
         "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
@@ -386,23 +388,23 @@ CATALOGUE = (
     Mutant(
         "ghost-row-lock",
         "what a lost connection had locked is not waited for",
-        "dblock/protocol/rowing.py",
-        "    if trouble.end is not None:\n",
-        "    if False:\n",
+        "rowing._leave_no_ghost",
+        "if trouble.end is not None:",
+        "if False:",
         f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
     ),
     Mutant(
         "ghost-reader",
         "the session that a read lost does not stay on the server",
-        "dblock/protocol/persisting.py",
-        "            yield from end_lost(lost, within)\n",
+        "persisting.persist",
+        "yield from end_lost(lost, within)",
         "",
         f"{MATRIX}[postgresql-deaf]",
     ),
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
-        "dblock/dialects/reading.py",
+        "reading._until",
         "clock.now() >= start + connection.read_within",
         "clock.now() >= start + connection.read_within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
@@ -410,15 +412,15 @@ CATALOGUE = (
     Mutant(
         "settle-skipped",
         "no lock is reported that was not granted",
-        ACQUIRING,
-        "            self._doubt(trouble)\n",
-        "            return Held(1, Term(self.now, claim.ttl))\n",
+        "_Tries._try",
+        "self._doubt(trouble)",
+        "return Held(1, Term(self.now, claim.ttl))",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
         "what is not known is said to be unknown",
-        ACQUIRING,
+        "_Tries._doubt",
         "raise self._unknown(explain(self.dialect, trouble)) from",
         "raise explain(self.dialect, trouble) from",
         "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
@@ -426,7 +428,7 @@ CATALOGUE = (
     Mutant(
         "settled-keeps-the-handle",
         "a handle that is dropped is gone",
-        "dblock/protocol/renewing.py",
+        "Missed.__post_init__",
         "self.trouble.__traceback__ = None",
         "pass",
         f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
@@ -434,16 +436,16 @@ CATALOGUE = (
     Mutant(
         "unknown-told-as-unavailable",
         "what is not known is said to be unknown",
-        ACQUIRING,
-        "            if not self.in_doubt:\n                raise\n",
-        "            raise\n",
+        "_Tries.look",
+        "if not self.in_doubt:\n    raise",
+        "raise",
         f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
     # --- 9: nothing leaks
     Mutant(
         "fork-inherits",
         "a forked child does not own its parent's holds",
-        HOLDS,
+        "Hold.inherited",
         "return self.pid != os.getpid()",
         "return False",
         f"{FORK}::test_a_forked_child_does_not_hold_its_parents_lease[sqlite]",
@@ -451,42 +453,44 @@ CATALOGUE = (
     Mutant(
         "interrupted-connection-kept",
         "a connection whose state is not known is thrown away",
-        DRIVER,
-        "            self.connections.drop(connection)\n            if left",
-        "            self.connections.give(connection)\n            if left",
+        "Driver._run",
+        "self.connections.drop(connection)\nif left",
+        "self.connections.give(connection)\nif left",
         f"{INTERRUPTS}::test_acquire[sqlite]",
     ),
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
-        "dblock/lease.py",
-        "                self._abandon(claim, left, waiter)\n",
-        "                pass\n",
+        "Lease._try_within",
+        "self._abandon(claim, left, waiter)",
+        "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
     # --- costs
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        CALLING,
-        "WHERE NOT EXISTS (TABLE taken)\n                    "
-        "AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
-        "                ON CONFLICT (lock_name) DO NOTHING",
+        "Calling.first_grant",
+        (
+            "WHERE NOT EXISTS (TABLE taken)\n"
+            "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
+            "ON CONFLICT (lock_name) DO NOTHING"
+        ),
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
     ),
     Mutant(
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
-        PG,
-        'RETURNING {CALL}, {LAZY}"""\n',
-        'RETURNING {CALL}"""\n',
+        "PostgreSQL._release",
+        'RETURNING {CALL}, {LAZY}"""',
+        'RETURNING {CALL}"""',
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     Mutant(
         "a-newer-row-is-not-seen",
         "a free name is granted",
-        ACQUIRING,
+        "_Tries.unexplained",
         "return self.refused and self.dialect.has_witness and (self.place.free or out)",
         "return self.refused and self.dialect.has_witness and out",
         f"{PLANTED}::test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted",
@@ -494,7 +498,7 @@ CATALOGUE = (
     Mutant(
         "release-reads-the-whole-table",
         "a lease costs the same among many",
-        PG,
+        "PostgreSQL._release",
         "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
         "WHERE l.lock_name || '' = %(name)s AND l.token = %(token)s AND {PATIENT}",
         f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",
@@ -503,7 +507,7 @@ CATALOGUE = (
     Mutant(
         "counter-without-floor",
         "take never goes below the floor",
-        AMOUNTS,
+        "Numbers.room",
         "least if floor is None else max(least, floor)",
         "least",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[sqlite]",
@@ -511,7 +515,7 @@ CATALOGUE = (
     Mutant(
         "counter-forgets-keys",
         "a change with an idempotency key is made once",
-        COUNTER,
+        "Counter._change",
         "applied.matched == 0:",
         "applied.matched < 0:",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
@@ -519,8 +523,8 @@ CATALOGUE = (
     Mutant(
         "counter-never-locks",
         "an optimistic update that lost a race locks the row",
-        COUNTER,
-        "lock = number > 1 or clock.now() < self._hot_until",
+        "Counter.update",
+        "lock = number > 1 or self._database.runtime.now() < self._hot_until",
         "lock = False",
         "tests/contract/test_counter.py::"
         "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
@@ -528,7 +532,7 @@ CATALOGUE = (
     Mutant(
         "counter-rounds",
         "an amount that the column cannot hold exactly is refused",
-        AMOUNTS,
+        "amounts._EXACTLY",
         "traps=[Inexact, InvalidOperation]",
         "traps=[InvalidOperation]",
         f"{EXACT}::test_decimals_that_a_numeric_would_round[threads-postgresql]",
@@ -536,7 +540,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model",
         "what a column holds is what the database says of it",
-        COUNTER,
+        "Counter._numbers",
         "if kind is None or isinstance(kind, NullType):",
         "if True:",
         f"{EXACT}::test_a_column_that_is_not_what_the_model_says",
@@ -544,7 +548,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model-of-a-domain",
         "what a column holds is what the database says of it",
-        COUNTER,
+        "Counter._numbers",
         "kind = kind.data_type",
         "kind = None",
         f"{EXACT}::test_a_domain_of_a_domain",
@@ -552,7 +556,7 @@ CATALOGUE = (
     Mutant(
         "counter-compares-what-a-model-rounds",
         "an update ends, however the model reads the number",
-        COUNTER,
+        "Counter.update",
         "self._reading(type_coerce(self._compared, numbers.type))",
         "self._reading(self._compared)",
         f"{EXACT}::test_a_value_that_the_model_rounds",
@@ -560,7 +564,7 @@ CATALOGUE = (
     Mutant(
         "counter-forgets-decimals-of-doubles",
         "an amount that the column cannot hold exactly is refused",
-        AMOUNTS,
+        "Numbers.of",
         "or (floating and scale is not None)",
         "or False",
         f"{EXACT}::test_floating_point_with_decimals",
@@ -568,15 +572,15 @@ CATALOGUE = (
     Mutant(
         "counter-overflows",
         "no statement of a counter's fails for the column's size",
-        AMOUNTS,
-        "            most = _difference(most, n)",
-        "            pass",
+        "Numbers.room",
+        "most = _difference(most, n)",
+        "pass",
         f"{EXACT}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
     ),
     Mutant(
         "counter-below-unsigned",
         "a counter never takes what the column cannot be without, floor or not",
-        AMOUNTS,
+        "Numbers.of",
         "least = 0 if unsigned else -(2 ** (bits - 1))",
         "least = -(2 ** (bits - 1))",
         f"{EXACT}::test_unsigned_columns",
@@ -584,7 +588,7 @@ CATALOGUE = (
     Mutant(
         "counter-keeps-a-key",
         "a change that was refused leaves no key",
-        COUNTER,
+        "Counter._change",
         "if idempotency_key is not None and not gone:",
         "if False:",
         f"{EXACT}::test_a_constraint_of_the_users[threads-mariadb]",
@@ -592,7 +596,7 @@ CATALOGUE = (
     Mutant(
         "counter-compares-floats",
         "nothing is compared that was rounded when it was read",
-        COUNTER,
+        "Counter._comparable",
         "if self._version is None and numbers.inexact:",
         "if False:",
         f"{EXACT}::test_floating_point[threads-mariadb-FLOAT]",
@@ -601,7 +605,7 @@ CATALOGUE = (
     Mutant(
         "connections-queue",
         "nobody waits for others to connect",
-        "dblock/connections.py",
+        "connections.detached",
         "proxy = pool.recreate().connect()",
         "proxy = pool.connect()",
         f"{CONNECTING}::test_a_first_connection_that_is_not_answered_holds_up_no_other"
@@ -610,7 +614,7 @@ CATALOGUE = (
     Mutant(
         "row-locks-take-the-last-connection",
         "row locks leave leases the connection that renews them",
-        "dblock/connections.py",
+        "Connections.take",
         "len(self._beside._idle) > 1",
         "self._beside._idle",
         f"{CONNECTING}::test_row_locks_leave_leases_the_connection_that_renews_them"
@@ -619,7 +623,7 @@ CATALOGUE = (
     Mutant(
         "idle-connections-are-kept-from-row-locks",
         "a role that may have few connections can have row locks",
-        "dblock/connections.py",
+        "Connections.take",
         "if refused and self._beside is not None and len(self._beside._idle) > 1:",
         "if False:",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
@@ -633,6 +637,7 @@ CATALOGUE = (
     *CONTRIB,
     *JOBS,
     *SECRETS,
+    *TESTING,
     *LOOKS_ALIKE,
     *PRESET,
 )

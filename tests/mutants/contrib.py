@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PG, LOCK = "dblock/dialects/postgresql.py", "dblock/schema/migration_lock.py"
-DJANGO = "dblock/contrib/django"
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
 PROJECT = "tests/contrib/django/test_project.py"
 FLASK = "tests/contrib/test_flask_migrate.py"
-IDLE = f"{LOCKING}::test_it_outlives_the_servers_patience_with_the_idle"
 
-MIGRATING = "dblock/dialects/migrating.py"
 STRANGERS = "tests/contrib/test_migration_strangers.py"
 ONE_MIGRATES = "one migrates at a time, whoever has the lock and may not"
 
@@ -19,7 +15,7 @@ CONTRIB = (
     Mutant(
         "migrations-wait-for-strangers",
         "who may only connect holds up no migration",
-        MIGRATING,
+        "MigrationMutex.__init__",
         "(a.pid IS NULL OR a.usename = session_user OR {_COULD})",
         "true",
         f"{STRANGERS}::test_migrators_exclude_each_other_all_the_same",
@@ -27,7 +23,7 @@ CONTRIB = (
     Mutant(
         "who-passed-by-is-not-seen",
         ONE_MIGRATES,
-        MIGRATING,
+        "MigrationMutex.take",
         "pg_try_advisory_xact_lock({self._number}) THEN {alone}",
         "pg_try_advisory_xact_lock({self._number}) THEN true",
         f"{STRANGERS}::test_a_stranger_comes_and_goes",
@@ -35,7 +31,7 @@ CONTRIB = (
     Mutant(
         "looks-before-it-passes-by",
         ONE_MIGRATES,
-        MIGRATING,
+        "MigrationMutex.take",
         "{beside}) AND {alone}",
         "{beside})",
         f"{STRANGERS}::test_one_at_a_time_however_the_stranger_comes_and_goes",
@@ -43,15 +39,15 @@ CONTRIB = (
     Mutant(
         "only-owners-migrate",
         ONE_MIGRATES,
-        MIGRATING,
-        "a.usename = session_user OR ",
+        "MigrationMutex.__init__",
+        "a.usename = session_user OR",
         "",
         f"{STRANGERS}::test_a_migrator_without_a_right_is_waited_for_by_its_like",
     ),
     Mutant(
         "nobody-becomes-an-owner",
         ONE_MIGRATES,
-        MIGRATING,
+        "migrating._COULD",
         "pg_has_role(a.usesysid, r.oid, 'MEMBER')",
         "pg_has_role(a.usesysid, r.oid, 'USAGE')",
         f"{STRANGERS}::test_whoever_could_migrate_is_waited_for",
@@ -59,31 +55,31 @@ CONTRIB = (
     Mutant(
         "migration-lock-with-a-snapshot",
         "nothing waits for the migration lock's own transaction",
-        PG,
+        "PostgreSQL.migration_mutex",
         '"BEGIN ISOLATION LEVEL READ COMMITTED"',
         '"BEGIN"',
-        IDLE,
+        f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
     ),
     Mutant(
         "migration-lock-idle-too-long",
         "the migration lock lasts as long as the migration",
-        PG,
-        "            _ENDLESS,\n",
+        "PostgreSQL.migration_mutex",
+        "_ENDLESS,",
         "",
         f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
     ),
     Mutant(
         "migration-lock-before-the-commit",
         "the migration lock lasts until others can see the migration",
-        LOCK,
-        "        if connection.in_transaction():\n",
-        "        if False:\n",
+        "migration_lock.migration_lock",
+        "if connection.in_transaction():",
+        "if False:",
         f"{LOCKING}::test_left_in_a_transaction_it_lasts_until_that_is_over[postgresql]",
     ),
     Mutant(
         "migration-lock-at-the-head",
         "a database at its head is not locked",
-        LOCK,
+        "migration_lock._wait",
         "while needed is None or own is None or needed(own):",
         "while True:",
         f"{LOCKING}::test_nothing_is_locked_at_the_head[postgresql]",
@@ -91,7 +87,7 @@ CONTRIB = (
     Mutant(
         "retry-without-deadlocks",
         "a unit of work that a deadlock undid is run again",
-        "dblock/retrying.py",
+        "retrying._AGAIN",
         "frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})",
         "frozenset({Fault.SERIALIZATION})",
         "tests/contrib/test_retrying.py::test_a_deadlock[postgresql]",
@@ -99,7 +95,7 @@ CONTRIB = (
     Mutant(
         "django-lease-before-the-commit",
         "a lease lasts until others can see what was done under it",
-        f"{DJANGO}/handles.py",
+        "DjangoLease.leave",
         "if wrapper is None or (hold := self._holds.get()).count > 1:",
         "if hold := self._holds.get():",
         f"{IN_DJANGO}::test_a_lease_is_given_back_after_the_commit[postgresql]",
@@ -107,7 +103,7 @@ CONTRIB = (
     Mutant(
         "django-lease-after-a-rollback",
         "a rollback gives back what the commit would have",
-        f"{DJANGO}/handles.py",
+        "_Later.__del__",
         "def __del__(self)",
         "def never(self)",
         f"{IN_DJANGO}::test_a_lease_is_given_back_after_a_rollback[postgresql]",
@@ -115,7 +111,7 @@ CONTRIB = (
     Mutant(
         "django-stays-at-its-first-tables",
         "Django's migrations bring the tables to the newest version",
-        f"{DJANGO}/operations.py",
+        "Tables.database_forwards",
         "self._version(connection) < self._brings_to",
         "not self._version(connection)",
         f"{PROJECT}::test_the_same_tables_as_alembics[sqlite]",
@@ -123,15 +119,15 @@ CONTRIB = (
     Mutant(
         "loss-told-twice",
         "a loss is an event once",
-        "dblock/lease.py",
-        "        if hold.lose(loss):\n",
-        "        hold.lose(loss)\n        if True:\n",
+        "Lease._lose",
+        "if hold.lose(loss):",
+        "hold.lose(loss)\nif True:",
         "tests/contract/test_events.py::test_a_loss_is_told_once[threads-sqlite]",
     ),
     Mutant(
         "loss-without-its-reason",
         "telemetry counts losses by their reason",
-        "dblock/contrib/opentelemetry.py",
+        "_Recorder.record",
         "str(event.error.reason)",
         '"lost"',
         "tests/contrib/test_opentelemetry.py::test_renewals_and_losses",
@@ -139,15 +135,15 @@ CONTRIB = (
     Mutant(
         "django-owns-all-tables",
         "tables that Alembic made are Alembic's",
-        f"{DJANGO}/operations.py",
-        ' and not self._has(connection, "version")',
+        "Tables._is_ours",
+        'and not self._has(connection, "version")',
         "",
         f"{PROJECT}::test_tables_that_alembic_made_are_left_alone[sqlite]",
     ),
     Mutant(
         "django-migrate-ends-unlocked",
         "two that migrate do not meet in Django's work after the last migration",
-        f"{DJANGO}/management/commands/dblock.py",
+        "dblock.migrate",
         'locks.dialect, "migrations") as check:',
         'locks.dialect, "migrations", needed=lambda own: False) as check:',
         f"{PROJECT}::test_migrate_is_alone_to_its_end[postgresql]",
@@ -155,7 +151,7 @@ CONTRIB = (
     Mutant(
         "django-admin-for-everybody",
         "only who may takes a lock from its holder",
-        f"{DJANGO}/admin.py",
+        "LockAdmin.has_force_release_permission",
         'bool(user.has_perm("dblock.force_release_lock"))',
         "True",
         f"{PROJECT}::test_the_admin",
@@ -163,15 +159,15 @@ CONTRIB = (
     Mutant(
         "flask-drops-our-tables",
         "flask db migrate leaves dblock's tables alone, whichever is set up first",
-        "dblock/contrib/flask/extension.py",
-        "        appcontext_pushed.connect(state.meet_migrate, app)",
-        "        pass",
+        "DBLock.init_app",
+        "appcontext_pushed.connect(state.meet_migrate, app)",
+        "pass",
         f"{FLASK}::test_autogenerate_leaves_our_tables_alone[before]",
     ),
     Mutant(
         "flask-forgets-the-users-filter",
         "a user's own include_name is asked too",
-        "dblock/contrib/flask/extension.py",
+        "State.keep_tables",
         "leave_ours(chosen, known=known",
         "leave_ours(None, known=known",
         f"{FLASK}::test_autogenerate_asks_the_users_own_filters",
@@ -179,8 +175,8 @@ CONTRIB = (
     Mutant(
         "flask-without-teardown",
         "what a request acquired ends with it",
-        "dblock/contrib/flask/extension.py",
-        "        app.teardown_appcontext(_release)\n",
+        "DBLock.init_app",
+        "app.teardown_appcontext(_release)",
         "",
         "tests/contrib/test_flask.py::test_a_request",
     ),

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-CALLING = "dblock/dialects/calling.py"
-PG, WITNESS = "dblock/dialects/postgresql.py", "dblock/dialects/witness.py"
-EPOCH = "dblock/protocol/epoch.py"
-
 CRASH = (
     "tests/faults/test_crash.py::"
     "test_after_a_crash_of_volatile_tables_nothing_is_granted_for_the_longest_ttl[threads-backend]"
@@ -26,7 +22,7 @@ CRASHES = (
     Mutant(
         "no-witness-after-a-crash",
         "what a crash forgot is not granted again",
-        WITNESS,
+        "Witnessing.epoch",
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         CRASH,
@@ -34,7 +30,7 @@ CRASHES = (
     Mutant(
         "no-witness-after-a-failover",
         "what a standby never heard of is not granted again",
-        WITNESS,
+        "Witnessing.epoch",
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         f"{FAILOVER}[durable]",
@@ -42,7 +38,7 @@ CRASHES = (
     Mutant(
         "grants-at-once",
         "nothing is granted until the longest TTL is over",
-        WITNESS,
+        "witness.OPEN",
         'OPEN = "grants_from <= clock_timestamp()"',
         'OPEN = "grants_from IS NOT NULL"',
         CRASH,
@@ -50,16 +46,18 @@ CRASHES = (
     Mutant(
         "queue-before-the-pause-is-over",
         "nor to who waited in the queue",
-        CALLING,
+        "Calling._grant_or_join",
         "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}",
-        "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
-        "                WHERE lock_name = %(name)s AND {PATIENT}",
+        (
+            "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
+            "WHERE lock_name = %(name)s AND {PATIENT}"
+        ),
         f"{TESTS}::test_who_stands_in_the_queue_waits_too[threads]",
     ),
     Mutant(
         "refused-without-a-reason",
         "whoever is refused by a witness that is missing has it written anew",
-        "dblock/protocol/acquiring.py",
+        "_Tries.once",
         "if held is None and self.unexplained and (yield from self._mend()):",
         "if False:",
         f"{TESTS}::test_nothing_granted_means_no_pause",
@@ -67,7 +65,7 @@ CRASHES = (
     Mutant(
         "row-locks-at-once",
         "nor is a row locked",
-        PG,
+        "PostgreSQL.lock_row",
         "WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked",
         "WITH open AS MATERIALIZED ({self.epoch()}), locked",
         CRASH,
@@ -75,7 +73,7 @@ CRASHES = (
     Mutant(
         "fence-without-the-epoch",
         "fences grow, even of names whose row was lost",
-        WITNESS,
+        "witness.FIRST_FENCE",
         'FIRST_FENCE = "open.epoch + 1"',
         'FIRST_FENCE = "1::bigint"',
         f"{TESTS}::test_fences_grow_across_a_crash",
@@ -83,7 +81,7 @@ CRASHES = (
     Mutant(
         "fence-below-the-epoch",
         "fences grow, even of names whose row is older than what was told",
-        WITNESS,
+        "witness.NEXT_FENCE",
         'NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"',
         'NEXT_FENCE = "l.fence + 1"',
         f"{FAILOVER}[durable]",
@@ -91,7 +89,7 @@ CRASHES = (
     Mutant(
         "epoch-is-a-count",
         "fences grow past those of an epoch that the standby never heard of",
-        WITNESS,
+        "witness._NEXT_EPOCH",
         'f"greatest(e.epoch + {2**32}, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)"',
         'f"e.epoch + {2**32}"',
         f"{FAILOVER}[volatile]",
@@ -99,7 +97,7 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-recorded",
         "the pause is as long as the longest TTL ever granted",
-        WITNESS,
+        "Witnessing.announce_ttl",
         "SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer",
         "SET writer",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
@@ -107,7 +105,7 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-announced",
         "a TTL is granted once the standbys know of it that commits wait for",
-        WITNESS,
+        "Witnessing.record_ttl",
         "AND e.longest_ttl >= %(ttl)s",
         "AND %(ttl)s >= 0",
         f"{SYNCHRONOUS}::test_a_ttl_that_is_not_announced_is_not_recorded",
@@ -115,7 +113,7 @@ CRASHES = (
     Mutant(
         "found-is-held",
         "a token that is found proves a local commit alone",
-        "dblock/protocol/acquiring.py",
+        "_Tries._try",
         "return (yield from self._confirm(held))",
         "return held",
         f"{SYNCHRONOUS}::test_a_grant_that_the_standby_has_not_got_is_unknown[threads]",
@@ -123,16 +121,16 @@ CRASHES = (
     Mutant(
         "found-is-held-however-late",
         "who is told that it has a lease has it then",
-        "dblock/protocol/acquiring.py",
-        "self.now = (yield Sleep(0)).now  # the answer may",
-        "yield Sleep(0)  # the answer may",
+        "_Tries._confirm",
+        "self.now = (yield Sleep(0)).now",
+        "yield Sleep(0)",
         "tests/protocol/test_acquiring.py::"
         "test_what_is_found_is_given_back_when_its_renewal_is_told_too_late",
     ),
     Mutant(
         "success-with-a-warning",
         "a wait for a standby that an operator cancels is no success",
-        "dblock/driver.py",
+        "Connections.execute",
         "if session.doubts:",
         "if False:",
         f"{SYNCHRONOUS}::test_what_the_standby_has_not_got_is_written_again[cancelled-renew]",
@@ -140,7 +138,7 @@ CRASHES = (
     Mutant(
         "warnings-are-not-for-clients",
         "nor is it where the server keeps its warnings to itself",
-        WITNESS,
+        "witness.DURABLE",
         "current_setting('client_min_messages') = 'error'",
         "current_setting('client_min_messages') = 'never'",
         f"{SYNCHRONOUS}::test_what_the_standby_has_not_got_is_written_again[cancelled-end_a_run]",
@@ -148,23 +146,23 @@ CRASHES = (
     Mutant(
         "back-to-an-old-primary",
         "a server that another has replaced is not gone back to",
-        "dblock/connections.py",
-        "                if self._behind(connection):",
-        "                if False:",
+        "Connections._connect",
+        "if self._behind(connection):",
+        "if False:",
         "tests/faults/test_promotion.py::test_an_old_primary_beside_the_new_one_is_left[threads]",
     ),
     Mutant(
         "connections-to-an-old-primary",
         "nor is a connection used that leads there since before",
-        "dblock/connections.py",
-        " and not self._behind(connection)",
+        "Connections._take_idle",
+        "and not self._behind(connection)",
         "",
         "tests/faults/test_promotion.py::test_an_old_primary_beside_the_new_one_is_left[threads]",
     ),
     Mutant(
         "longest-ttl-not-asked-for",
         "no TTL is granted that is not known to outlive a crash",
-        WITNESS,
+        "witness.KNOWN",
         'KNOWN = "longest_ttl >= %(ttl)s AND',
         'KNOWN = "',
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
@@ -172,7 +170,7 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-asked-for-by-renewals",
         "no TTL is renewed to that is not known to outlive a crash",
-        PG,
+        "PostgreSQL.renew",
         "self.epoch(KNOWN)",
         "self.epoch()",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
@@ -180,7 +178,7 @@ CRASHES = (
     Mutant(
         "pause-without-a-loss",
         "leases in durable tables outlive a crash, without a pause",
-        WITNESS,
+        "Witnessing.write_witness",
         "here.lock = 'p' OR e.longest_ttl IS NULL",
         "e.longest_ttl IS NULL",
         "tests/faults/test_crash.py::test_durable_leases_outlive_a_crash[backend]",
@@ -188,7 +186,7 @@ CRASHES = (
     Mutant(
         "a-crash-ends-the-pause",
         "a crash in a pause does not end it",
-        WITNESS,
+        "Witnessing.write_witness",
         "greatest(e.grants_from, clock_timestamp())) ELSE",
         "clock_timestamp()) ELSE",
         f"{PAUSE}::test_a_crash_in_a_pause_does_not_end_it[durable-backend]",
@@ -196,7 +194,7 @@ CRASHES = (
     Mutant(
         "a-pause-as-long-as-the-clock-said",
         "a clock that is put right costs one longest TTL, not as long as it was wrong",
-        WITNESS,
+        "Witnessing.witness",
         "WHERE {_BELIEVED} AND {self._sane}",
         "WHERE {_BELIEVED}",
         f"{CLOCK}::test_a_clock_that_is_put_back_begins_no_long_pause[threads]",
@@ -204,31 +202,31 @@ CRASHES = (
     Mutant(
         "a-pause-cut-short-is-a-crash",
         "nothing is lost where only the clock was wrong",
-        WITNESS,
+        "Witnessing.write_witness",
         "OR EXISTS ({self.epoch()}) AS intact",
         "AS intact",
         f"{CLOCK}::test_a_pause_of_a_clock_that_was_ahead_is_cut_short[volatile-threads]",
     ),
     Mutant(
-        "the-longest-ttl-is-recorded-in-a-while",
+        "the-longest-ttl-is-announced-in-a-while",
         "no longer TTL is granted before that is on disk",
-        WITNESS,
-        "RETURNING lapsed, {DURABLE}",
-        "RETURNING lapsed",
-        "tests/faults/test_crash.py::test_a_longer_ttl_is_on_disk_before_it_is_granted",
+        "Witnessing.announce_ttl",
+        "RETURNING {DURABLE}",
+        "",
+        "tests/faults/test_crash.py::test_a_longer_ttl_is_on_disk_once_it_is_announced",
     ),
     Mutant(
         "a-ttl-is-known-for-ever",
         "a TTL that nobody asks for any more is forgotten",
-        WITNESS,
-        " AND valid_until > clock_timestamp()",
+        "witness.KNOWN",
+        "AND valid_until > clock_timestamp()",
         "",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
     ),
     Mutant(
         "what-is-on-its-way-is-forgotten",
         "what was granted of late may be out, seen in the table or not",
-        WITNESS,
+        "Witnessing.record_ttl",
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, {before})",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
@@ -236,7 +234,7 @@ CRASHES = (
     Mutant(
         "what-is-out-is-forgotten",
         "a lease that is out is waited for, however long ago it was granted",
-        WITNESS,
+        "Witnessing.record_ttl",
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, granted)",
         f"{TTLS}::test_a_lease_that_is_out_is_not_forgotten[threads]",
@@ -244,7 +242,7 @@ CRASHES = (
     Mutant(
         "begun-anew-twice",
         "one begins anew, and none takes back what another recorded",
-        WITNESS,
+        "Witnessing.record_ttl",
         "AND w.writer = w.xmin::text FOR UPDATE",
         "AND w.writer = w.xmin::text",
         f"{TTLS}::test_two_begin_anew_at_once",
@@ -252,7 +250,7 @@ CRASHES = (
     Mutant(
         "a-day-passes-in-a-pause",
         "a pause loses sight of no lease that the table forgot",
-        WITNESS,
+        "Witnessing.write_witness",
         "grants_from, grants_from + {_VALID}",
         "grants_from, clock_timestamp() + {_VALID}",
         f"{TTLS}::test_a_pause_loses_sight_of_no_lease",
@@ -260,7 +258,7 @@ CRASHES = (
     Mutant(
         "failover-taken-for-a-crash",
         "another timeline is another history, durable tables or not",
-        WITNESS,
+        "Witnessing.write_witness",
         "e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same",
         "true AS same",
         f"{FAILOVER}[durable]",
@@ -268,7 +266,7 @@ CRASHES = (
     Mutant(
         "a-dump-is-believed",
         "rows that were put back vouch for nothing",
-        WITNESS,
+        "witness._BELIEVED",
         '_BELIEVED = "writer = xmin::text"',
         '_BELIEVED = "writer IS NOT NULL"',
         f"{TESTS}::test_tables_put_back_from_a_dump_are_not_believed",
@@ -276,7 +274,7 @@ CRASHES = (
     Mutant(
         "found-out-twice",
         "one crash is one pause, however many find it out",
-        WITNESS,
+        "Witnessing.write_witness",
         "FROM seen WHERE e.xmin::text = seen.version",
         "FROM seen WHERE true",
         f"{TESTS}::test_two_find_out_at_once",
@@ -284,7 +282,7 @@ CRASHES = (
     Mutant(
         "a-change-hides-a-crash",
         "a crash is found out, although the tables were made durable since",
-        WITNESS,
+        "Witnessing.set_durability",
         "SET server = NULL WHERE",
         "SET server = server WHERE false AND",
         f"{TESTS}::test_a_crash_does_not_go_unnoticed_by_a_change",
@@ -292,7 +290,7 @@ CRASHES = (
     Mutant(
         "old-holders-are-not-told",
         "a holder from before a crash is told why it lost the lease",
-        EPOCH,
+        "epoch.ended",
         "if fence > witness.epoch:",
         "if True:",
         f"{TESTS}::test_old_holders_are_told[threads-renew]",

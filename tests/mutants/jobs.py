@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-STATEMENTS = "dblock/dialects/jobs.py"
-CRON, RUN, CHILD = "dblock/cron.py", "dblock/cli/run.py", "dblock/cli/child.py"
-
 CONTRACT = "tests/contract/test_cron.py"
 RECORD = "tests/contract/test_cron_record.py"
 SIGNALS = "tests/cli/test_signals.py"
@@ -16,7 +13,7 @@ JOBS = (
     Mutant(
         "slot-runs-again",
         "a slot that has succeeded is not run again",
-        STATEMENTS,
+        "JobStatements.startable",
         "AND run.exit_status = 0)",
         "AND run.exit_status = -1)",
         f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
@@ -24,15 +21,15 @@ JOBS = (
     Mutant(
         "slot-kept-by-a-failure",
         "a run that failed leaves its slot open",
-        STATEMENTS,
-        " AND run.exit_status = 0)",
+        "JobStatements.startable",
+        "AND run.exit_status = 0)",
         ")",
         f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
     ),
     Mutant(
         "a-run-of-before-begins-late",
         "an older hold's run does not write over a later one's record",
-        STATEMENTS,
+        "JobStatements.startable",
         "(run.fence < {fence} AND NOT",
         "(NOT",
         f"{RECORD}::test_a_run_that_begins_late_does_not_touch_the_next[threads-mariadb-True-slot]",
@@ -40,15 +37,15 @@ JOBS = (
     Mutant(
         "the-end-that-found-no-record",
         "a success is told when it is on record",
-        "dblock/protocol/running.py",
-        "    if not reply.matched:\n        raise (",
-        "    if False:\n        raise (",
+        "running.end",
+        "if not reply.matched:",
+        "if False:",
         f"{RECORD}::test_the_end_of_a_run_that_is_not_on_record[threads-postgresql]",
     ),
     Mutant(
         "a-lost-run-is-a-success-in-python",
         "a run whose lease was lost is no success",
-        CRON,
+        "Running.release",
         "self.record(lost)",
         "pass",
         f"{RECORD}::test_a_run_that_lost_its_lease_is_no_success[threads-sqlite]",
@@ -56,7 +53,7 @@ JOBS = (
     Mutant(
         "slot-by-the-hosts-clock",
         "periods are by the database's clock",
-        CRON,
+        "Job.slot",
         "return moment.strftime(",
         "return type(moment).now(moment.tzinfo).strftime(",
         f"{CONTRACT}::test_periods_are_by_the_databases_clock[threads-sqlite]",
@@ -64,7 +61,7 @@ JOBS = (
     Mutant(
         "late-record",
         "a run that was overtaken does not write over the next one's record",
-        STATEMENTS,
+        "JobStatements.end_run",
         'AND fence = {self.parameter("fence")}{self.durably}"""',
         'AND fence <= fence + {self.parameter("fence")}{self.durably}"""',
         f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[threads-postgresql]",
@@ -72,7 +69,7 @@ JOBS = (
     Mutant(
         "at-least-forgotten",
         "a run keeps its name for at least so long",
-        CRON,
+        "Running.release",
         "after=max(0.0, rest)",
         "after=max(0.0, min(0.0, rest))",
         f"{CONTRACT}::test_at_least[threads-sqlite]",
@@ -80,7 +77,7 @@ JOBS = (
     Mutant(
         "at-least-by-the-living",
         "also where dblock does not live to see to it",
-        CRON,
+        "Job.__init__",
         "lease._last(self.at_least)",
         "lease._last(0.0)",
         "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
@@ -88,15 +85,15 @@ JOBS = (
     Mutant(
         "at-least-until-it-is-renewed",
         "nor does a renewal end it earlier",
-        "dblock/protocol/keeping.py",
-        "        length = max(length, self._began + self._plan.at_least - now)\n",
+        "Keeping.length",
+        "length = max(length, self._began + self._plan.at_least - now)",
         "",
         "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
     ),
     Mutant(
         "prune-takes-the-last-run",
         "pruning leaves the record of a name's last run",
-        STATEMENTS,
+        "JobStatements.prune_runs",
         'old = f"started_at < {self.ago} AND {later}"',
         'old = f"started_at < {self.ago}"',
         f"{CONTRACT}::test_prune[threads-sqlite]",
@@ -104,7 +101,7 @@ JOBS = (
     Mutant(
         "lost-run-is-a-success",
         "a run whose lock was lost is no success, whatever the command says",
-        RUN,
+        "run._run",
         "_record(running, exits.LOST)",
         "_record(running, code)",
         f"{COMMAND}::test_a_run_whose_lock_is_lost_is_on_record[kill]",
@@ -112,7 +109,7 @@ JOBS = (
     Mutant(
         "unrecorded-slot-is-a-success",
         "a slot's run that could not be recorded is told",
-        RUN,
+        "run._record",
         "if running.run.slot and code == exits.OK:",
         "if not running.run.slot and code == exits.OK:",
         f"{COMMAND}::test_a_run_that_cannot_be_recorded",
@@ -120,7 +117,7 @@ JOBS = (
     Mutant(
         "orphan-after-kill",
         "a command does not outlive a dblock that was killed, even one that ignores TERM",
-        CHILD,
+        "child._GUARD",
         'kill -s KILL -- "$target"',
         'true "$target"',
         f"{SIGNALS}::test_killed_by_kill_it_leaves_no_command_behind",
@@ -128,7 +125,7 @@ JOBS = (
     Mutant(
         "only-the-command-is-ended",
         "the loss of the lock ends what the command started too",
-        CHILD,
+        "child.supervise",
         "while not (child.ended() if kill_at is None else child.all_ended()):",
         "while not child.ended():",
         f"{SIGNALS}::test_what_outlives_the_command_is_killed",
@@ -136,7 +133,7 @@ JOBS = (
     Mutant(
         "no-group",
         "what the command started gets the signals too",
-        CHILD,
+        "Child.__init__",
         "self._target = -(leader or self.pid) if self.apart else self.pid",
         "self._target = self.pid",
         f"{SIGNALS}::test_what_the_command_started_gets_the_signals_too",
@@ -144,7 +141,7 @@ JOBS = (
     Mutant(
         "no-terminal",
         "on a terminal the command can read from it",
-        CHILD,
+        "Child.__init__",
         "self.apart = not _has_terminal()",
         "self.apart = True",
         f"{SIGNALS}::test_on_a_terminal_the_command_can_read_from_it",
@@ -152,7 +149,7 @@ JOBS = (
     Mutant(
         "cancelled-run-not-ended",
         "a run that is cancelled has failed, and gives its lease back",
-        "dblock/aio/cron.py",
+        "AsyncCronJob.__call__",
         "except BaseException as error:",
         "except Exception as error:",
         "tests/aio/test_cron.py::test_a_cancelled_run_leaves_its_slot_open",
@@ -160,8 +157,8 @@ JOBS = (
     Mutant(
         "run-not-ended-by-its-loss",
         "a run under await is ended by the loss of its lease if asked",
-        "dblock/aio/cron.py",
-        "        self.lease.begin_body()\n",
+        "AsyncCronJob.__call__",
+        "self.lease.begin_body()",
         "",
         "tests/aio/test_cron.py::test_a_run_is_ended_by_its_loss",
     ),

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BASE = "dblock/dialects"
-PG, MARIADB, SQLITE = f"{BASE}/postgresql.py", f"{BASE}/mariadb.py", f"{BASE}/sqlite.py"
-LEASING, RENEWING = "dblock/protocol/leasing.py", "dblock/protocol/renewing.py"
-PLAN = "dblock/protocol/keeping.py"
-KEEPER, HOLDS = "dblock/keeper.py", "dblock/holds.py"
-
 PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
@@ -24,7 +18,7 @@ KEEPING = (
     Mutant(
         "another-server-is-believed",
         "a hold is not trusted on another server",
-        RENEWING,
+        "renewing.renew_all",
         "if hold.held.elsewhere(reply.server):",
         "if False:",
         f"{BATCH}::test_another_server_is_not_believed",
@@ -32,7 +26,7 @@ KEEPING = (
     Mutant(
         "another-server-is-believed-by-a-guard",
         "a hold is not trusted on another server",
-        "dblock/protocol/leasing.py",
+        "leasing.guard",
         "failed_over(name) if held.elsewhere(reply.server) else None",
         "None",
         "tests/protocol/test_guarding.py::test_another_server_is_not_believed",
@@ -41,33 +35,42 @@ KEEPING = (
     Mutant(
         "renew-without-token-postgresql",
         "only the holder renews",
-        PG,
-        "                    ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
-        "                JOIN present ON k.fence > present.epoch\n"
-        "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l\n"
-        "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token\n",
-        "                    ON k.lock_name = asked.lock_name\n"
-        "                JOIN present ON k.fence > present.epoch\n"
-        "                FOR NO KEY UPDATE OF k SKIP LOCKED\n            )\n"
-        "            UPDATE {self.lock_table} AS l\n"
-        "            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)\n"
-        "            FROM mine WHERE l.lock_name = mine.lock_name\n",
+        "PostgreSQL.renew",
+        (
+            "ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
+            "                JOIN present ON k.fence > present.epoch\n"
+            "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
+            "            )\n"
+            "            UPDATE {self.lock_table} AS l\n"
+            "            SET expires_at = clock_timestamp() + make_interval(secs => "
+            "mine.ttl)\n"
+            "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = "
+            "mine.token"
+        ),
+        (
+            "ON k.lock_name = asked.lock_name\n"
+            "                JOIN present ON k.fence > present.epoch\n"
+            "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
+            "            )\n"
+            "            UPDATE {self.lock_table} AS l\n"
+            "            SET expires_at = clock_timestamp() + make_interval(secs => "
+            "mine.ttl)\n"
+            "            FROM mine WHERE l.lock_name = mine.lock_name"
+        ),
         f"{TAKEN_OVER}[postgresql-renew]",
     ),
     Mutant(
         "renew-without-token-mariadb",
         "only the holder renews",
-        MARIADB,
-        " AND l.token = asked.token",
+        "MariaDB.renew",
+        "AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
     ),
     Mutant(
         "renew-without-token-sqlite",
         "only the holder renews",
-        SQLITE,
+        "SQLite.renew",
         "AND l.token = json_extract(asked.value, '$[1]')",
         "",
         f"{TAKEN_OVER}[sqlite-renew]",
@@ -75,48 +78,48 @@ KEEPING = (
     Mutant(
         "renew-counts-no-rows",
         "a renewal that renewed nothing says so",
-        RENEWING,
-        "if hold.renewal.token in renewed:",
-        "if True:",
+        "renewing.renew_all",
+        "hold.renewal.token in renewed",
+        "True",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
     ),
     Mutant(
         "keeper-counts-no-rows",
         "the keeper notices what it did not renew",
-        RENEWING,
-        "if hold.renewal.token in renewed:",
-        "if True:",
+        "renewing.renew_all",
+        "hold.renewal.token in renewed",
+        "True",
         f"{BATCH}::test_all_losses_are_explained_by_one_look",
     ),
     # --- 5: expiry
     Mutant(
         "renew-revives-postgresql",
         "what has expired is not renewed",
-        PG,
-        "\n                AND mine.expires_at > clock_timestamp()",
+        "PostgreSQL.renew",
+        "AND mine.expires_at > clock_timestamp()",
         "",
         f"{EXPIRED}[threads-postgresql]",
     ),
     Mutant(
         "renew-revives-mariadb",
         "what has expired is not renewed",
-        MARIADB,
-        "\n                WHERE expires_at > SYSDATE(6);",
+        "MariaDB.renew",
+        "WHERE expires_at > SYSDATE(6);",
         ";",
         f"{EXPIRED}[threads-mariadb]",
     ),
     Mutant(
         "renew-revives-sqlite",
         "what has expired is not renewed",
-        SQLITE,
-        "\n                AND l.expires_at > {_NOW}",
+        "SQLite.renew",
+        "AND l.expires_at > {_NOW}",
         "",
         f"{EXPIRED}[threads-sqlite]",
     ),
     Mutant(
         "term-from-the-renewals-reply",
         "the holder's own deadline is counted from before its request",
-        RENEWING,
+        "renewing.renew_all",
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[mariadb-threads]",
@@ -125,15 +128,15 @@ KEEPING = (
     Mutant(
         "ghost-renewer",
         "the session that a renewal lost does not stay on the server",
-        RENEWING,
-        "            yield from end_lost(lost, within)\n",
+        "renewing.renew_all",
+        "yield from end_lost(lost, within)",
         "",
         "tests/faults/test_matrix.py::test_every_statement_meets[mariadb-deaf]",
     ),
     Mutant(
         "loss-keeps-a-connection",
         "who keeps a lost lease keeps no half-made connection open",
-        "dblock/connections.py",
+        "Connections._connect",
         "traceback.clear_frames(raised.__traceback__)",
         "pass",
         "tests/faults/test_matrix.py::test_every_statement_meets[postgresql-server stopped]",
@@ -141,16 +144,16 @@ KEEPING = (
     Mutant(
         "renewal-repeated-to-the-dead",
         "a renewal that cannot reach the server is told without another try",
-        "dblock/protocol/persisting.py",
-        "            if trouble.fault in AWAY:\n                raise\n        lost.pop()",
-        "            pass\n        lost.pop()",
+        "persisting.end_lost",
+        "if trouble.fault in AWAY:\n    raise",
+        "pass",
         f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
     ),
     # --- 8: loss is told in time
     Mutant(
         "renewed-after-the-deadline",
         "a renewal is due long before the lease is over",
-        PLAN,
+        "keeping.RENEWAL_SHARE",
         "RENEWAL_SHARE = 1 / 3",
         "RENEWAL_SHARE = 0.95",
         f"{DUE}::test_the_order_of_a_term",
@@ -158,15 +161,15 @@ KEEPING = (
     Mutant(
         "missed-renewals-are-gathered",
         "a missed renewal is not repeated without a pause",
-        PLAN,
-        "        if self.cause is not None:\n            return self.due\n",
+        "Keeping.gather",
+        "if self.cause is not None:\n    return self.due",
         "",
         f"{DUE}::test_what_was_missed_is_tried_again_soon",
     ),
     Mutant(
         "held-longer-than-the-longest",
         "a lease is never held past max_hold",
-        PLAN,
+        "Keeping.length",
         "return min(length, self._began + self._plan.max_hold - now)",
         "return length",
         f"{DUE}::test_never_held_longer",
@@ -174,7 +177,7 @@ KEEPING = (
     Mutant(
         "unreachable-told-as-expired",
         "who lost a lease with its database is told so",
-        PLAN,
+        "Keeping.loss",
         "if self.cause is not None and self._away:",
         "if False:",
         f"{DUE}::test_the_reason",
@@ -182,7 +185,7 @@ KEEPING = (
     Mutant(
         "one-busy-row-fails-all",
         "a busy row does not keep the others from renewal",
-        RENEWING,
+        "renewing.renew_all",
         "elif trouble.fault is Fault.BUSY and len(batch) > 1",
         "elif False",
         ONE_BUSY,
@@ -190,15 +193,15 @@ KEEPING = (
     Mutant(
         "renew-reads-the-whole-table",
         "a busy row does not keep the others from renewal",
-        MARIADB,
-        " FORCE INDEX (PRIMARY)",
+        "MariaDB.renew",
+        "FORCE INDEX (PRIMARY)",
         "",
         ONE_BUSY,
     ),
     Mutant(
         "renewed-after-a-release",
         "what was given back is renewed no more",
-        HOLDS,
+        "LeaseHold.keepable",
         "return not self.ended and self.loss is None",
         "return self.loss is None",
         f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-sqlite]",
@@ -206,24 +209,23 @@ KEEPING = (
     Mutant(
         "release-during-a-renewal",
         "a release comes after the renewal that is under way",
-        HOLDS,
-        "            self.ended = True\n        if self.renewing:",
-        "            self.ended = True\n        if False:",
+        "LeaseHold.end",
+        "if self.renewing:",
+        "if False:",
         f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-sqlite]",
     ),
     Mutant(
         "revived-after-the-loss",
         "an answer that comes after the loss revives nothing",
-        KEEPER,
-        "                if not hold.keepable(now):\n                    continue\n"
-        "                if isinstance(outcome, LockLost):",
-        "                if isinstance(outcome, LockLost):",
+        "Keeper._settle",
+        "if not hold.keepable(now):\n    continue",
+        "",
         f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
     ),
     Mutant(
         "only-the-first-danger",
         "every term's danger is told, before its loss",
-        KEEPER,
+        "Keeper._look_at",
         "if not keeping.warned and keeping.danger(term) <= now:",
         "if False:",
         f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-mariadb]",
@@ -231,23 +233,35 @@ KEEPING = (
     Mutant(
         "dropped-handles-are-kept",
         "a lease whose handle is dropped runs out",
-        KEEPER,
+        "Keeper.keep",
         "self._kept.add(ref(hold, self._forget))",
-        "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', []).append(hold)",
+        (
+            "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', "
+            "[]).append(hold)"
+        ),
         f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mariadb]",
     ),
     Mutant(
         "a-child-keeps-its-parents",
         "a forked child does not keep its parent's holds",
-        KEEPER,
-        "os.register_at_fork(after_in_child=keeper.forget_all)",
-        "",
+        "keeper.keeper",
+        "begins_anew(Keeper(Runtime()))",
+        "Keeper(Runtime())",
         f"{PROCESSES}::test_a_forked_child_keeps_its_own_and_nothing_else[sqlite]",
+    ),
+    Mutant(
+        "a-belief-that-never-ends",
+        "whoever observes is told when a holder stops believing, before its name is free",
+        "HandleHolds.take",
+        "if believed:",
+        "if False:",
+        "tests/contract/test_beliefs.py::"
+        "test_before_the_statement_that_gives_it_back[threads-sqlite]",
     ),
     Mutant(
         "keeper-woken-by-each",
         "the timer is not woken for what is not due",
-        KEEPER,
+        "Keeper._watch",
         "if self._kept or self._came else math.inf",
         "if self._kept else math.inf",
         f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-sqlite]",
@@ -255,7 +269,7 @@ KEEPING = (
     Mutant(
         "keeper-takes-signals",
         "the keeper's threads leave signals to the application",
-        KEEPER,
+        "keeper.start_quietly",
         "signal.valid_signals()",
         "[]",
         f"{PROCESSES}::test_the_keepers_threads_take_no_signals",

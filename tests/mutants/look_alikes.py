@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PG, BASE = "dblock/dialects/postgresql.py", "dblock/dialects/base.py"
 TESTS = "tests/test_look_alikes.py"
 REFUSED = "a server that only looks like the real one is refused by name"
 USERS = f"{TESTS}::test_a_transaction_of_the_users[postgresql]"
@@ -13,41 +12,41 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-is-used",
         REFUSED,
-        PG,
-        "        self.recognise(said)\n",
+        "PostgreSQL.prepare_connection",
+        "self.recognise(said)",
         "",
         f"{TESTS}::test_a_lease[postgresql]",
     ),
     Mutant(
         "a-look-alike-lacks-functions",
         REFUSED,
-        PG,
-        "            if self.classify(error) is None:",
-        "            if self.classify(error) is not None:",
+        "PostgreSQL._who",
+        "if self.classify(error) is None:",
+        "if self.classify(error) is not None:",
         f"{TESTS}::test_functions_that_are_not_there",
     ),
     Mutant(
         "a-look-alike-counts",
         REFUSED,
-        "dblock/counter.py",
-        "        self._database.recognise(transaction)\n",
+        "Counter._borrow",
+        "self._database.recognise(transaction)",
         "",
         USERS,
     ),
     Mutant(
         "a-look-alike-is-asked-each-time",
         "it costs no round trip but the first",
-        BASE,
-        "        self.recognised = True\n",
+        "Dialect.recognise",
+        "self.recognised = True",
         "",
         USERS,
     ),
     Mutant(
         "a-look-alike-is-not-trusted-by-the-schema",
         "trust_server is for every way to connect",
-        "dblock/schema/migrate.py",
-        "prefix=prefix, trust_server=trust_server\n",
-        "prefix=prefix\n",
+        "migrate.migrating",
+        "prefix=prefix, trust_server=trust_server",
+        "prefix=prefix",
         f"{TESTS}::test_the_tables[postgresql]",
     ),
 )

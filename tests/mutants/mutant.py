@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.mutants.code import Code
+
 
 @dataclass(frozen=True)
 class Mutant:
-    """``old`` occurs ``count`` times in ``file``; all of them become ``new``."""
+    """In what ``where`` defines, ``old`` occurs ``count`` times; all of them become ``new``.
+
+    ``where`` is a qualified name, as much of its end as tells it from others: `Lease.renew`,
+    `leasing.release`, `keeping.RENEWAL_SHARE`. How the code is broken into lines does not matter.
+    """
 
     name: str
     promise: str
-    file: str
+    where: str
     old: str
     new: str
     test: str
     count: int = 1
 
-    def apply(self, source: str) -> str:
-        found = source.count(self.old)
-        if found != self.count:
-            raise ValueError(
-                f"{self.name}: {self.file} has {found} times, not {self.count}: {self.old!r}"
-            )
-        return source.replace(self.old, self.new)
+    def plant(self, code: Code) -> tuple[str, str]:
+        """Return which file of the code becomes which text."""
+        return code.replace(self.where, self.old, self.new, self.count)

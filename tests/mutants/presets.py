@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PG, MARIADB = "dblock/dialects/postgresql.py", "dblock/dialects/mariadb.py"
 CONTRACT, PRESETS = "tests/contract", "tests/test_presets.py"
 MEANING = "no setting changes what dblock's statements mean"
 
@@ -12,7 +11,7 @@ PRESET = (
     Mutant(
         "moments-as-text",
         MEANING,
-        PG,
+        "PostgreSQL.cursor",
         "connection.cursor(binary=True)",
         "connection.cursor()",
         f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",
@@ -20,8 +19,8 @@ PRESET = (
     Mutant(
         "another-encoding-is-kept",
         "names are exact",
-        PG,
-        '        "client_encoding": "UTF8",\n',
+        "dialects.postgresql._settings",
+        '"client_encoding": "UTF8",',
         "",
         f"{PRESETS}::test_a_lent_engine_with_another_encoding",
     ),
@@ -29,7 +28,7 @@ PRESET = (
         Mutant(
             f"{setting.split(' ')[0].replace('_', '-')}-as-the-server-has-it",
             MEANING,
-            MARIADB,
+            "mariadb._SETTINGS",
             setting,
             "",
             f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]",
@@ -43,7 +42,7 @@ PRESET = (
     Mutant(
         "a-division-as-exact-as-the-server-has-it",
         MEANING,
-        MARIADB,
+        "mariadb._REMAINING",
         "* 1e-6",
         "/ 1000000",
         f"{CONTRACT}/test_lease.py::test_a_waiter_gets_it_on_expiry[threads-hostile mariadb]",
@@ -51,11 +50,21 @@ PRESET = (
     Mutant(
         "a-name-quoted-by-the-driver",
         "a name is no part of a statement",
-        MARIADB,
-        '"UNHEX(%(name)s)"\n\n\ndef _hex(name: str) -> dict[str, str]:\n'
-        '    return {"name": name.encode().hex()}',
-        '"%(name)s"\n\n\ndef _hex(name: str) -> dict[str, bytes]:\n'
-        '    return {"name": name.encode()}',
+        "dblock.dialects.mariadb",
+        (
+            '"UNHEX(%(name)s)"\n'
+            "\n"
+            "\n"
+            "def _hex(name: str) -> dict[str, str]:\n"
+            '    return {"name": name.encode().hex()}'
+        ),
+        (
+            '"%(name)s"\n'
+            "\n"
+            "\n"
+            "def _hex(name: str) -> dict[str, bytes]:\n"
+            '    return {"name": name.encode()}'
+        ),
         f"{CONTRACT}/test_names.py::test_awkward_names[asyncio-hostile mariadb]",
     ),
 )

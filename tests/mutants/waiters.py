@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-DEADLOCK, REGISTERING = "dblock/protocol/deadlock.py", "dblock/protocol/registering.py"
-STATEMENTS = "dblock/dialects/waiters.py"
 VICTIMS = "tests/protocol/test_deadlock.py"
 CYCLES = "tests/contract/test_deadlock.py"
 SEEN = "tests/contract/test_waiters.py"
@@ -17,7 +15,7 @@ WAITERS = (
     Mutant(
         "nobody-is-the-victim",
         ONE,
-        DEADLOCK,
+        "deadlock.find_cycle",
         "if _came(one) < _came(last)",
         "if _came(one) > _came(last) and False",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-sqlite-leases]",
@@ -25,7 +23,7 @@ WAITERS = (
     Mutant(
         "all-are-victims",
         ONE,
-        DEADLOCK,
+        "deadlock.find_cycle",
         "if _came(one) < _came(last)",
         "if one.id != victim",
         f"{VICTIMS}::test_each_cycle_has_one_victim",
@@ -33,7 +31,7 @@ WAITERS = (
     Mutant(
         "a-hold-of-earlier-is-believed",
         TRUE,
-        DEADLOCK,
+        "deadlock._keeps",
         "waiter.name in holder.holds and holder.holds[waiter.name] == waiter.fence",
         "waiter.name in holder.holds",
         f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
@@ -41,15 +39,15 @@ WAITERS = (
     Mutant(
         "the-expired-are-believed",
         TRUE,
-        STATEMENTS,
-        """WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0""",
+        "WaiterStatements.blocked",
+        'WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0',
         "WHERE w.holds IS NOT NULL",
         f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
     ),
     Mutant(
         "who-holds-hides-behind-others",
         ONE,
-        REGISTERING,
+        "Waiter.note",
         "if not holds and not self._is_seen():",
         "if not self._is_seen():",
         f"{CYCLES}::test_behind_others_of_the_program[threads-sqlite]",
@@ -57,15 +55,15 @@ WAITERS = (
     Mutant(
         "no-look-during-a-row-locks-wait",
         ONE,
-        "dblock/protocol/rowing.py",
-        "            longest.append(self.waiter.piece(self.left, self.now))\n",
+        "_Attempts.chunk",
+        "longest.append(self.waiter.piece(self.left, self.now))",
         "",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-postgresql-rows]",
     ),
     Mutant(
         "a-waiters-row-stays",
         TRACE,
-        REGISTERING,
+        "Waiter.leave",
         "yield from persist(query, LEAVING, now, PASSING)",
         "pass",
         f"{SEEN}::test_who_waits_is_shown[threads-sqlite-lease]",
@@ -73,23 +71,23 @@ WAITERS = (
     Mutant(
         "an-interrupted-waiters-row-stays",
         TRACE,
-        "dblock/lease.py",
-        "                database.withdraw(waiter)\n",
-        "                pass\n",
+        "Lease._abandon",
+        "database.withdraw(waiter)",
+        "pass",
         f"{SEEN}::test_an_interrupted_wait_leaves_no_trace[threads-sqlite-lease]",
     ),
     Mutant(
         "the-killed-stay",
         TRACE,
-        REGISTERING,
-        "            reply = yield Run(self.dialect.sweep())\n",
-        "            pass\n",
+        "Waiter._write",
+        "reply = yield Run(self.dialect.sweep())",
+        "pass",
         f"{SEEN}::test_what_the_killed_left_goes_with_time[threads-sqlite]",
     ),
     Mutant(
         "each-of-a-process-writes",
         "many waiters of one process cost one",
-        REGISTERING,
+        "Waiter._is_seen",
         "self.seen.setdefault(key, self) is not self",
         "False",
         f"{SEEN}::test_one_of_a_program_is_shown_after_the_other[threads-sqlite-lease]",
@@ -97,7 +95,7 @@ WAITERS = (
     Mutant(
         "written-at-once",
         "a wait that is short costs nothing",
-        REGISTERING,
+        "Waiter.note",
         "if now < self.next:",
         "if False:",
         f"{SEEN}::test_a_short_wait_writes_nothing[threads-sqlite-lease]",

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-CALLING = "dblock/dialects/calling.py"
-PG, WAITING = "dblock/dialects/postgresql.py", "dblock/waiting.py"
-MARIA = "dblock/dialects/mariadb.py"
-ACQUIRING = "dblock/protocol/acquiring.py"
-LEASING = "dblock/protocol/leasing.py"
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 STARVING = "tests/waiting/test_starving.py"
@@ -25,7 +20,7 @@ CALLS = (
     Mutant(
         "strangers-speak-utf-8",
         IGNORED,
-        CALLING,
+        "Calling.called",
         'call.extra.decode("ascii", "replace")',
         "call.extra.decode()",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
@@ -33,15 +28,15 @@ CALLS = (
     Mutant(
         "strangers-are-translated",
         IGNORED,
-        CALLING,
+        "calling._OCCUPY",
         "set_config('client_encoding', 'SQL_ASCII', false)",
         "true",
-        f"{STRANGERS}::test_what_is_no_ticket_is_nothing",
+        f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
     ),
     Mutant(
         "the-driver-reads-what-strangers-say",
         IGNORED,
-        CALLING,
+        "Calling.listen",
         "connection.pgconn.notify_handler = None",
         "pass",
         f"{STRANGERS}::test_called_in_the_middle_of_a_statement",
@@ -49,23 +44,23 @@ CALLS = (
     Mutant(
         "looks-whenever-called",
         "who waits looks ten times a second at most",
-        WAITING,
-        "if (rest := call.rest()) > 0:",
+        "Listener.wait",
+        "if (rest := call.rest(now)) > 0:",
         "if (rest := 0.0) > 0:",
         f"{STRANGERS}::test_called_for_nothing_it_is_looked_at_now_and_then[threads]",
     ),
     Mutant(
         "nobody-is-called",
         WOKEN,
-        PG,
-        'RETURNING {CALL}, {LAZY}"""\n',
-        'RETURNING {LAZY}"""\n',
+        "PostgreSQL._release",
+        'RETURNING {CALL}, {LAZY}"""',
+        'RETURNING {LAZY}"""',
         f"{QUEUE}::test_no_call_is_lost",
     ),
     Mutant(
         "the-dead-are-called",
         "a waiter that died is passed over",
-        PG,
+        "PostgreSQL._release",
         "waiters = {ALIVE}",
         "waiters = l.waiters",
         f"{QUEUE}::test_a_waiter_that_died_is_passed_over",
@@ -73,7 +68,7 @@ CALLS = (
     Mutant(
         "overtaking",
         "nobody overtakes who waits",
-        PG,
+        "PostgreSQL._grant",
         "AND {self.turn(self.earlier)}",
         "AND {self.turn('0')}",
         f"{QUEUE}::test_nobody_overtakes",
@@ -81,7 +76,7 @@ CALLS = (
     Mutant(
         "overtaking-on-mariadb",
         "nobody overtakes who waits",
-        MARIA,
+        "MariaDB.grant",
         "({_LAST} + {self._gated})",
         "{self._gated}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
@@ -89,7 +84,7 @@ CALLS = (
     Mutant(
         "mariadb-has-no-gates",
         STARVES,
-        MARIA,
+        "MariaDB.has_gates",
         "has_gates = True",
         "has_gates = False",
         f"{MARIAS}::test_nobody_starves",
@@ -97,7 +92,7 @@ CALLS = (
     Mutant(
         "newcomers-come-first-on-mariadb",
         STARVES,
-        MARIA,
+        "MariaDB.grant",
         "({_LAST} + {self._gated})",
         "{_LAST}",
         f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
@@ -105,29 +100,33 @@ CALLS = (
     Mutant(
         "granted-by-halves-on-mariadb",
         "a grant decides once",
-        MARIA,
-        """fence + 1, token = %(token)s,
-                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
-                    expires_at = {_LATER}
-                    WHERE lock_name = %(name)s AND {free};""",
-        """fence + {free}, token = IF({free}, %(token)s, token),
-                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
-                    expires_at = IF({free}, {_LATER}, expires_at)
-                    WHERE lock_name = %(name)s;""",
+        "MariaDB._grant",
+        (
+            "fence + 1, token = %(token)s,\n"
+            "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
+            "    expires_at = {_LATER}\n"
+            "    WHERE lock_name = %(name)s AND {free};"
+        ),
+        (
+            "fence + {free}, token = IF({free}, %(token)s, token),\n"
+            "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
+            "    expires_at = IF({free}, {_LATER}, expires_at)\n"
+            "    WHERE lock_name = %(name)s;"
+        ),
         f"{MARIA_GRANT}::test_who_leaves_the_gate_while_it_is_looked_at",
     ),
     Mutant(
         "one-gate-for-all-databases-of-mariadb",
         "databases of one server have nothing to do with each other",
-        MARIA,
-        """CONCAT_WS('/', %(gate)s, DATABASE()))"\n\n\n""",
-        """%(gate)s)"\n\n\n""",
+        "mariadb._GATE",
+        "CONCAT_WS('/', %(gate)s, DATABASE()))\"",
+        '%(gate)s)"',
         f"{MARIAS}::test_another_database_has_gates_of_its_own",
     ),
     Mutant(
         "mariadbs-gate-stays-shut",
         "who gives a name back lets the next through its gate",
-        MARIA,
+        "MariaDB.let_go",
         "DO RELEASE_LOCK({_GATE});",
         "",
         f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_gate",
@@ -135,7 +134,7 @@ CALLS = (
     Mutant(
         "fair-at-mariadbs-gate",
         "waiters are served in the order of arrival where that is asked for",
-        ACQUIRING,
+        "acquiring.acquire",
         "gated and policy.endless and not fair",
         "gated and policy.endless",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
@@ -143,7 +142,7 @@ CALLS = (
     Mutant(
         "counted-tries-at-mariadbs-gate",
         "a retry policy is kept to",
-        ACQUIRING,
+        "acquiring.acquire",
         "gated and policy.endless and not fair",
         "gated and not fair",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
@@ -151,7 +150,7 @@ CALLS = (
     Mutant(
         "a-stale-gate-is-waited-at-on-mariadb",
         "whoever died or hangs keeps a free name for a moment at most",
-        ACQUIRING,
+        "_Tries._patience",
         "patience = min(patience, self.dialect.grace)",
         "pass",
         f"{MARIAS}::test_a_stale_gate_keeps_the_name_from_nobody",
@@ -159,7 +158,7 @@ CALLS = (
     Mutant(
         "any-number-of-gates-at-once-on-mariadb",
         "waiting takes few connections",
-        "dblock/gate.py",
+        "Gates.kept",
         "gate.admitted and not gate.inherited",
         "gate.kept",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
@@ -167,7 +166,7 @@ CALLS = (
     Mutant(
         "interrupted-and-still-at-mariadbs-gate",
         "a waiter that is interrupted leaves no trace",
-        "dblock/gate.py",
+        "Gate.run",
         "left.append(connection.session.end)",
         "pass",
         f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_at_the_gate",
@@ -175,7 +174,7 @@ CALLS = (
     Mutant(
         "overtaking-on-sqlite",
         "nobody overtakes who waits",
-        "dblock/dialects/sqlite.py",
+        "SQLite._grant",
         "WHERE {self.turn(_LAST)}",
         "WHERE {self.turn('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
@@ -183,7 +182,7 @@ CALLS = (
     Mutant(
         "standing-aside",
         "waiters are served in the order of arrival where that is asked for",
-        ACQUIRING,
+        "_Tries.stand",
         "look = tired or (self.fair and self.number > 0)",
         "look = False",
         f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
@@ -191,7 +190,7 @@ CALLS = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        CALLING,
+        "Calling._joined",
         "array_append({ALIVE}, %(ticket)s)",
         "array_prepend(%(ticket)s, {ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
@@ -199,23 +198,23 @@ CALLS = (
     Mutant(
         "gives-up-and-stays",
         "a waiter that gives up leaves no trace",
-        ACQUIRING,
-        "        yield from leave(self.dialect, self.claim, self.now)\n",
-        "        yield from ()\n",
+        "_Tries.leave",
+        "yield from leave(self.dialect, self.claim, self.now)",
+        "yield from ()",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
     ),
     Mutant(
         "interrupted-and-stays",
         "a waiter that is interrupted leaves no trace",
-        LEASING,
-        "    yield from leave(dialect, claim, now)\n",
-        "    yield from ()\n",
+        "leasing.abandon",
+        "yield from leave(dialect, claim, now)",
+        "yield from ()",
         f"{LEAVING}::test_ctrl_c",
     ),
     Mutant(
         "leaves-if-that-is-to-be-had",
         "a waiter that gives up leaves no trace",
-        LEASING,
+        "leasing.leave",
         "persist(query, LEAVING, now, AWAY | PASSING)",
         "persist(query, 0.0, now, AWAY)",
         f"{LEAVING}::test_while_others_are_at_the_row[threads]",
@@ -223,15 +222,15 @@ CALLS = (
     Mutant(
         "a-ghost-that-is-vouched-for",
         "nobody waits for who is not there",
-        LEASING,
-        "            yield Disown(tuple(claim.tickets))\n            return\n",
-        "            return\n",
+        "leasing.leave",
+        "yield Disown(tuple(claim.tickets))",
+        "",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[then released-threads]",
     ),
     Mutant(
         "the-dead-keep-newcomers-out",
         "nobody waits for who is not there",
-        CALLING,
+        "Calling.earlier",
         "CASE WHEN waiters IS NULL THEN 0 ELSE {_before('NULL')} END",
         "{LAST}",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[released-threads]",
@@ -239,7 +238,7 @@ CALLS = (
     Mutant(
         "nobody-queues-behind-a-pooler",
         STARVES,
-        ACQUIRING,
+        "acquiring.TIRED",
         "TIRED = 0.02",
         "TIRED = 3600.0",
         f"{STARVING}::test_behind_a_pooler",
@@ -247,7 +246,7 @@ CALLS = (
     Mutant(
         "as-many-gates-for-a-quick-name",
         STARVES,
-        "dblock/gate.py",
+        "Gates.admit",
         "2 * GATES if more else GATES",
         "GATES",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
@@ -255,7 +254,7 @@ CALLS = (
     Mutant(
         "neither-at-a-gate-nor-in-the-queue",
         STARVES,
-        ACQUIRING,
+        "_Tries._ask",
         "self.gated = self.gated and trouble.fault in UNDONE",
         "pass",
         f"{STARVING}::test_who_is_let_in_at_no_gate",
@@ -263,7 +262,7 @@ CALLS = (
     Mutant(
         "outranked-for-ever-at-the-gate",
         STARVES,
-        ACQUIRING,
+        "_Tries.stand",
         "queues = self.outranked or not self.gated",
         "queues = not self.gated",
         f"{STARVING}::test_who_is_at_the_gate_while_others_queue",
@@ -271,7 +270,7 @@ CALLS = (
     Mutant(
         "two-tickets-of-one",
         "a waiter has one place in the queue",
-        ACQUIRING,
+        "_Tries._ask",
         "self.dialect.grant(*asked, former)",
         "self.dialect.grant(*asked)",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
@@ -279,7 +278,7 @@ CALLS = (
     Mutant(
         "read-by-who-does-not-wait",
         WOKEN,
-        WAITING,
+        "Listener._stop_reading",
         "if other.waits and not other.woken:",
         "if not other.woken:",
         f"{LEAVING}::test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read",
@@ -287,31 +286,31 @@ CALLS = (
     Mutant(
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
-        CALLING,
-        "AS ticket\n            WHERE {_LISTENS})",
+        "calling._before",
+        "AS ticket\n        WHERE {_LISTENS})",
         "AS ticket)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
     ),
     Mutant(
         "joining-locks-like-a-grant",
         "who waits disturbs no guard",
-        CALLING,
-        "FOR NO KEY UPDATE\n            ), {self._joined}",
-        "FOR UPDATE\n            ), {self._joined}",
+        "Calling._grant_or_join",
+        "FOR NO KEY UPDATE",
+        "FOR UPDATE",
         f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
     ),
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
         "a released name is free",
-        CALLING,
-        "OR token IS NULL AND expires_at > clock_timestamp() ",
+        "Calling.turn",
+        "OR token IS NULL AND expires_at > clock_timestamp()",
         "",
         f"{LEAVING}::test_released_by_an_earlier_version",
     ),
     Mutant(
         "a-lost-listener-goes-unnoticed",
         WOKEN,
-        WAITING,
+        "Listener._void",
         "call.over = True",
         "pass",
         f"{QUEUE}::test_a_listener_that_is_lost_is_replaced",
@@ -319,31 +318,31 @@ CALLS = (
     Mutant(
         "every-thread-for-itself",
         "many waiters of one process cost one",
-        WAITING,
-        "            first.wake()\n            return False",
-        "            return True",
+        "Room.enter",
+        "first.wake()\nreturn False",
+        "return True",
         f"{QUEUE}::test_many_threads_cost_one_waiter",
     ),
     Mutant(
         "an-outage-told-in-turn",
         "an outage is told within the policy, to many who wait too",
-        "dblock/driver.py",
-        "                spot.alarm()\n",
-        "                pass\n",
+        "Driver.run",
+        "spot.alarm()",
+        "pass",
         f"{AWAY}::test_an_outage_is_told_to_all_who_wait",
     ),
     Mutant(
         "a-herd-of-listeners",
         "who cannot be called does not try to be each time it looks",
-        WAITING,
-        "or clock.now() < self._not_before:",
+        "Listener._connect",
+        "or self._runtime.now() < self._not_before:",
         "or False:",
         f"{AWAY}::test_who_cannot_listen_does_not_try_again_at_once",
     ),
     Mutant(
         "a-listener-of-the-old-primary",
         WOKEN,
-        WAITING,
+        "Listener.ticket",
         "if connection.session.server != server:",
         "if False:",
         f"{AWAY}::test_a_listener_of_another_server_is_not_listened_to",
@@ -351,15 +350,15 @@ CALLS = (
     Mutant(
         "refused-for-not-being-seen",
         "a lock is refused to nobody because it cannot be seen waiting",
-        "dblock/protocol/registering.py",
+        "Waiter.note",
         "if trouble.fault in NEVER:",
-        "if trouble.fault in NEVER:\n                raise",
+        "if trouble.fault in NEVER:\n    raise",
         f"{AWAY}::test_no_right_to_be_seen_is_no_refusal",
     ),
     Mutant(
         "a-dead-first",
         "an interruption blocks no name",
-        WAITING,
+        "Room.enter",
         "deque((weakref.ref(mine),))",
         "deque((lambda: mine,))",
         f"{AWAY}::test_a_place_that_was_never_left_is_not_waited_for",
@@ -367,7 +366,7 @@ CALLS = (
     Mutant(
         "an-expiry-that-never-was",
         "why a hold is lost is told truly",
-        LEASING,
+        "leasing.loss_of",
         "if not held.term.over(now - _age(state)):",
         "if False:",
         "tests/contract/test_loss.py::test_released_by_force_and_taken_by_who_waits",
@@ -375,7 +374,7 @@ CALLS = (
     Mutant(
         "the-clock-of-who-is-told-late",
         "why a hold is lost is told truly",
-        LEASING,
+        "leasing.loss_of",
         "if not held.term.over(now - _age(state)):",
         "if not held.term.over(now):",
         "tests/protocol/test_losing.py",
@@ -383,7 +382,7 @@ CALLS = (
     Mutant(
         "joining-is-a-try-of-its-own",
         "a policy that counts tries counts each once",
-        ACQUIRING,
+        "_Tries._try",
         "return (yield from self._try())",
         "return (yield from self.once())",
         "tests/protocol/test_acquiring.py",

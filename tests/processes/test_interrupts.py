@@ -17,13 +17,11 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 
-import dblock.driver
-import dblock.gate
 from dblock import Locks
 from dblock.borrowed import BorrowedTransaction
-from dblock.connections import OwnConnection
+from dblock.connections import Connections, OwnConnection
 from dblock.protocol.steps import Query, Reply
-from dblock.world import World
+from dblock.runtime import Runtime
 from tests.conftest import Database
 from tests.support import LONG, SECONDS
 
@@ -34,11 +32,10 @@ class Interrupt:
     """Presses Ctrl-C at the n-th statement of dblock's, before or after the server ran it."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._own, self._borrowed = dblock.driver.execute, BorrowedTransaction.execute
+        self._own, self._borrowed = Connections.execute, BorrowedTransaction.execute
         self._countdown, self._after = 0, False
         self.connection: OwnConnection | None = None
-        for module in (dblock.driver, dblock.gate):
-            patch.setattr(module, "execute", self._execute)
+        patch.setattr(Connections, "execute", lambda of, *args, **how: self._on(of, *args, **how))
         patch.setattr(BorrowedTransaction, "execute", lambda on, query: self._in(on, query))
 
     def at(self, number: int, *, after: bool) -> None:
@@ -51,8 +48,8 @@ class Interrupt:
     def stop(self) -> None:
         self._countdown = 0
 
-    def _execute(self, dialect: Any, connection: OwnConnection, *args: Any, **how: Any) -> Reply:
-        return self._press(lambda: self._own(dialect, connection, *args, **how), connection)
+    def _on(self, of: Connections, connection: OwnConnection, *args: Any, **how: Any) -> Reply:
+        return self._press(lambda: self._own(of, connection, *args, **how), connection)
 
     def _in(self, transaction: BorrowedTransaction, query: Query) -> Reply:
         return self._press(lambda: self._borrowed(transaction, query), None)
@@ -218,7 +215,7 @@ def test_a_row_lock_in_a_transaction(
 def test_its_turn_is_kept_from_nobody() -> None:
     """Ctrl-C anywhere in the wait for one of the connections: the others go on."""
     for number in range(1, 50):
-        turns = World().turns(2)
+        semaphore = Runtime().semaphore(2)
         events = 0
 
         def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
@@ -231,13 +228,13 @@ def test_its_turn_is_kept_from_nobody() -> None:
         tracing = sys.gettrace()
         sys.settrace(press)
         try:
-            turns.acquire(timeout=SECONDS)
+            semaphore.acquire(timeout=SECONDS)
         except KeyboardInterrupt:
             sys.settrace(tracing)
         else:
             sys.settrace(tracing)
             return
-        other = threading.Thread(target=turns.acquire, daemon=True)
+        other = threading.Thread(target=semaphore.acquire, daemon=True)
         other.start()
         other.join(SECONDS)
         assert not other.is_alive()

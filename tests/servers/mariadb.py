@@ -60,11 +60,13 @@ class MariaDB(_Databases, OwnServer):
     name = "MariaDB"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, durable: bool = False, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, durable: bool = False, options: Sequence[str] = (), parent: Path | None = None
+    ) -> None:
         program = find_mariadb()
         if program is None:
             raise ServerMissing(self.name, MISSING)
-        super().__init__(durable)
+        super().__init__(durable, parent)
         self._program = program
         self._options_given = options
 

@@ -33,12 +33,13 @@ class OwnServer(Server):
     name: ClassVar[str]
     address: ClassVar[str] = "127.0.0.1"
 
-    def __init__(self, durable: bool = False) -> None:
+    def __init__(self, durable: bool = False, parent: Path | None = None) -> None:
+        """``parent`` is where its directory is to be, if the server's user can reach that."""
         if not Path("/proc/self/stat").exists():
             raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
         self.durable = durable
         self.port = _free_port()
-        self.directory = make_directory()
+        self.directory = make_directory(parent)
         self.data = self.directory / "data"
         self.log = self.directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -195,12 +196,12 @@ def server_user() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
 
 
-def make_directory() -> Path:
+def make_directory(parent: Path | None = None) -> Path:
     """Make a directory for a server, which goes when this process goes."""
     # Sockets live in it, whose paths are limited to 107 bytes.
-    usual = Path(tempfile.gettempdir())
-    parent = usual if reachable(usual) and len(str(usual)) < 60 else Path("/tmp")
-    directory = Path(tempfile.mkdtemp(prefix="dblock-", dir=parent))
+    wanted = (parent, Path(tempfile.gettempdir()))
+    fit = (place for place in wanted if place and reachable(place) and len(str(place)) < 60)
+    directory = Path(tempfile.mkdtemp(prefix="dblock-", dir=next(fit, Path("/tmp"))))
     watch(directory)
     directory.chmod(0o755)
     if os.geteuid() == 0:

@@ -39,20 +39,25 @@ _COSTS = {
     # All connections are lost, and there is none to be had for a moment.
     "crash": _RESTART + _TRY,
     "crash-after": _RESTART + _TRY,
+    "promote": _RESTART + _TRY,
+    # A session that is ended while it waits, or listens, is replaced.
+    "cut": _TRY,
 }
 #: The same for a connection that is made.
 _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 
 #: Kinds of statements that change who has a name.
-_CHANGING = frozenset({"grant", "knock", "renew", "release", "let_go"})
+_CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
 
 
 class Allowance:
     """What a schedule may cost whom."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, look: float = 0.0) -> None:
+        """Where waiters are called, one that is not looks by itself after ``look`` seconds."""
         self._changes = schedule.changes
+        self.calls = look > 0
         #: Nothing fails and nothing is late by more than a moment.
         self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
         #: No reply can have been given up, nor a connection that is made.
@@ -63,7 +68,8 @@ class Allowance:
             for label, change in schedule.changes
         ) or (schedule.delayed >= 0.8 * _SOCKET)
         self.total = schedule.delayed + sum(
-            _cost(label, change) for label, change in schedule.changes if isinstance(change, Fault)
+            look + (_cost(label, change) if isinstance(change, Fault) else 0.0)
+            for label, change in schedule.changes
         )
         self.stops = sum(fault.seconds for fault in schedule.faults if fault.kind == "pause")
 

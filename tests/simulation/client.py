@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import Random
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holds import Event, FlowHolds, Holdings, lock
+from dblock.holds import FlowHolds, Holdings
 from dblock.keeper import LINGER, SLICE, Call, Keeper
-from dblock.world import Turns, World
+from dblock.process_lock import lock
+from dblock.runtime import Event, Runtime, Semaphore
 from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop
 from tests.simulation.transport import Link, Simulated
 
 if TYPE_CHECKING:
     from tests.simulation.store import Store
-
-T = TypeVar("T")
 
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
@@ -39,6 +39,8 @@ class Client:
         self.alive = True
         self.paused_until = 0.0
         self.links: dict[int, Link] = {}
+        self.chance = Random(name)
+        self.runtime = SimulatedRuntime(self)
         self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
         self.locks = SimulatedLocks(store.engine(name), self)
@@ -65,12 +67,20 @@ class Client:
 
     def _connect(self, driver: Any) -> Link:
         link = Link(self, driver, SimulatedEvent(self.loop))
-        self.store.links.add(link)
+        self.store.links[link] = None
         return link
 
     def pause(self, seconds: float) -> None:
         """Stop the process, as SIGSTOP does."""
         self.paused_until = self.loop.now + seconds
+
+    def end(self) -> None:
+        """Let nothing be left of it: what stays of its greenlets would keep all that it had."""
+        for link in tuple(self.links.values()):
+            link.close()
+        self.links.clear()
+        self.loop.actors.clear()
+        del self.locks, self.keeper
 
     def kill(self) -> None:
         """End the process, as SIGKILL does: its sockets are closed for it."""
@@ -84,22 +94,24 @@ class SimulatedLocks(Locks):
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self.client = client
-        self._world = lambda: SimulatedWorld(client)
+        self._runtime = lambda: client.runtime
+        self._keeper = lambda: client.keeper
+        self._flow_holds = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
         assert isinstance(self.dialect, Simulated)
         self.dialect.client = client
 
 
-class SimulatedWorld(World):
-    """Threads that the loop schedules: see :class:`dblock.world.World`."""
+class SimulatedRuntime(Runtime):
+    """Threads that the loop schedules, a clock that goes as it is told, and a seeded chance."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._loop = client.loop
-
-    def holds(self) -> FlowHolds:
-        return ActorHolds(self._loop)
+        self.now = client.now
+        self.random = client.chance.random
+        self.token = lambda size: client.chance.randbytes(size).hex()
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
@@ -112,18 +124,15 @@ class SimulatedWorld(World):
 
     def readable(self, descriptor: int, seconds: float) -> bool:
         link = self._client.links[descriptor]
-        if link.readable.is_set():
+        if link.readable.is_set() or link.over:
             return True
         return link.readable.wait(seconds)
 
-    def turns(self, limit: int) -> Turns:
-        return SimulatedTurns(self._loop, limit)
+    def hang_up(self, descriptor: int) -> None:
+        self._client.links[descriptor].hang_up()
 
-    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
-        return make()
-
-    def keeper(self) -> Keeper:
-        return self._client.keeper
+    def semaphore(self, limit: int) -> Semaphore:
+        return SimulatedSemaphore(self._loop, limit)
 
     def event(self) -> Event:
         return SimulatedEvent(self._loop)
@@ -209,7 +218,7 @@ class SimulatedEvent:
         return self._set
 
 
-class SimulatedTurns:
+class SimulatedSemaphore:
     """A semaphore of simulated threads."""
 
     def __init__(self, loop: Loop, limit: int) -> None:
@@ -237,7 +246,7 @@ class SimulatedKeeper(Keeper):
         def employ(name: str, work: Callable[[], float], end: Call = lambda: None) -> Worker:
             return Worker(client, name, work, end)
 
-        super().__init__(employ)
+        super().__init__(client.runtime, employ)
 
 
 class Worker:

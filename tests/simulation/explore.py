@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -21,6 +21,9 @@ FAULTS = (
     *(Fault("late", 1.0), Fault("late", 9.0), Fault("pause", 9.0)),
 )
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
+NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))
+#: Of schedules at random: how many changes they have, and how many of them others are made from.
+CHANGES_MAX, KEPT = 6, 200
 
 
 def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
@@ -40,12 +43,19 @@ def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]
             yield label, After(other)
 
 
-def faults(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
-    """What may fail, from a step on."""
+def faults(
+    outcome: Outcome, start: int = 0, more: tuple[Fault, ...] = ()
+) -> Iterator[tuple[str, Change]]:
+    """What may fail, from a step on: at a request also ``more``, by the store."""
     for label in outcome.steps[start:]:
-        if f"{label}<" not in outcome.steps:
+        kinds: tuple[Fault, ...]
+        if ".notified#" in label:
+            kinds = NOTIFIED_FAULTS
+        elif f"{label}<" not in outcome.steps:
             continue  # no request
-        for fault in CONNECT_FAULTS if ".connect#" in label else FAULTS:
+        else:
+            kinds = CONNECT_FAULTS if ".connect#" in label else (*FAULTS, *more)
+        for fault in kinds:
             yield label, fault
 
 
@@ -81,18 +91,20 @@ class Search:
             self.failures.append(outcome)
         return outcome, new
 
-    def exhaust(self, bounds: Bounds, most: int = 1) -> None:
+    def exhaust(
+        self, bounds: Bounds, most: int = 1, goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
         """Try all schedules within bounds, until so many have failed.
 
         A schedule is extended behind its last change only, and only where its story is a new one.
         """
         outcome, _ = self.run(Schedule())
         todo = [(outcome, 0, bounds)]
-        while todo and len(self.failures) < most:
+        while todo and bounds.changes > 0 and len(self.failures) < most:
             outcome, start, left = todo.pop()
             for label, change in self._changes(outcome, start, left):
                 found, new = self.run(outcome.schedule.plus(label, change))
-                if len(self.failures) >= most:
+                if len(self.failures) >= most or not goes_on():
                     return
                 fault = isinstance(change, Fault)
                 rest = Bounds(left.deviations - (not fault), left.faults - fault, left.changes - 1)
@@ -104,20 +116,22 @@ class Search:
         if left.deviations > 0:
             yield from deviations(outcome, start)
         if left.faults > 0:
-            yield from faults(outcome, start)
+            yield from faults(outcome, start, self.store.faults)
 
-    def wander(self, random: Random, runs: int, most: int = 1) -> None:
-        """Try so many schedules at random, each like one that told a new story."""
+    def wander(self, random: Random, goes_on: Callable[[], bool], most: int = 1) -> None:
+        """Try schedules at random, each like one that told a new story."""
         outcome, _ = self.run(Schedule())
         known = [outcome]
-        for _ in range(runs):
-            parent = random.choice(known[-200:])
+        while goes_on():
+            parent = random.choice(known[-KEPT:])
             schedule = parent.schedule
             if schedule.changes and random.random() < 0.2:
                 schedule = schedule.without(random.randrange(len(schedule.changes)))
-            more = faults if random.random() < 0.4 else deviations
-            choices = list(more(parent))
-            if not choices or len(schedule.changes) > 6:
+            if random.random() < 0.4:
+                choices = list(faults(parent, more=self.store.faults))
+            else:
+                choices = list(deviations(parent))
+            if not choices or len(schedule.changes) >= CHANGES_MAX:
                 continue
             label, change = random.choice(choices)
             outcome, new = self.run(schedule.plus(label, change))
@@ -126,15 +140,14 @@ class Search:
             if new:
                 known.append(outcome)
 
-
-def shrink(outcome: Outcome, scenario: Scenario, store: Store) -> Outcome:
-    """Return a failure with as few changes as still fail."""
-    smaller = True
-    while smaller:
-        smaller = False
-        for number in reversed(range(len(outcome.schedule.changes))):
-            found = run(scenario, store, outcome.schedule.without(number))
-            if found.violation is not None:
-                outcome, smaller = found, True
-                break
-    return outcome
+    def shrink(self, outcome: Outcome) -> Outcome:
+        """Return a failure with as few changes as still fail."""
+        smaller = True
+        while smaller:
+            smaller = False
+            for number in reversed(range(len(outcome.schedule.changes))):
+                found = run(self.scenario, self.store, outcome.schedule.without(number))
+                if found.violation is not None:
+                    outcome, smaller = found, True
+                    break
+        return outcome

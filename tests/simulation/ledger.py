@@ -10,11 +10,14 @@ from typing import Any
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import Link
+from tests.simulation.transport import Link, kind_of
 
 #: Kinds of statements that only read.
 _READING = frozenset(
-    {"look", "look_queued", "held", "waiters", "blocked", "witness", "now", "last_run"}
+    {
+        *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
+        *("read_witness", "read_clock", "last_run", "probe"),
+    }
 )
 #: Kinds after which the users' tables, or the record of runs, may be others.
 _COMMITTING = frozenset({"commit", "begin_run", "end_run"})
@@ -74,11 +77,11 @@ class Ledger:
 
     def carried_out(self, link: Link | None, query: Any) -> None:
         """Look at the tables, a statement having been carried out."""
-        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        kind = kind_of(query)
         if kind in _READING:
             return
         if kind == "register" and link is not None and link.actor is not None:
-            self.waiters[query.params["id"]] = link.actor
+            self.waiters[query.command.id] = link.actor
         if self.store.forgot != self._forgot:
             self._forgot, self.rows = self.store.forgot, {}
         rows, now = self.store.rows(), self.store.clock()

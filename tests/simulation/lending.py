@@ -60,6 +60,10 @@ class LentConnection:
     def cursor(self, *args: Any, **kwargs: Any) -> LentCursor:
         return LentCursor(self)
 
+    def settings(self) -> object:
+        """Return what the user may have set on it."""
+        return self._store.settings(self._driver)
+
     def commit(self) -> None:
         self._end("COMMIT")
 
@@ -75,7 +79,7 @@ class LentConnection:
         self.send(Statement(sql, (), sql.lower()))
 
     def send(self, statement: Statement) -> tuple[Sequence[Sequence[Any]], int]:
-        if self.lent and statement.kind in _ENDS and not _about_savepoint(statement.sql):
+        if self.lent and statement.kind in _ENDS and not _passes(statement.sql):
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
         try:
             return self._link.send(statement)  # type: ignore[arg-type]
@@ -83,8 +87,9 @@ class LentConnection:
             raise self._store.lost(type(lost))(str(lost)) from None
 
 
-def _about_savepoint(sql: str) -> bool:
-    return "SAVEPOINT" in sql
+def _passes(sql: str) -> bool:
+    """Whether a statement only undoes its own, or sets something for itself alone."""
+    return "SAVEPOINT" in sql or sql.startswith("SET STATEMENT")
 
 
 class LentCursor:
@@ -157,11 +162,11 @@ def lost_errors(driver: Any) -> dict[type[Lost], type[Exception]]:
 def lent(connection: Any) -> Iterator[None]:
     """dblock is called with an SQLAlchemy connection; it has to be as it was afterwards."""
     driver = connection.connection.driver_connection
-    before = driver.link.client.store.settings(driver)
+    before = driver.settings()
     driver.lent = True
     try:
         yield
     finally:
         driver.lent = False
-        if not driver.link.broken and driver.link.client.store.settings(driver) != before:
+        if not driver.link.broken and driver.settings() != before:
             raise Violation("dblock leaves a setting behind in the user's transaction")

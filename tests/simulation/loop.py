@@ -145,8 +145,7 @@ class Loop:
                 self.cancel(event)
                 continue
             if client is not None and client.paused_until > time:
-                heapq.heappush(self._heap, (client.paused_until, self._number, event))
-                self._number += 1
+                self._push(client.paused_until - self.now, event)
                 continue
             self.now = max(self.now, time)
             self.cancel(event)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import secrets
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dblock import clock, connections
+from dblock import connections
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
@@ -69,6 +68,8 @@ class Scenario:
 
     play: Callable[[Clients], object]
     rate: float = 1.0
+    #: What a store has to have for it, beside leases and row locks.
+    needs: frozenset[str] = frozenset()
 
     def __call__(self, clients: Clients) -> None:
         self.play(clients)
@@ -89,9 +90,9 @@ class Outcome:
 
 def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     """Run a scenario to its end, and judge it."""
-    loop, allowance = Loop(schedule), Allowance(schedule)
+    loop, allowance = Loop(schedule), Allowance(schedule, store.look)
     beliefs = Beliefs(loop, allowance)
-    with _pure(loop):
+    with _alone():
         store.begin(loop, scenario.rate)
         ledger = beliefs.ledger = Ledger(loop, store, beliefs.note)
         store.watch = ledger.carried_out
@@ -111,30 +112,18 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
         finally:
             loop.end()
             for client in clients.all.values():
-                for link in tuple(client.links.values()):
-                    link.close()
+                client.end()
     return Outcome(schedule, loop.steps, tuple(beliefs.story), violation, loop.now)
 
 
 @contextmanager
-def _pure(loop: Loop) -> Iterator[None]:
-    """Let time and randomness be the run's own."""
-    state, now, token_hex = random.getstate(), clock.now, secrets.token_hex
-    numbers = random.Random(1)
-
-    def virtual() -> float:
-        actor = loop.current
-        return loop.now if actor is None else float(actor.client.now())
-
-    def tokens(size: int = 16) -> str:
-        return numbers.randbytes(size).hex()
-
-    random.seed(1)
-    clock.now = virtual
-    secrets.token_hex = tokens  # type: ignore[assignment]
+def _alone() -> Iterator[None]:
+    """Keep what was before, and what is around, out of a run."""
+    # A collection would end what an earlier run has left, in the midst of this one.
+    gc.disable()
     connections._reached.clear()
     try:
         yield
     finally:
-        clock.now, secrets.token_hex = now, token_hex
-        random.setstate(state)
+        gc.enable()
+        connections._reached.clear()

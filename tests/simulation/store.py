@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tests.simulation.tables import Committed, Row
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.loop import Event, Loop
+    from tests.simulation.schedule import Fault
     from tests.simulation.transport import Link
 
 Then = Callable[["Answer | BaseException"], None]
@@ -26,12 +28,16 @@ RESTART = 0.2
 
 
 class Blocked(Exception):
-    """A statement waits in the server for others, so many seconds at most."""
+    """A statement waits in the server for others; after so many seconds it is overdue."""
 
-    def __init__(self, seconds: float, error: BaseException) -> None:
+    def __init__(
+        self, seconds: float, error: BaseException | None = None, cause: object = None
+    ) -> None:
         self.seconds = seconds
-        #: What becomes of it then.
+        #: What becomes of it then, unless the store finds out otherwise.
         self.error = error
+        #: What it waits for. The time begins anew when that is something else.
+        self.cause = cause
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +47,8 @@ class Pending:
     driver: Any
     query: Any
     then: Then
-    expiry: Event
+    blocked: Blocked | None = None
+    expiry: Event | None = None
 
 
 class Store(ABC):
@@ -49,8 +56,14 @@ class Store(ABC):
 
     name: str
     loop: Loop
+    #: What can fail here at a request, beside what can everywhere.
+    faults: tuple[Fault, ...] = ()
+    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions.
+    has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients.
     lending: Engine
+    #: Where it calls who waits: after so many seconds a waiter looks by itself.
+    look = 0.0
     #: Whether one transaction at a time writes at all.
     one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.
@@ -64,7 +77,8 @@ class Store(ABC):
         self.rate = rate
         self.down_until = 0.0
         self.pending: list[Pending] = []
-        self.links: set[Link] = set()
+        #: The sessions' connections, in the order in which they were made.
+        self.links: dict[Link, None] = {}
         #: How often anything may have changed.
         self.changes = 0
         #: When it last forgot what it had committed, in the loop's time.
@@ -73,8 +87,8 @@ class Store(ABC):
         self.reset()
 
     def clock(self) -> float:
-        """The database's clock, in its own seconds."""
-        return self.rate * self.loop.now
+        """The database's clock, in its own seconds, to the microsecond."""
+        return round(self.rate * self.loop.now, 6)
 
     @property
     def down(self) -> bool:
@@ -84,68 +98,102 @@ class Store(ABC):
 
     def perform(self, driver: Any, query: Any, then: Then) -> None:
         """Carry a statement out, as soon as those in its way are done."""
+        pending = Pending(driver, query, then)
+        self._try(pending, self.execute)
+        self.go_on()  # even if it waits: that may end another's wait, as a deadlock
+
+    def _try(self, pending: Pending, attempt: Callable[[Any, Any], Answer]) -> bool:
+        """Let a statement be carried out; return whether it has come to an end."""
         try:
-            answer: Answer | BaseException = self.execute(driver, query)
+            answer: Answer | BaseException = attempt(pending.driver, pending.query)
         except Blocked as blocked:
-            label = self.loop.label("server.patience")
-            pending = Pending(driver, query, then, None)  # type: ignore[arg-type]
-            error = blocked.error
-            pending.expiry = self.loop.at(
-                blocked.seconds / self.rate, label, lambda: self._expire(pending, error)
-            )
-            self.pending.append(pending)
-            return
+            self._wait(pending, blocked)
+            return False
         except Exception as error:
             answer = error
-        self._carried_out(driver, query)
-        then(answer)
-        self.go_on()
+        if pending in self.pending:
+            self.pending.remove(pending)
+        self._forget_expiry(pending)
+        self._carried_out(pending.driver, pending.query)
+        pending.then(answer)
+        return True
 
-    def _expire(self, pending: Pending, error: BaseException) -> None:
-        self.pending.remove(pending)
-        pending.then(error)
+    def _wait(self, pending: Pending, blocked: Blocked) -> None:
+        before, pending.blocked = pending.blocked, blocked
+        if before is None:
+            self.pending.append(pending)
+        elif pending.expiry is not None and blocked.cause == before.cause:
+            return
+        self._forget_expiry(pending)
+        if blocked.seconds < math.inf:
+            label = self.loop.label("server.patience")
+            seconds = blocked.seconds / self.rate
+            pending.expiry = self.loop.at(seconds, label, lambda: self._expire(pending))
+
+    def _forget_expiry(self, pending: Pending) -> None:
+        if pending.expiry is not None:
+            self.loop.cancel(pending.expiry)
+            pending.expiry = None
+
+    def _expire(self, pending: Pending) -> None:
+        pending.expiry, blocked = None, pending.blocked
+        assert blocked is not None
+        if self._try(pending, lambda driver, query: self.overdue(driver, blocked)):
+            self.go_on()
 
     def go_on(self) -> None:
         """Try again what waits in the server, for something has happened."""
-        for pending in tuple(self.pending):
-            if pending not in self.pending:
-                continue
-            try:
-                answer: Answer | BaseException = self.execute(pending.driver, pending.query)
-            except Blocked:
-                continue
-            except Exception as error:
-                answer = error
-            self._carried_out(pending.driver, pending.query)
-            self.pending.remove(pending)
-            self.loop.cancel(pending.expiry)
-            pending.then(answer)
+        more = not self.loop.over
+        while more:
+            more = False
+            for pending in tuple(self.pending):
+                if pending in self.pending and self._try(pending, self.retry):
+                    more = True
 
     def _carried_out(self, driver: Any, query: Any) -> None:
         self.changes += 1
         link = next((link for link in self.links if link.driver is driver), None)
         self.watch(link, query)
 
-    def end_session(self, driver: Any) -> None:
-        """End a session, whatever it is at; undo what it has not committed."""
+    def end_session(self, driver: Any, error: BaseException | None = None) -> None:
+        """End a session, whatever it is at; undo what it has not committed.
+
+        A statement that it waits with comes to an error, if there is one.
+        """
         for pending in tuple(self.pending):
             if pending.driver is driver:
                 self.pending.remove(pending)
-                self.loop.cancel(pending.expiry)
+                self._forget_expiry(pending)
+                if error is not None:
+                    pending.then(error)
         self.undo(driver)
         self.go_on()
 
-    def crash(self) -> None:
-        """End all sessions, lose what a crash loses, and be away for a moment."""
+    def crash(self, lost: int = 0) -> None:
+        """End all sessions, lose what a crash loses, and be away for a moment.
+
+        So many commits are lost that the server had not waited for, if there are as many.
+        """
+        self.go_down()
+        if self.forget(lost):
+            self.forgot = self.loop.now
+
+    def promote(self, lost: int = 0) -> None:
+        """Let another server take its place, which has not heard of so many commits."""
+        raise NotImplementedError(f"{self.name} has no other server")
+
+    def go_down(self) -> None:
+        """End all sessions, and be away for a moment."""
         pending, self.pending = self.pending, []
         self.down_until = self.loop.now + RESTART
         for one in pending:
-            self.loop.cancel(one.expiry)
+            self._forget_expiry(one)
             one.then(Lost("the server crashed"))
         for link in tuple(self.links):
-            link.ended = True
+            link.cut()
             self.undo(link.driver)
         self.links.clear()
+        self.changes += 1
 
     # --- what each database does its own way -------------------------------------------------
 
@@ -164,22 +212,6 @@ class Store(ABC):
     def open(self, client: Client) -> Any:
         """Begin a session; return the driver's connection."""
 
-    @abstractmethod
-    def open_lent(self) -> Any:
-        """Begin a session for a user's own transactions, with the driver's own defaults."""
-
-    @abstractmethod
-    def lost(self, kind: type[Lost]) -> type[Exception]:
-        """Return what the driver raises for that in a user's transaction."""
-
-    @abstractmethod
-    def in_transaction(self, driver: Any) -> bool:
-        """Whether a transaction has begun on a connection, as its client knows."""
-
-    @abstractmethod
-    def settings(self, driver: Any) -> object:
-        """Return what a user may have set on a connection, to be compared."""
-
     def is_local(self, kind: str) -> bool:
         """Whether statements of a kind are carried out in the client itself."""
         return False
@@ -187,6 +219,22 @@ class Store(ABC):
     @abstractmethod
     def execute(self, driver: Any, query: Any) -> Answer:
         """Carry a statement out. Raises Blocked where it has to wait for others."""
+
+    def retry(self, driver: Any, query: Any) -> Answer:
+        """Carry a statement out that was blocked, if nothing is in its way any more.
+
+        Raises Blocked as :meth:`execute` does.
+        """
+        return self.execute(driver, query)
+
+    def overdue(self, driver: Any, blocked: Blocked) -> Answer:
+        """Say what becomes of a statement that has waited for its time. Raises Blocked for more."""
+        assert blocked.error is not None
+        raise blocked.error
+
+    def forget(self, lost: int) -> bool:
+        """Lose what a crash loses, when nobody has a session; return whether that is anything."""
+        return False
 
     @abstractmethod
     def undo(self, driver: Any) -> None:
@@ -201,13 +249,39 @@ class Store(ABC):
         """Return what the users' transactions have left."""
 
     @abstractmethod
-    def put(self, stock: dict[int, int]) -> None:
-        """Let there be so much of what in the users' stock."""
-
-    @abstractmethod
     def waiters(self) -> list[tuple[str, str]]:
         """Return who is seen to wait: the ids, and for which names."""
+
+    def locked(self, name: str) -> bool:
+        """Whether a transaction keeps others from a name just now, where that is to be asked."""
+        return False
 
     def busy(self) -> bool:
         """Whether a transaction keeps everybody from every name just now."""
         return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)
+
+    def closed_until(self) -> float:
+        """Return until when, by its clock, the database grants nothing: after it lost something."""
+        return 0.0
+
+    # --- the users' own transactions, where it has those -------------------------------------
+
+    def open_lent(self) -> Any:
+        """Begin a session for a user's own transactions, with the driver's own defaults."""
+        raise NotImplementedError
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        """Return what the driver raises for that in a user's transaction."""
+        raise NotImplementedError
+
+    def in_transaction(self, driver: Any) -> bool:
+        """Whether a transaction has begun on a connection, as its client knows."""
+        raise NotImplementedError
+
+    def settings(self, driver: Any) -> object:
+        """Return what a user may have set on a connection, to be compared."""
+        raise NotImplementedError
+
+    def put(self, stock: dict[int, int]) -> None:
+        """Let there be so much of what in the users' stock."""
+        raise NotImplementedError

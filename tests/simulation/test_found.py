@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.simulation.run import run
-from tests.simulation.scenarios import SCENARIOS
-from tests.simulation.schedule import Schedule
-from tests.simulation.store import Store
-from tests.simulation.stores.sqlite import SQLiteStore
+from tests.simulation.exploring import replay
+from tests.simulation.folder import prepared
 
-# What it was, the store, the scenario and the schedule.
-FOUND = [
-    (
-        "a connection that breaks before anything was sent leaves the outcome unknown",
-        "sqlite",
-        "hand-off",
-        "a.select#1+8",
+FOUND = {
+    "a connection that breaks before anything was sent leaves the outcome unknown": (
+        "sqlite hand-off: a.select#1+8"
     ),
-    (
-        "a guard that waits does not know that the lease is renewed meanwhile",
-        "sqlite",
-        "guarded",
-        "a.update#1+8",
+    "who waits to be called does not hear that a lease will end earlier": (
+        "model given-back-later:"
     ),
-]
+    "the same, on a real server": "postgresql given-back-later:",
+    "a guard that waits does not know that the lease is renewed meanwhile": (
+        "sqlite guarded: a.update#1+8"
+    ),
+    "who waits at the gate of one that is stopped does not see its lease run out": (
+        "mariadb three: b.grant#3!pause:9"
+    ),
+}
 
 
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    return {"sqlite": SQLiteStore(tmp_path_factory.mktemp("simulated"))}
+@pytest.fixture(scope="module", autouse=True)
+def folder() -> Iterator[None]:
+    with prepared():
+        yield
 
 
-@pytest.mark.parametrize(
-    ("store", "scenario", "schedule"), [found[1:] for found in FOUND], ids=[f[0] for f in FOUND]
-)
-def test_it_is_mended(stores: dict[str, Store], store: str, scenario: str, schedule: str) -> None:
-    outcome = run(SCENARIOS[scenario], stores[store], Schedule.parse(schedule))
+@pytest.mark.parametrize("line", FOUND.values(), ids=FOUND)
+def test_it_is_mended(line: str) -> None:
+    outcome = replay(line)
     if outcome.violation is not None:
         raise outcome.violation

@@ -90,7 +90,7 @@ class Thread:
         """Let time pass, by the client's own clock; look at the leases before and after it."""
         for lease in leases:
             lease.check()
-        self.locks.database.world.sleep(seconds)
+        self.locks.database.runtime.sleep(seconds)
         for lease in leases:
             lease.check()
 
@@ -240,7 +240,9 @@ class Thread:
         guard.__exit__(None, None, None)
 
     def write(self, lease: Lease) -> None:
-        """Write under a guard, in a transaction for this."""
+        """Write under a guard, in a transaction for this, where the store has such."""
+        if "lending" not in self.ledger.store.has:
+            return
         with self.transaction() as connection:
             self.guarded(connection, lease)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from dblock.dialects.base import Answer, Dialect, Session
 from dblock.protocol.faults import Fault as Trouble
@@ -18,14 +18,6 @@ KEEPALIVE = 15.0
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
-
-
-class Kinded(NamedTuple):
-    """A query, and which of the dialect's statements it is."""
-
-    sql: str
-    params: Any
-    kind: str
 
 
 class Request:
@@ -53,8 +45,12 @@ class Link:
         kill-before   the client is killed; its request is not carried out
         pause:S       the client is stopped for S seconds
         interrupt     Ctrl-C at the client; the request is carried out
-        crash         the server crashes before it
-        crash-after   the server crashes when it is carried out, before it is told
+        cut:S         it is carried out, and the connection is reset S seconds later
+        crash:N       the server crashes before it, and loses N commits it had not waited for
+        crash-after:N the server crashes when it is carried out, before it is told
+        promote:N     before it another server takes over, which has not heard of N commits
+
+    And at the arrival of what the server says without being asked: lost, deaf, cut.
     """
 
     def __init__(self, client: Client, driver: Any, readable: SimulatedEvent) -> None:
@@ -66,8 +62,9 @@ class Link:
         self.preparing = False
         #: Seconds for which the client waits for an answer.
         self.bound = 10.0
-        #: What the server has said without being asked.
+        #: What the server has said without being asked, where somebody listens to that.
         self.heard: list[str] = []
+        self.listening = False
         self.readable = readable
         #: Whose statement was sent last.
         self.actor: Actor | None = None
@@ -78,7 +75,7 @@ class Link:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
-        kind = getattr(query, "kind", None) or query.sql.split(None, 1)[0].lower()
+        kind = kind_of(query)
         if self.preparing or actor is None or client.store.is_local(kind):
             return client.store.execute(self.driver, query)
         if self.broken:
@@ -123,6 +120,24 @@ class Link:
             label = loop.label(f"{self.client.name}.closed")
             loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
+    def hang_up(self) -> None:
+        """Let who waits for something to hear find that there is an end."""
+        self.broken = True
+        self.readable.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the client can find that there is nothing more to hear."""
+        return self.broken or (self.ended and not self.deaf)
+
+    def called(self) -> list[str]:
+        """Return what was heard since. Raises Lost where nothing more will be."""
+        self.readable.clear()
+        if self.over:
+            raise Lost("the connection is closed")
+        heard, self.heard = self.heard, []
+        return heard
+
     # --- the network -------------------------------------------------------------------------
 
     def _reply(self, request: Request, answer: Answer | BaseException) -> None:
@@ -140,6 +155,37 @@ class Link:
 
     def _reset(self, request: Request) -> None:
         self._reply(request, Lost("connection reset by peer"))
+
+    def cut(self) -> None:
+        """The session has ended at the server, of itself."""
+        self.ended = True
+        if self.listening and not self.deaf:
+            loop, label = self.client.loop, f"{self.client.name}.hangup"
+            loop.at(LATENCY, loop.label(label), self.readable.set, self.client)
+
+    def break_off(self) -> None:
+        """End the session at the server, and with it a statement that waits there."""
+        store = self.client.store
+        store.links.pop(self, None)
+        if not self.ended:
+            self.cut()
+            store.end_session(self.driver, Lost("the session was ended"))
+
+    def tell(self, what: str) -> None:
+        """The server says something without being asked."""
+        loop, client = self.client.loop, self.client
+
+        def arrive() -> None:
+            faults = {fault.kind for fault in event.faults}
+            if "deaf" in faults:
+                self.deaf = True
+            if "cut" in faults:
+                self.break_off()
+            if not faults and not self.deaf:
+                self.heard.append(what)
+                self.readable.set()
+
+        event = loop.at(LATENCY, loop.label(f"{client.name}.notified"), arrive, client)
 
     # --- the server's side -------------------------------------------------------------------
 
@@ -160,6 +206,7 @@ class Link:
                 case "deaf":
                     self.deaf = True
                 case "late":
+                    self.deaf = True
                     self._reset(request)
                     loop = client.loop
                     loop.at(fault.seconds, f"{request.label}<late", lambda: self._late(request))
@@ -182,11 +229,19 @@ class Link:
                         lambda: client.loop.resume(request.actor, None),
                         client,
                     )
+                case "cut":
+                    label = f"{request.label}<cut"
+                    client.loop.at(fault.seconds, label, self.break_off, background=True)
                 case "crash":
-                    store.crash()
+                    store.crash(int(fault.seconds))
                     return self._reset(request)
                 case "crash-after":
-                    then = self._crashes(request)
+                    then = self._crashes(request, int(fault.seconds))
+                case "promote":
+                    store.promote(int(fault.seconds))
+                    return self._reset(request)
+                case "interrupt":
+                    pass
                 case _:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
@@ -211,19 +266,25 @@ class Link:
 
         return then
 
-    def _crashes(self, request: Request) -> Callable[[Answer | BaseException], None]:
+    def _crashes(self, request: Request, lost: int) -> Callable[[Answer | BaseException], None]:
         def then(answer: Answer | BaseException) -> None:
-            self.client.store.crash()
+            self.client.store.crash(lost)
             self._reset(request)
 
         return then
 
     def _end(self) -> None:
         """The session ends at the server."""
-        self.client.store.links.discard(self)
+        self.client.store.links.pop(self, None)
         if not self.ended:
             self.ended = True
             self.client.store.end_session(self.driver)
+
+
+def kind_of(query: Any) -> str:
+    """Return the word for a statement: its command's, or else its own first."""
+    kind: str = query.kind
+    return query.sql.split(None, 1)[0].lower() if kind == "other" else kind
 
 
 def connecting(store: Store, *, lent: bool = False) -> Any:
@@ -264,7 +325,16 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
 class Simulated(Dialect):
     """A dialect whose statements go over :class:`Link`; its statements are as they are."""
 
-    client: Client
+    @property
+    def client(self) -> Client:
+        found = self._client()
+        assert found is not None
+        return found
+
+    @client.setter
+    def client(self, client: Client) -> None:
+        # Not to be kept by it: connections keep their dialect to the end of the process.
+        self._client = ref(client)
 
     def send(
         self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
@@ -289,6 +359,15 @@ class Simulated(Dialect):
         finally:
             link.preparing = False
 
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
+        channel = super().listen(connection, session, token)
+        if channel is not None:
+            self.client.link(connection).listening = True
+        return channel
+
+    def called(self, connection: Any) -> list[str]:
+        return self.client.link(connection).called()
+
     def is_usable(self, connection: Any) -> bool:
         return not self.client.link(connection).broken
 
@@ -306,29 +385,6 @@ class Simulated(Dialect):
         return super().timed_out(error)  # type: ignore[safe-super]
 
 
-#: The methods of a dialect that make one statement each.
-STATEMENTS = frozenset(
-    {
-        *("grant", "look", "look_queued", "held", "release", "renew", "guard", "leave"),
-        *("create", "lock_row", "knock", "let_go", "ungate", "register", "unregister", "sweep"),
-        *("waiters", "blocked", "witness", "write_witness", "record_ttl", "announce_ttl"),
-        *("apply", "unapply", "begin_run", "end_run", "last_run", "now"),
-    }
-)
-
-
-def simulated(kind: type[Dialect]) -> type[Dialect]:
-    """Return the simulated twin of a dialect, whose queries tell their kind."""
-
-    def kinded(name: str) -> Callable[..., Any]:
-        made = getattr(kind, name)
-
-        @wraps(made)
-        def statement(self: Dialect, *args: Any, **kwargs: Any) -> Any:
-            query = made(self, *args, **kwargs)
-            return Kinded(query.sql, query.params, name)
-
-        return statement
-
-    members = {name: kinded(name) for name in STATEMENTS if hasattr(kind, name)}
-    return type(f"Simulated{kind.__name__}", (Simulated, kind), members)
+def simulated(kind: type[Dialect], link: type[Simulated] = Simulated) -> type[Dialect]:
+    """Return the simulated twin of a dialect."""
+    return type(f"Simulated{kind.__name__}", (link, kind), {})

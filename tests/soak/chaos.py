@@ -9,7 +9,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -17,7 +17,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from dblock import Conflict, LockLost, Locks, OutcomeUnknown, Unavailable, clock
+from dblock import Conflict, LockLost, Locks, OutcomeUnknown, Unavailable
+from dblock.runtime import Runtime
 
 from . import ledger
 from .history import Recorder
@@ -129,12 +130,12 @@ class Chaos(Role):
 @contextlib.contextmanager
 def slow_clock(late: float) -> Iterator[None]:
     """dblock's clock is behind: the holder still believes, only the database can refuse it."""
-    real: Callable[[], float] = clock.now
+    real = Runtime.now
 
     def behind() -> float:
         return real() - late
 
-    with mock.patch.object(clock, "now", behind):
+    with mock.patch.object(Runtime, "now", staticmethod(behind)):
         yield
 
 

@@ -23,7 +23,7 @@ TAKEN = "SELECT lock_name FROM dblock_lock WHERE token IS NOT NULL"
 UNHEARD = (
     TAKEN
     + """ AND acquired_at < clock_timestamp() - interval '{} s'
-    AND lock_name <> ALL (ARRAY['', {}]) LIMIT 1"""
+    AND lock_name <> ALL (ARRAY[{}]) LIMIT 1"""
 )
 
 
@@ -110,7 +110,7 @@ class FailingOver(Nemesis):
         pair = self._server
         assert isinstance(pair, Pair)
         pair.follow()
-        taken = ", ".join(f"'{name}'" for (name,) in self._execute(TAKEN))
+        taken = ", ".join(f"'{name}'" for (name,) in [("",), *self._execute(TAKEN)])
         unheard = UNHEARD.format(2 * SHORT * self._plan.ttl, taken)
         eventually(lambda: bool(self._execute(unheard)))
         pair.fail_over()

@@ -125,7 +125,7 @@ class Gate(Queue):
 class Statements:
     """What dblock's statements are from now on, of some Locks."""
 
-    def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, locks: Locks | Database, patch: pytest.MonkeyPatch) -> None:
         self.all: list[str] = []
         self._dialect: Any = locks.dialect
         send = self._dialect.send

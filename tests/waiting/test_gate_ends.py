@@ -21,7 +21,7 @@ from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait
 from tests.support import LONG, SECONDS, Threads
 from tests.waiting.conftest import AGES, NAME, lease
-from tests.waiting.gates import PATIENT, Gate, has, hurry, hurry_here
+from tests.waiting.gates import PATIENT, Gate, Statements, has, hurry, hurry_here
 
 # --- the hold ----------------------------------------------------------------------------------
 
@@ -157,7 +157,9 @@ def knock(say: Say, wait: Wait, url: str) -> None:
 
 
 @pytest.mark.usefixtures("at_the_gate_for_ever")
-def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: Gate) -> None:
+def test_a_task_that_is_cancelled_while_waiting_at_the_gate(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def check() -> None:
         assert gate.blocked == []
         assert gate.tickets == []
@@ -167,12 +169,15 @@ def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: Gate) -> None:
     async def main() -> None:
         async with AsyncLocks(gate.db.url, timeouts=PATIENT) as locks:
             await locks.run(hurry_here, locks.database, NAME)
+            statements = Statements(locks.database, monkeypatch)
             task = asyncio.create_task(locks.lease(NAME).acquire())
             await asyncio.to_thread(gate.wait_until_waited_for)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             await settled(locks)
+            # In a moment the server would have seen by itself that nobody is there any more.
+            assert any("pg_terminate_backend" in sql for sql in statements.all)
             await asyncio.to_thread(check)
 
     with gate.shut():

@@ -52,7 +52,7 @@ def test_ctrl_c(queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch)
         queue.wait_for(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(locks.database.world, "readable", interrupted)
+    monkeypatch.setattr(locks.database.runtime, "readable", interrupted)
     with lease(queue.locks()):
         with pytest.raises(KeyboardInterrupt):
             lease(locks).acquire()

@@ -19,15 +19,12 @@ from tests.waiting.gates_mariadb import UserLock
 MOST = 500
 #: Often enough for one who is not left out, when all have begun.
 SERVED = 5
+#: Turns of others within which one who is not left out has its own.
+ENOUGH = 500
 
 
-def contest(
-    contenders: Sequence[Locks], over: Callable[[list[int]], bool], fair: int = 0
-) -> list[int]:
-    """Return who had the name, in that order: everybody wants it again when it was given back.
-
-    The first ``fair`` of them keep the order of arrival.
-    """
+def contest(contenders: Sequence[Locks], over: Callable[[list[int]], bool]) -> list[int]:
+    """Return who had the name, in that order: everybody wants it again when it was given back."""
     turns: list[int] = []
     start = threading.Barrier(len(contenders), timeout=SECONDS)
 
@@ -36,7 +33,7 @@ def contest(
             pass
         start.wait()
         while not over(turns):
-            take_turn(locks, turns, number, fair=number < fair)
+            take_turn(locks, turns, number)
 
     with ThreadPoolExecutor(len(contenders)) as pool:
         for one in [pool.submit(contend, *numbered) for numbered in enumerate(contenders)]:
@@ -49,11 +46,6 @@ def shares(contenders: Sequence[Locks]) -> list[int]:
     turns = contest(contenders, lambda turns: len(turns) >= MOST)
     had = Counter(turns[MOST // 5 : MOST])  # when all had begun
     return [had[number] for number in range(len(contenders))]
-
-
-def until_served(contenders: Sequence[Locks], *who: int, fair: int = 0) -> None:
-    """Return when these have had the name a few times, beside all the others."""
-    contest(contenders, lambda turns: all(turns.count(one) >= SERVED for one in who), fair)
 
 
 @pytest.mark.parametrize("uncalled", ["pgbouncer"], indirect=True)
@@ -85,9 +77,32 @@ def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.Monke
         raise Trouble(Fault.UNREACHABLE, "as if there were too many")
 
     monkeypatch.setattr(busy.database.gates, "admit", admit)
-    until_served([busy, *(user_lock.locks() for _ in range(3))], 0)
+    contenders = [busy, *(user_lock.locks() for _ in range(3))]
+    contest(contenders, lambda turns: turns.count(0) >= SERVED)
 
 
-def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock) -> None:
+@pytest.mark.usefixtures("kept_for_ever")
+def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock, threads: Threads) -> None:
     """The queue comes first, so who has the gate stands in it then."""
-    until_served([user_lock.locks() for _ in range(4)], 2, 3, fair=2)
+    turns: list[str] = []
+
+    def enough() -> bool:
+        return turns.count("gate") == 2 or len(turns) >= ENOUGH
+
+    def keep_the_order(locks: Locks) -> None:
+        while not enough():
+            with lease(locks, fair=True):  # until another stands there: the queue is never empty
+                eventually(lambda: bool(user_lock.tickets) or enough())
+                turns.append("queue")
+
+    def wait_at_the_gate(locks: Locks) -> None:
+        with lease(locks):
+            turns.append("gate")
+
+    for _ in range(2):
+        threads.start(keep_the_order, user_lock.locks())
+    eventually(lambda: bool(turns))
+    for _ in range(2):
+        threads.start(wait_at_the_gate, user_lock.locks())
+    threads.join()
+    assert turns[:ENOUGH].count("gate") == 2

@@ -136,6 +136,7 @@ def test_bytes_that_are_no_text_are_nothing(
                 stranger.call(channel, "chr(233)")
                 time.sleep(MOMENT)
             threads.join()
+            assert stranger.channels == [channel]  # nor did the server end who listens
     finally:
         postgresql.drop_database(name)
     assert turns == [1]
@@ -145,7 +146,7 @@ def test_called_in_the_middle_of_a_statement(queue: Queue, stranger: Stranger) -
     """As a channel is seen a moment before its listener listens."""
     database = queue.locks().database
     connection = database.connections.take()
-    channel = database.dialect.listen(connection.driver, connection.session)
+    channel = database.dialect.listen(connection.driver, connection.session, database.runtime.token)
     assert channel is not None
     stranger.call(channel, "'é'")
     assert database.dialect.ask(connection.driver, Query("SELECT 1", {})) == (1,)

@@ -10,16 +10,15 @@ from functools import partial
 from typing import Any, Self, cast
 from weakref import WeakValueDictionary, ref
 
-import pytest
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import dblock.aio.keeper
-import dblock.aio.world
 from dblock import Locks
 from dblock.aio import AsyncLocks
 from dblock.aio.bridge import await_
 from dblock.aio.keeper import TaskWorker
+from dblock.aio.runtime import AsyncioRuntime
 from dblock.keeper import Keeper
 from tests.aio.support import async_url
 from tests.worlds.flow import Flow
@@ -93,10 +92,8 @@ class Asyncio(World):
         made: Keeper = self.call(dblock.aio.keeper.keeper_here)
         return made
 
-    def use_keeper(self, patch: pytest.MonkeyPatch, kind: type[Keeper]) -> Keeper:
-        made = kind(partial(TaskWorker, ref(self._loop)))
-        patch.setattr(dblock.aio.world, "keeper_here", lambda: made)
-        return made
+    def _new_keeper(self, kind: type[Keeper]) -> Keeper:
+        return kind(AsyncioRuntime(), partial(TaskWorker, ref(self._loop)))
 
 
 async def _end_all() -> None:

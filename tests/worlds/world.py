@@ -9,9 +9,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 
 import dblock.keeper
-import dblock.world
 from dblock import Locks
+from dblock.database import Database
 from dblock.keeper import Keeper
+from dblock.runtime import Runtime
 
 
 class World:
@@ -36,6 +37,9 @@ class World:
 
     def use_keeper(self, patch: pytest.MonkeyPatch, kind: type[Keeper]) -> Keeper:
         """Have what is locked from now on kept by a keeper of the test's own."""
-        made = kind()
-        patch.setattr(dblock.world, "keeper", made)
+        made = self._new_keeper(kind)
+        patch.setattr(Database, "keeper", property(lambda database: made))
         return made
+
+    def _new_keeper(self, kind: type[Keeper]) -> Keeper:
+        return kind(Runtime())

@@ -10,12 +10,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
 
-from ... import clock
 from ...borrowed import Borrowed, lenders
-from ...connections import first_line
 from ...dialects import Dialect
+from ...driver_errors import first_line
 from ...protocol.faults import Fault, Trouble
 from ...protocol.steps import Query, Reply
+from ...runtime import Runtime
 
 
 class Root:
@@ -48,8 +48,8 @@ class Root:
 class AtomicBlock(Borrowed):
     """The atomic block that a Django connection is in."""
 
-    def __init__(self, wrapper: BaseDatabaseWrapper, dialect: Dialect) -> None:
-        super().__init__(dialect)
+    def __init__(self, wrapper: BaseDatabaseWrapper, dialect: Dialect, runtime: Runtime) -> None:
+        super().__init__(dialect, runtime)
         self._wrapper = wrapper
 
     @property
@@ -65,12 +65,12 @@ class AtomicBlock(Borrowed):
         if query.params and self._wrapper.vendor == "sqlite":
             # Django's cursor rewrites the parameters of other styles, and with them every %.
             sql = sql.replace("%", "%%")
-        sent = clock.now()
+        sent = self._runtime.now()
         try:
             with self._wrapper.cursor() as cursor:
                 cursor.execute(sql, query.params or None)
                 rows = cursor.fetchall() if cursor.description else ()
-                return Reply(rows, cursor.rowcount, sent, clock.now())
+                return Reply(rows, cursor.rowcount, sent, self._runtime.now())
         except Error as error:
             raise self._fault(error) from error.__cause__
 
@@ -102,7 +102,7 @@ class AtomicBlock(Borrowed):
         return Trouble(fault, first_line(cause), timed_out=timed_out)
 
 
-def lend(on: object, dialect: Dialect) -> AtomicBlock | None:
+def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
     """Return the atomic block of a Django connection; None for what is none.
 
     Raises ValueError where nothing can be locked: outside a block, in one that has failed, in
@@ -127,7 +127,7 @@ def lend(on: object, dialect: Dialect) -> AtomicBlock | None:
     trouble = dialect.transaction_trouble(on.connection, True)
     if trouble is not None:
         raise ValueError(f"nothing can be locked in this transaction: {trouble}")
-    return AtomicBlock(on, dialect)
+    return AtomicBlock(on, dialect, runtime)
 
 
 lenders.append(lend)

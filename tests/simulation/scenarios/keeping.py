@@ -40,7 +40,7 @@ def _not_renewed(me: Thread) -> None:
     with me.holding(lease, 0) as had:
         if had:
             while lease.held:
-                me.locks.database.world.wait(lease.lost, 0.5)
+                me.locks.database.runtime.wait(lease.lost, 0.5)
             if not (lease.lost.is_set() or me.allowance.late(f"{me.name}.timer")):
                 raise Violation(f"{me.name} does not hold {NAME!r}, and is not told")
 
@@ -109,7 +109,7 @@ def max_hold(clients: Clients) -> None:
         lease = me.lease(NAME, ttl=1.5, max_hold=2)
         with me.holding(lease, 0) as had:
             if had:
-                me.locks.database.world.wait(lease.lost, 4)
+                me.locks.database.runtime.wait(lease.lost, 4)
 
     clients.thread("a", bounded, may=(LockLost,))
     clients.thread("b", once, after=1.6)

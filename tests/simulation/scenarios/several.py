@@ -107,10 +107,13 @@ def at_least(clients: Clients) -> None:
         clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
 
 
+#: Their jobs are on record.
+RUNS = frozenset({"runs"})
+
 SCENARIOS = {
     "both-orders": Scenario(both_orders),
     "together": Scenario(together),
-    "slot": Scenario(slot),
-    "slot-waited-for": Scenario(slot_waited_for),
-    "at-least": Scenario(at_least),
+    "slot": Scenario(slot, needs=RUNS),
+    "slot-waited-for": Scenario(slot_waited_for, needs=RUNS),
+    "at-least": Scenario(at_least, needs=RUNS),
 }

@@ -74,10 +74,13 @@ def stock(clients: Clients) -> None:
         clients.thread(client, lambda me: me.take(1, 2, f"{me.name}:1"))
 
 
+#: They have transactions of their own.
+LENDING = frozenset({"lending"})
+
 SCENARIOS = {
-    "guarded": Scenario(guarded),
-    "guarded-late": Scenario(guarded_late),
-    "row-and-lease": Scenario(row_and_lease),
-    "borrowed-row": Scenario(borrowed_row),
-    "stock": Scenario(stock),
+    "guarded": Scenario(guarded, needs=LENDING),
+    "guarded-late": Scenario(guarded_late, needs=LENDING),
+    "row-and-lease": Scenario(row_and_lease, needs=LENDING),
+    "borrowed-row": Scenario(borrowed_row, needs=LENDING),
+    "stock": Scenario(stock, needs=LENDING),
 }

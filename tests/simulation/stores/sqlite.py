@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,10 +46,15 @@ class SQLiteStore(Store):
 
     name = "sqlite"
     one_writer = True
+    has = frozenset({"runs", "lending"})
+
+    @classmethod
+    def prepare(cls, folder: Path) -> None:
+        upgrade(f"sqlite:///{folder / 'sqlite.db'}")
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "simulated.db"
-        upgrade(f"sqlite:///{self._path}")
+        self._path = folder / f"sqlite.{os.getpid()}.db"
+        shutil.copy(folder / "sqlite.db", self._path)
         self._idle: list[Driver] = []
         #: Not to be used before the next run: their clients may know them yet.
         self._ended: list[Driver] = []

@@ -1,4 +1,4 @@
-"""Tasks of an event loop, which are cancelled: what is different here for the strategies."""
+"""What dblock leaves to an event loop: how its tasks wait, and are cancelled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
-from ..holds import Event, FlowHolds, Holdings, lock
-from ..keeper import Keeper
-from ..world import Turns, World
+from ..process_lock import lock
+from ..runtime import Event, Runtime, Semaphore
 from . import bridge
-from .bridge import await_, whose
-from .keeper import keeper_here, keeper_in_thread
+from .bridge import await_
 
 T = TypeVar("T")
 
@@ -22,16 +19,10 @@ T = TypeVar("T")
 LOOK = 0.005
 
 
-class TaskWorld(World):
-    """See :class:`dblock.world.World`."""
+class AsyncioRuntime(Runtime):
+    """See :class:`dblock.runtime.Runtime`."""
 
     lingers = True
-
-    def __init__(self, *, keeper_thread: bool) -> None:
-        self._keeper_thread = keeper_thread
-
-    def holds(self) -> FlowHolds:
-        return TaskHolds()
 
     def sleep(self, seconds: float) -> None:
         await_(asyncio.sleep(seconds))
@@ -42,17 +33,14 @@ class TaskWorld(World):
     def readable(self, descriptor: int, seconds: float) -> bool:
         return bool(await_(_readable(descriptor, seconds)))
 
-    def turns(self, limit: int) -> Turns:
-        return TaskTurns(limit)
+    def semaphore(self, limit: int) -> Semaphore:
+        return TaskSemaphore(limit)
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         return bridge.connect(make, keep)
 
     def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
         return bridge.finish(function, bridge.GRACE if cancelled else None)
-
-    def keeper(self) -> Keeper:
-        return keeper_in_thread() if self._keeper_thread else keeper_here()
 
     def event(self) -> Event:
         return TaskEvent()
@@ -72,27 +60,7 @@ class TaskWorld(World):
         bridge.check()
 
 
-class TaskHolds(FlowHolds):
-    """What each task holds.
-
-    Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
-    one lock would take themselves for one.
-    """
-
-    flow = "task"
-
-    def __init__(self) -> None:
-        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
-
-    def mine(self) -> Holdings:
-        key = whose() or self
-        found = self._all.get(key)
-        if found is None:
-            found = self._all[key] = Holdings()
-        return found
-
-
-class TaskTurns:
+class TaskSemaphore:
     """A semaphore for tasks."""
 
     def __init__(self, limit: int) -> None:

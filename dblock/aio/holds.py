@@ -1,0 +1,28 @@
+"""What each task holds."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from ..holds import FlowHolds, Holdings
+from .bridge import whose
+
+
+class TaskHolds(FlowHolds):
+    """What each task holds.
+
+    Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
+    one lock would take themselves for one.
+    """
+
+    flow = "task"
+
+    def __init__(self) -> None:
+        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+
+    def mine(self) -> Holdings:
+        key = whose() or self
+        found = self._all.get(key)
+        if found is None:
+            found = self._all[key] = Holdings()
+        return found

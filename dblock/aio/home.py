@@ -1,0 +1,48 @@
+"""The event loop that AsyncLocks belong to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from ..keeper import guarded
+from . import bridge
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Home:
+    """The loop in which they, and all that they made, were first used; ``whose`` says who."""
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call sync code in the calling task."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise RuntimeError(
+                    f"{self._whose} belongs to another event loop, in which it was first used"
+                    f"{' and which is closed' if self._loop.is_closed() else ''}: its connections "
+                    "work in that one only. Make AsyncLocks in each loop"
+                )
+            self._loop = loop
+        return await bridge.run(function, *args, **kwargs)
+
+    def here(self, callback: Callable[[T], object]) -> Callable[[T], None]:
+        """Return a callback that is called in this loop, from whatever thread."""
+
+        def call(told: T) -> None:
+            loop = self._loop
+            assert loop is not None, "there is no hold before the first use"
+            if asyncio._get_running_loop() is loop:
+                callback(told)
+            else:
+                loop.call_soon_threadsafe(guarded, partial(callback, told))
+
+        return call

@@ -1,0 +1,317 @@
+"""What each statement asks of the database, in values that are the same for all databases.
+
+A statement's SQL and its parameters are one database's own way to say it. Whoever takes the part of
+a database, or looks at what is sent, goes by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from .state import Renewal
+
+# --- the lease -----------------------------------------------------------------------------------
+
+
+class Grant(NamedTuple):
+    """Take the name if it is free."""
+
+    name: str
+    token: str
+    owner: str
+    ttl: float
+
+
+class Join(NamedTuple):
+    """Take the name if it is the ticket's turn, or let that stand in the queue; in the place of the
+    ``former``, where tickets change."""
+
+    name: str
+    token: str
+    owner: str
+    ttl: float
+    ticket: str
+    former: str | None
+
+
+class Leave(NamedTuple):
+    """Take a ticket out of the queue; call the next one if the name is free."""
+
+    name: str
+    ticket: str
+
+
+class Renew(NamedTuple):
+    """Move the expiries of unexpired holds."""
+
+    asked: tuple[Renewal, ...]
+
+
+class Release(NamedTuple):
+    """Free the name if the token holds it; call the first who waits."""
+
+    name: str
+    token: str
+
+
+class Knock(NamedTuple):
+    """Wait for the name's gate; where waiters are called, take the name too, or join."""
+
+    name: str
+    token: str
+    owner: str
+    ttl: float
+    ticket: str | None
+
+
+class LetGo(NamedTuple):
+    """Free the name as :class:`Release` does, and its gate."""
+
+    name: str
+    token: str
+
+
+class Ungate(NamedTuple):
+    """Let all gates of the session go."""
+
+
+class Look(NamedTuple):
+    """Read the rows of names."""
+
+    names: tuple[str, ...]
+
+
+class LookQueued(NamedTuple):
+    """Read a name's row, and where the ticket stands."""
+
+    name: str
+    ticket: str
+
+
+class ListHeld(NamedTuple):
+    """Read the rows of all names with a token, or waited for."""
+
+
+# --- the witness ---------------------------------------------------------------------------------
+
+
+class ReadWitness(NamedTuple):
+    """Read the witness."""
+
+
+class WriteWitness(NamedTuple):
+    """Write the witness anew if it is missing."""
+
+
+class AnnounceTtl(NamedTuple):
+    """Let it be known, for after a failover, that TTLs as long as this may be granted."""
+
+    ttl: float
+
+
+class RecordTtl(NamedTuple):
+    """Let it be known, for after a crash, that TTLs as long as this are granted."""
+
+    ttl: float
+
+
+# --- the row lock, the guard, and their transactions ---------------------------------------------
+
+
+class Create(NamedTuple):
+    """Insert the free row of a name, unless it is there."""
+
+    name: str
+
+
+class Begin(NamedTuple):
+    """Begin a row lock's own transaction."""
+
+
+class Commit(NamedTuple):
+    """End it, and with it what it has locked."""
+
+
+class Rollback(NamedTuple):
+    """Undo it."""
+
+
+class Probe(NamedTuple):
+    """See whether it is still there."""
+
+
+class Savepoint(NamedTuple):
+    """Make one in the user's transaction."""
+
+
+class UndoSavepoint(NamedTuple):
+    """Undo what was done since; rows that were locked since are let go."""
+
+
+class EndSavepoint(NamedTuple):
+    """Be done with it."""
+
+
+class LockRow(NamedTuple):
+    """Lock a free name's row until the transaction ends, which may be ``borrowed``."""
+
+    name: str
+    borrowed: bool
+
+
+class Guard(NamedTuple):
+    """Hold off, in the user's transaction, all who would take the name."""
+
+    name: str
+    token: str
+    fence: int
+
+
+class Apply(NamedTuple):
+    """Record a key, in the user's transaction, unless it is recorded."""
+
+    key: str
+
+
+class Unapply(NamedTuple):
+    """Take back a key that this transaction has recorded."""
+
+    key: str
+
+
+# --- those who are seen waiting ------------------------------------------------------------------
+
+
+class Register(NamedTuple):
+    """Write that a waiter is there, for the first time or again."""
+
+    id: str
+    name: str
+    strategy: str
+    owner: str
+    waited: float
+    lasts: float
+    holds: Mapping[str, int | None]
+
+
+class Unregister(NamedTuple):
+    """Remove a waiter."""
+
+    id: str
+
+
+class Sweep(NamedTuple):
+    """Remove waiters whose time is over."""
+
+
+class ListWaiters(NamedTuple):
+    """Read who waits for a name, or for any."""
+
+    name: str | None
+
+
+class ListBlocked(NamedTuple):
+    """Read all waiters that hold something, and which lease is on what they wait for."""
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+class ReadClock(NamedTuple):
+    """Read the database's clock."""
+
+
+class BeginRun(NamedTuple):
+    """Record that a run begins, unless one has succeeded in its slot."""
+
+    name: str
+    slot: str
+    fence: int
+    owner: str
+
+
+class EndRun(NamedTuple):
+    """Record how a run ended."""
+
+    name: str
+    slot: str
+    fence: int
+    status: int
+
+
+class LastRun(NamedTuple):
+    """Read the run of a name that began last."""
+
+    name: str
+
+
+class PruneApplied(NamedTuple):
+    """Delete some of the keys that are older, in seconds."""
+
+    age: float
+
+
+class PruneRuns(NamedTuple):
+    """Delete some of the runs that are older, in seconds, not the last one of a name."""
+
+    age: float
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+class EndSession(NamedTuple):
+    """End a session, known as its server knows it, whatever it is at."""
+
+    session: str
+
+
+Command = (
+    Grant
+    | Join
+    | Leave
+    | Renew
+    | Release
+    | Knock
+    | LetGo
+    | Ungate
+    | Look
+    | LookQueued
+    | ListHeld
+    | ReadWitness
+    | WriteWitness
+    | AnnounceTtl
+    | RecordTtl
+    | Create
+    | Begin
+    | Commit
+    | Rollback
+    | Probe
+    | Savepoint
+    | UndoSavepoint
+    | EndSavepoint
+    | LockRow
+    | Guard
+    | Apply
+    | Unapply
+    | Register
+    | Unregister
+    | Sweep
+    | ListWaiters
+    | ListBlocked
+    | ReadClock
+    | BeginRun
+    | EndRun
+    | LastRun
+    | PruneApplied
+    | PruneRuns
+    | EndSession
+)
+
+
+@cache
+def word(name: str) -> str:
+    """Return the word for a command, from the name of its class: ``"grant"``, ``"lock_row"``."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]

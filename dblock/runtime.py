@@ -1,0 +1,138 @@
+"""What dblock leaves to its surroundings: time, randomness, waiting.
+
+Here it is that of a thread. :mod:`dblock.aio` has the same for a task of an event loop; and whoever
+has one of his own decides what time it is, and what is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from . import clock
+from .process_lock import lock, settled
+
+if TYPE_CHECKING:
+    from .beliefs import Observer
+
+T = TypeVar("T")
+
+
+class Event(Protocol):
+    """A :class:`threading.Event`, or what a task has for one."""
+
+    def is_set(self) -> bool: ...
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> Any: ...
+
+
+class Semaphore(Protocol):
+    """As :class:`threading.Semaphore` is one."""
+
+    def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class ThreadSemaphore:
+    """A semaphore that no interruption leaves locked, in C.
+
+    :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
+    own lock, and everybody waits for ever.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit):
+            self._free.put(None)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        try:
+            self._free.get(blocking, timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._free.put(None)
+
+
+class Runtime:
+    """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
+
+    #: What is finished may go on when its caller does not wait for it any more.
+    lingers = False
+    #: Who is told of what is believed here; nobody, but for tests.
+    observer: Observer | None = None
+
+    # --- time and randomness -----------------------------------------------------------------
+
+    #: The holder's clock: seconds since some moment in the past.
+    now: Callable[[], float] = staticmethod(clock.now)
+    #: A number from 0 to 1, for what is not to be in step with others.
+    random: Callable[[], float] = staticmethod(random.random)
+    #: So many bytes that nobody can guess, in hexadecimal.
+    token: Callable[[int], str] = staticmethod(secrets.token_hex)
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        """Wait until an event of this runtime is set, so long; return whether it is."""
+        return bool(event.wait(seconds))
+
+    def readable(self, descriptor: int, seconds: float) -> bool:
+        """Wait until there is something to read, so long; return whether there is."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(math.ceil(seconds * 1000)))
+
+    def hang_up(self, descriptor: int) -> None:
+        """Let who waits for a connection to be readable find its end."""
+        with socket.socket(fileno=os.dup(descriptor)) as connected:
+            connected.shutdown(socket.SHUT_RDWR)
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def semaphore(self, limit: int) -> Semaphore:
+        return ThreadSemaphore(limit)
+
+    @contextmanager
+    def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
+        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        with lock:
+            settled.wait_for(done, patience)
+            yield
+
+    # --- being interrupted -------------------------------------------------------------------
+
+    def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
+        """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
+        return make()
+
+    def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
+        """Run a function to its end, even if the caller is cancelled meanwhile, or was before.
+
+        Where it need not wait for it, that caller does so for a moment only; None is returned then.
+        """
+        return function()
+
+    def check(self) -> None:
+        """Raise a cancellation that came while a statement was under way."""

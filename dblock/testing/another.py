@@ -1,0 +1,144 @@
+"""Other processes, which the test has there be: one holds a name, or waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from ..holds import Holdings
+from ..keeper import start_quietly
+from ..lease import Lease
+from ..locks import Locks
+from .process import Process
+from .standing_in import stand_in
+from .store import Store
+
+#: Who they are, in `show()` and in what NotAcquired tells.
+OWNER = "another process"
+
+
+class Another:
+    """Another process, which holds a name or waits for it.
+
+    It lives and renews its lease until it gives that back, or is told to :meth:`die`.
+    """
+
+    def __init__(self, store: Store, name: str, ttl: float) -> None:
+        self.name = name
+        self._process = _Process(store)
+        locks = Locks(store.engine)
+        locks.lease_class = _Lease
+        self._stop = stand_in(self._process, locks)
+        self._lease = locks.lease(name, ttl)
+
+    def __repr__(self) -> str:
+        return f"<Another {'with' if self.held else 'without'} {self.name!r}>"
+
+    @property
+    def held(self) -> bool:
+        """Whether it holds the name."""
+        return self._lease.held
+
+    @property
+    def fence(self) -> int:
+        """The fence of its hold."""
+        return self._lease.fence
+
+    def release(self) -> None:
+        """Give the name back."""
+        self._lease.release()
+
+    def die(self) -> None:
+        """End, and give nothing back: nobody renews its lease, which runs out."""
+        self._process.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    # --- for Faults --------------------------------------------------------------------------
+
+    def _take(self) -> bool:
+        """Get the name if it is free."""
+        return self._lease.acquire(blocking=False)
+
+    def _leave(self) -> None:
+        """Give the name back, if it has that."""
+        if self.held:
+            self.release()
+
+    def _wait(self) -> None:
+        """Begin to wait for the name."""
+        self._process.begin(self._lease.acquire)
+
+    def _close(self) -> None:
+        self._process.end()
+        self._stop()
+
+
+class _Lease(Lease):
+    """One of another process: what happens to it is told there."""
+
+    def _tell(self, *event: Any) -> None:
+        pass
+
+
+class _Process(Process):
+    """It waits in a thread of its own, which runs only while the one that moves the clock does
+    not: then when the clock has come to where its sleep ends."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, OWNER)
+        self._resting = threading.Event()
+        self._go_on = threading.Event()
+        self._waiting: threading.Thread | None = None
+
+    def alone(self, mine: Holdings) -> bool:
+        return True  # whoever it waits for, time is not its own to move
+
+    def let_pass(self, seconds: float) -> None:
+        if threading.current_thread() is not self._waiting:
+            super().let_pass(seconds)
+            return
+        self.store.clock.at(self.store.clock.now() + seconds, self._resume)
+        self._resting.set()
+        self._go_on.wait()
+        self._go_on.clear()
+        if self.staff.dead:
+            raise _Died
+
+    def begin(self, acquire: Callable[[], bool]) -> None:
+        def wait() -> None:
+            try:
+                with contextlib.suppress(_Died):
+                    acquire()
+            finally:
+                self._resting.set()
+
+        self._waiting = threading.Thread(target=wait, name="dblock another", daemon=True)
+        start_quietly(self._waiting)
+        self._resting.wait()
+
+    def _resume(self) -> None:
+        if self._waiting is not None and self._waiting.is_alive():
+            self._resting.clear()
+            self._go_on.set()
+            self._resting.wait()
+
+    def end(self) -> None:
+        super().end()
+        self._resume()
+
+
+class _Died(BaseException):
+    """The process ends where it is."""

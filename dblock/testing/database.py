@@ -1,0 +1,134 @@
+"""The test's database in the place of another, and of what is in the user's transactions there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Session, scoped_session
+
+from ..borrowed import Borrowed, Root, borrow
+from ..database import Database
+from ..dialects import DIALECTS, Dialect
+from ..holds import FlowHolds
+from ..protocol.commands import Create, Guard, LockRow
+from ..protocol.steps import Protocol, Query, Reply, Run, RunHeld
+from ..runtime import Runtime
+from .process import Process
+from .wire import WiredSQLite
+
+
+class SimulatedDatabase(Database):
+    """The test's database as a process sees it, in the place of the ``usual`` one."""
+
+    def __init__(
+        self, process: Process, runtime: Runtime, flow_holds: FlowHolds, usual: Database
+    ) -> None:
+        dialect = WiredSQLite(usual.timeouts, process.store, process.wire)
+        super().__init__(
+            process.store.engine,
+            dialect,
+            usual.timeouts,
+            usual.label,
+            lent=False,
+            runtime=runtime,
+            keeper=lambda: process.keeper,
+            flow_holds=flow_holds,
+        )
+        self.engine = usual.engine
+        self._process = process
+        self._usual_dialect = usual.dialect
+
+    def owner(self, label: str) -> str:
+        return self._process.name or super().owner(label)
+
+    def borrow(self, on: Any) -> Borrowed:
+        return StandIn(
+            borrow(on, self._dialect_of(on), self.runtime), self._process, self.runtime, self.run
+        )
+
+    def _dialect_of(self, on: Any) -> Dialect:
+        """Return what speaks to the database of a transaction of the user's, as is usual there."""
+        if self.engine is not self._process.store.engine:
+            return self._usual_dialect
+        found = on() if isinstance(on, scoped_session) else on
+        if isinstance(found, Session) and found.is_active:
+            found = found.connection()
+        spoken = found.dialect if isinstance(found, Connection) else None
+        name = getattr(found, "vendor", None) if spoken is None else spoken.name
+        for kind in _kinds(spoken is not None and spoken.is_async).values():
+            if name in kind.backends:
+                return kind(None, "dblock_", self.timeouts)
+        return self._usual_dialect
+
+
+def _kinds(is_async: bool) -> Mapping[str, type[Dialect]]:
+    if not is_async:
+        return DIALECTS
+    from ..aio.dialects import ASYNC_DIALECTS
+
+    return ASYNC_DIALECTS
+
+
+class StandIn(Borrowed):
+    """The user's transaction, wherever that is: what is to be seen or kept in it is so in the
+    test's database, for as long as it lasts."""
+
+    def __init__(
+        self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply]
+    ) -> None:
+        super().__init__(real._dialect, runtime)
+        self._real = real
+        self._process = process
+        self._run = run
+        self._proves = False
+
+    @property
+    def root(self) -> Root | None:
+        # A guard makes the user's transaction no writer here.
+        return None if self._proves else self._real.root
+
+    @property
+    def driver(self) -> Any:
+        return self._real.driver
+
+    def execute(self, query: Query) -> Reply:
+        return self._real.execute(query)
+
+    def savepoint(self) -> Any:
+        return self._real.savepoint()
+
+    def undo(self, savepoint: Any) -> None:
+        self._real.undo(savepoint)
+
+    def release(self, savepoint: Any) -> None:
+        self._real.release(savepoint)
+
+    def run(self, step: RunHeld) -> Reply:
+        self._real.execute(Query("SELECT 1", {}))  # it begins with its first statement
+        query, store = step.query, self._process.store
+        match query.command:
+            case Guard(name=name):
+                self._proves = True
+                self._process.wire.guard(name)
+                return self._sent(query)
+            case LockRow(name=name) | Create(name=name):
+                root = self.root
+            case _:
+                raise AssertionError("a row is locked or proved in it, and nothing else")
+        if store.row_of(name) not in (None, root):
+            now = self._runtime.now()
+            return Reply((), 0, now, now)
+        reply = self._sent(query)
+        locked = reply.matched if isinstance(query.command, Create) else reply.rows
+        if locked and root is not None:
+            store.rows[name] = root
+        return reply
+
+    def _sent(self, query: Query) -> Reply:
+        return self._run(_once(Query(query.sql, query.params)))
+
+
+def _once(query: Query) -> Protocol[Reply]:
+    return (yield Run(query))

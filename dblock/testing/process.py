@@ -1,0 +1,111 @@
+"""What a process has of the test's database: a keeper, a way there, and who holds what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..holds import FlowHolds, Holdings, LeaseHold
+from ..keeper import Keeper
+from ..runtime import Event, Runtime
+from .store import Store
+from .wire import Wire
+
+
+class Process:
+    """The process that is tested, or another one."""
+
+    def __init__(self, store: Store, name: str | None = None) -> None:
+        self.store = store
+        self.name = name
+        self.wire = Wire()
+        self.staff = store.clock.staff()
+        self.keeper = StaffedKeeper(self)
+
+    def alone(self, mine: Holdings) -> bool:
+        """Whether nobody else of this process has anything that could be waited for."""
+        store = self.store
+        return not (
+            any(hold.flow is not mine and hold.alive for hold in self.keeper.holds())
+            or store.written
+            or any(root.is_active and root not in mine.borrowed for root in store.rows.values())
+        )
+
+    def let_pass(self, seconds: float) -> None:
+        """Be told that there is nothing to do but wait."""
+        self.store.clock.wait(seconds)
+
+    def end(self) -> None:
+        """Hold nothing any more, without a word to anybody."""
+        self.wire.away = self.staff.dead = True
+        for hold in self.keeper.holds():
+            hold.ended = True
+
+
+class StaffedKeeper(Keeper):
+    """A keeper that can be asked what it keeps; that of another process tells nobody here."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(SimulatedRuntime(process), process.staff.employ)
+        self._process = process
+
+    def _tell(self, *event: Any) -> None:
+        if self._process.name is None:
+            super()._tell(*event)
+
+    def holds(self) -> list[LeaseHold]:
+        found = (reference() for reference in list(self._kept))
+        return [hold for hold in found if hold is not None]
+
+
+class SimulatedRuntime(Runtime):
+    """The test's time for threads, and, before AsyncioRuntime, for tasks.
+
+    Who waits for the other holders that a test has there be, or for a database that it has cut
+    off, does not wait: the clock is moved. Who waits for a thread or task of the test's waits.
+    """
+
+    def __init__(self, process: Process, flow_holds: FlowHolds | None = None) -> None:
+        self._process = process
+        self._flow_holds = flow_holds
+        self._clock = process.store.clock
+        self.now = self._clock.now
+
+    def sleep(self, seconds: float) -> None:
+        if self._alone():
+            self._process.let_pass(seconds)
+        else:
+            self._clock.really_wait(lambda: False, super().sleep, seconds)
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        def pause(seconds: float) -> None:
+            super(SimulatedRuntime, self).wait(event, seconds)
+
+        self._clock.really_wait(event.is_set, pause, seconds)
+        return event.is_set()
+
+    def _alone(self) -> bool:
+        return self._flow_holds is None or self._process.alone(self._flow_holds.mine())
+
+
+class SimulatedHolds(FlowHolds):
+    """What each flow holds; only a row lock in a transaction of its own makes it the one writer.
+
+    The user's transactions are in another database than the locks.
+    """
+
+    flow = "thread"
+
+    def __init__(self, usual: FlowHolds) -> None:
+        self._usual = usual
+
+    def mine(self) -> Holdings:
+        return self._usual.mine()
+
+    def refuse_self_wait(self, name: str, wait: float | None, **options: Any) -> Any:
+        writes = self.has_row(None, None)
+        return super().refuse_self_wait(name, wait, **{**options, "one_writer": writes})
+
+    def has_row(self, within: object, name: str | None) -> bool:
+        if name is not None:
+            return super().has_row(within, name)
+        return any(hold.alive for hold in self.mine().rows)

@@ -1,0 +1,77 @@
+"""The application's locks in the test's database, with all that was made of them before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..locks import Locks
+from .database import SimulatedDatabase
+from .process import Process, SimulatedHolds, SimulatedRuntime
+
+T = TypeVar("T")
+
+
+def stand_in(
+    process: Process,
+    locks: Locks,
+    runtime_of: type[SimulatedRuntime] = SimulatedRuntime,
+    holds_of: type[SimulatedHolds] = SimulatedHolds,
+) -> Callable[[], None]:
+    """Have the locks of a process be in the test's database; return what ends that.
+
+    Their handles know their database and its runtime. So these two become others, in place.
+    """
+    database, dialect, runtime = locks.database, locks.dialect, locks.database.runtime
+    _refuse_held(locks)
+    usual, counting = _twin(database), _twin(locks)
+    counting.database = usual
+    flow_holds = holds_of(database.flow_holds)
+    simulated = runtime_of(process, flow_holds)
+    made = SimulatedDatabase(process, simulated, flow_holds, usual)
+    # What the keeper does is done where the clock is moved, in an event loop or not.
+    made.kept = SimulatedDatabase(process, SimulatedRuntime(process), flow_holds, usual)
+    ends = [_become(runtime, simulated), _become(database, made)]
+    locks.dialect = made.dialect
+    # A counter locks nothing. It is in a table of the user's, and works there as it does.
+    vars(locks)["counter"] = counting.counter
+
+    def stop() -> None:
+        made.kept.close()
+        made.close()
+        vars(locks).pop("counter")
+        locks.dialect = dialect
+        for end in ends:
+            end()
+
+    return stop
+
+
+def _refuse_held(locks: Locks) -> None:
+    database = locks.database
+    if isinstance(database, SimulatedDatabase):
+        raise ValueError(f"{locks!r} are in a test's database already")  # noqa: TRY004
+    held = {*database.flow_holds.held()}
+    if not database.runtime.lingers:  # else there is a keeper for each loop
+        held |= {hold.name for hold in database.keeper._holds(database)}
+    if held:
+        names = ", ".join(map(repr, sorted(held)))
+        raise ValueError(f"{locks!r} hold {names}: give that back first")
+
+
+def _twin(one: T) -> T:
+    """Return another object that has what one has now."""
+    made = object.__new__(type(one))
+    vars(made).update(vars(one))
+    return made
+
+
+def _become(one: object, other: object) -> Callable[[], None]:
+    """Have an object be another, for all who have it; return what ends that."""
+    before = one.__class__, one.__dict__
+
+    def undo() -> None:
+        one.__class__, one.__dict__ = before
+
+    one.__class__, one.__dict__ = other.__class__, other.__dict__
+    return undo

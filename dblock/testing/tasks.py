@@ -1,0 +1,57 @@
+"""The test's time for tasks, and locks for them that need no driver of an event loop's.
+
+Statements are run by the standard library's sqlite3 here too: they take no time worth a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..aio import locks
+from ..aio.bridge import await_
+from ..aio.home import Home
+from ..aio.runtime import AsyncioRuntime
+from ..target import resolve
+from .process import Process, SimulatedHolds, SimulatedRuntime
+from .standing_in import stand_in
+from .store import Store
+
+
+class SimulatedTaskRuntime(SimulatedRuntime, AsyncioRuntime):
+    """As the other is for threads."""
+
+    def sleep(self, seconds: float) -> None:
+        await_(asyncio.sleep(0))  # other tasks get their turn
+        super().sleep(seconds)
+
+
+class SimulatedTaskHolds(SimulatedHolds):
+    flow = "task"
+
+
+class _Bridged(locks._Bridged):
+    _resolve = staticmethod(resolve)
+
+
+class LocksOfTasks(locks.AsyncLocks):
+    """AsyncLocks in a test's database, made without a driver for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._keeper_thread = False
+        self.sync = _Bridged(store.engine, keeper_thread=False)
+        self.database = self.sync.database
+        self._home = Home(repr(self))
+
+
+def stand_in_for_tasks(process: Process, made: locks.AsyncLocks) -> Callable[[], None]:
+    """As :func:`.stand_in`; for as long they belong to the loop that they are used in then."""
+    stop = stand_in(process, made.sync, SimulatedTaskRuntime, SimulatedTaskHolds)
+    home = made._home
+    loop, home._loop = home._loop, None
+
+    def leave() -> None:
+        home._loop = loop
+        stop()
+
+    return leave

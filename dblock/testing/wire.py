@@ -1,0 +1,133 @@
+"""What can happen between one process and the database: the seam at which faults are put in."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..dialects.base import Answer, Session
+from ..dialects.sqlite import SQLite
+from ..protocol.commands import Command, Commit, Grant, Join, LockRow, Release, Renew
+from ..protocol.faults import Fault
+from ..protocol.state import Renewal
+from ..protocol.steps import Query
+from ..timeouts import Timeouts
+from .store import Store
+
+
+class Error(Exception):
+    """As a driver's module has one (PEP 249)."""
+
+
+class ConnectionLost(Error):
+    """The connection broke, or none was made."""
+
+
+class Loss(NamedTuple):
+    """The next statement that does one of these is to be lost, before it is run or after that."""
+
+    of: frozenset[str]
+    reply: bool
+    then_away: bool
+
+
+class Wire:
+    """One process's way to the database."""
+
+    def __init__(self) -> None:
+        #: The database cannot be reached.
+        self.away = False
+        self.losses: deque[Loss] = deque()
+        #: Names whose renewals do not arrive.
+        self.missing: set[str] = set()
+        #: What comes before the next guard of a name.
+        self.guards: dict[str, Callable[[], None]] = {}
+
+    def request(self, does: str | None) -> Loss | None:
+        """A statement is about to be sent; return the loss of its reply, if that is to be lost."""
+        if self.away:
+            raise ConnectionLost("the database is unreachable, as the test has it")
+        loss = self.losses[0] if self.losses else None
+        if loss is None or does not in loss.of:
+            return None
+        self.losses.popleft()
+        if not loss.reply:
+            raise self._lost(loss, "before the statement arrived")
+        return loss
+
+    def guard(self, name: str) -> None:
+        """A guard is about to be given."""
+        before = self.guards.pop(name, None)
+        if before is not None:
+            before()
+
+    def reply(self, loss: Loss | None) -> None:
+        """Its reply is on the way."""
+        if loss is not None:
+            raise self._lost(loss, "before the reply came")
+
+    def _lost(self, loss: Loss, when: str) -> ConnectionLost:
+        self.away = self.away or loss.then_away
+        return ConnectionLost(f"the connection broke {when}, as the test has it")
+
+
+# What the statements that can be lost do; a row lock is released by the end of its transaction.
+_DOES: dict[type[Command], str] = {
+    Grant: "acquire",
+    Join: "acquire",
+    LockRow: "acquire",
+    Renew: "renew",
+    Release: "release",
+    Commit: "release",
+}
+
+
+class WiredSQLite(SQLite):
+    """SQLite by the test's clock, at the end of a wire."""
+
+    def __init__(self, timeouts: Timeouts, store: Store, wire: Wire) -> None:
+        super().__init__(None, "dblock_", timeouts)
+        self.store = store
+        self.wire = wire
+
+    def send(
+        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        command = query.command
+        loss = self.wire.request(None if command is None else _DOES.get(type(command)))
+        if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
+            answer: Answer = (), 0  # it is locked in a transaction of the user's
+        else:
+            answer = super().send(connection, self._timed(query), kept, waits=waits)
+        self.wire.reply(loss)
+        return answer
+
+    def _timed(self, query: Query) -> Query:
+        """Return a statement to which it is now when the test says it is."""
+        return query._replace(sql=query.sql.replace("'now'", f"'{self.store.clock.stamp()}'"))
+
+    def prepare_connection(self, connection: Any) -> Session:
+        super().prepare_connection(connection)
+        self.ask(connection, Query("PRAGMA synchronous = OFF", {}))
+        self.store.connections.append(connection)
+        # As on a server: what is left of a lost connection's session can be ended.
+        return Session(end=Query("SELECT 1 WHERE false", {}))
+
+    def is_usable(self, connection: Any) -> bool:
+        return not self.wire.away  # what is idle is seen to be closed
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        if connection in self.store.connections:
+            self.store.connections.remove(connection)
+        super().close(connection)
+
+    def classify(self, error: BaseException) -> Fault | None:
+        if isinstance(error, ConnectionLost):
+            return Fault.DISCONNECTED
+        return super().classify(error)
+
+    def renew(self, asked: Sequence[Renewal]) -> Query:
+        arriving = [renewal for renewal in asked if renewal.name not in self.wire.missing]
+        return super().renew(arriving)

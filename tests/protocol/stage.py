@@ -1,0 +1,261 @@
+"""A database's part, played from a script: what it answers to each step of a protocol.
+
+The answers are words, the same for all databases; how a word is put into rows differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dblock import DBLockError, Timeouts
+from dblock.dialects import DIALECTS, Dialect
+from dblock.protocol import commands
+from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.leasing import Held, Refused
+from dblock.protocol.registering import Waiter
+from dblock.protocol.rowing import Locked
+from dblock.protocol.steps import (
+    AtGate,
+    Await,
+    Disown,
+    Forget,
+    Protocol,
+    Query,
+    Reply,
+    Run,
+    RunHeld,
+    Sleep,
+    Stand,
+    Step,
+)
+from dblock.protocol.term import Term
+
+Rows = Sequence[Sequence[Any]]
+#: For each word of a step its answers, one after the other, then the usual one. One that begins
+#: with "!" is a fault; one that ends with "late" comes after the lease is over.
+Script = Mapping[str, Sequence[str]]
+
+START, TTL = 1000.0, 30.0
+LATENCY, LATE = 0.001, 40.0
+MOST = 60  # steps that are written down
+
+THEN = datetime(2026, 1, 1)
+STATES = {
+    "held": ("report", 2, "its token", "another", THEN, THEN, 25.0),
+    "free": ("report", 2, None, "another", THEN, THEN, -1.0),
+    "mine": ("report", 3, "token", "me", THEN, THEN, 29.0),
+    "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0),
+}
+#: Where a ticket stands: how many are before it, and whether it may take the name.
+PLACES = {
+    "first": (0, False),
+    "second": (1, False),
+    "turn": (0, True),
+    "out": (None, False),
+    "out, free": (None, True),
+}
+END = Query("", {}, commands.EndSession("the session"))
+HELD = Held(3, Term(START, TTL), "server")
+USUAL = {
+    "grant": "refused",
+    "join": "first",
+    "knock": "first",
+    "look": "held",
+    "look_queued": "first",
+    "read_witness": "there",
+    "renew": "renewed",
+    "release": "released",
+    "let_go": "released",
+    "create": "created",
+    "lock_row": "locked",
+    "guard": "given",
+    "end_session": "gone",
+    "stand": "in front",
+    "await": "in vain",
+}
+
+
+class Stage:
+    """One database, at one moment of its script."""
+
+    def __init__(self, kind: str, script: Script) -> None:
+        self.dialect: Dialect = DIALECTS[kind](None, "dblock_", Timeouts())
+        self.now = START
+        self.lines: list[str] = []
+        self._left = {word: list(answers) for word, answers in script.items()}
+
+    def waiter(self, strategy: str, holds: Mapping[str, int | None]) -> Waiter:
+        return Waiter(
+            self.dialect,
+            "report",
+            strategy,
+            START,
+            owner=lambda: "me",
+            holds=lambda: holds,
+            new_id=lambda: "id",
+            seen={},
+        )
+
+    # --- the play ----------------------------------------------------------------------------
+
+    def play(self, protocol: Protocol[Any]) -> list[str]:
+        """Return what the protocol asked for and was told, step by step, and what came of it."""
+        reply: Any = None
+        trouble: Trouble | None = None
+        while len(self.lines) < MOST:
+            try:
+                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+            except StopIteration as stop:
+                return [*self.lines, f"= {_told(stop.value)}"]
+            except DBLockError as error:
+                return [*self.lines, f"= {type(error).__name__}"]
+            trouble = None
+            try:
+                reply = self._perform(step)
+            except Trouble as caught:
+                trouble = caught
+        protocol.close()
+        return [*self.lines, "..."]
+
+    def _perform(self, step: Step) -> Reply:
+        said, word = _said(step), _word(step)
+        answer = self._answer(word)
+        self.lines.append(f"{said:<28} {answer}".rstrip())
+        sent = self.now
+        match step:
+            case Sleep() | Await():
+                self.now += 0.0 if answer == "called" else step.seconds
+            case Stand() if answer == "not in front":
+                self.now += step.seconds or 0.0
+            case _:
+                self.now += LATE if answer.endswith("late") else LATENCY
+        if answer.startswith("!"):
+            fault = Fault[answer.split()[0][1:].upper()]
+            lost = fault is Fault.DISCONNECTED and "for good" not in answer
+            raise Trouble(fault, answer, end=END if lost else None)
+        rows, matched = self._rows(step, answer.removesuffix(" late"))
+        return Reply(rows, matched, sent, self.now, "server")
+
+    def _answer(self, word: str) -> str:
+        answers = self._left.get(word)
+        return answers.pop(0) if answers else USUAL.get(word, "")
+
+    # --- the words in rows -------------------------------------------------------------------
+
+    def _rows(self, step: Step, answer: str) -> tuple[Rows, int]:
+        match step:
+            case Stand(look=look):
+                listening = step.server is not None or answer.endswith("listening")
+                called = self.dialect.calls and listening
+                ticket = "ticket" if called else "looking" if look else None
+                in_front = answer.startswith("in front")
+                return [(ticket, called)] if in_front else [], int(answer == "alarm")
+            case Await():
+                return [], int(answer == "called")
+            case Run(query) | RunHeld(query) | AtGate(query):
+                rows = self._found(query, answer)
+                return rows, len(rows)
+            case _:
+                return [], 0
+
+    def _found(self, query: Query, answer: str) -> Rows:
+        yes: Rows = [(1,)]
+        match query.command:
+            case commands.Grant():
+                return self._granted(answer)
+            case commands.Join():
+                return self._joined(answer)
+            case commands.Knock():
+                gate = (answer != "at once",)
+                if not self.dialect.calls:
+                    return [gate]
+                return [(*row, *gate) for row in self._joined(answer.replace("at once", "granted"))]
+            case commands.Look(names):
+                return [] if answer == "none" else [STATES[answer] for _ in names]
+            case commands.LookQueued():
+                if answer == "mine":
+                    return [(*STATES["mine"], None, False)]
+                return [(*_state(answer), *PLACES[answer])]
+            case commands.ReadWitness():
+                pause = 1.5 if answer == "pause" else -1.0
+                return [] if answer == "missing" else [(1, None, pause, 3600.0)]
+            case commands.Renew(asked):
+                return [(one.token,) for one in asked] if answer == "renewed" else []
+            case commands.LockRow(borrowed=borrowed):
+                return self._row(answer, borrowed=borrowed)
+            case commands.EndSession():
+                return [] if answer == "gone" else yes
+            case commands.Release() | commands.LetGo() | commands.Guard():
+                return yes if answer in ("released", "given") else []
+            case commands.Create():
+                return yes if answer == "created" else []
+            case commands.ListBlocked():
+                return []
+            case _:
+                return yes
+
+    def _granted(self, answer: str) -> Rows:
+        if answer == "granted":
+            return [(3, TTL, "token")]
+        return [(2, 25.0, "its token")] if self.dialect.name == "mariadb" else []
+
+    def _joined(self, answer: str) -> Rows:
+        nothing: tuple[object, ...] = (None,) * 9
+        if answer == "granted" and self.dialect.calls:
+            return [(3, TTL, "", *nothing)]
+        if answer == "granted":
+            return [(3, TTL, "token", *STATES["mine"], None, False)]
+        if answer == "nothing":
+            return []
+        grant = (2, 25.0, "its token") if self.dialect.name == "mariadb" else (None, None, None)
+        return [(*grant, *_state(answer), *PLACES[answer])]
+
+    def _row(self, answer: str, *, borrowed: bool) -> Rows:
+        locked = answer == "locked"
+        if self.dialect.name != "postgresql":
+            return [(3,)] if locked else []
+        row = (answer != "stale", 3 if locked else None)
+        return [(*row, *(("0",) if borrowed else ()), answer != "closed")]
+
+
+def _state(place: str) -> tuple[object, ...]:
+    """Return the state of a name where a ticket stands so."""
+    return STATES["free" if PLACES[place][1] else "held"]
+
+
+def _said(step: Step) -> str:
+    match step:
+        case Run(query):
+            return query.kind
+        case RunHeld(query):
+            return f"in transaction: {query.kind}"
+        case AtGate(query):
+            return f"at the gate: {query.kind}"
+        case Sleep(seconds) | Await(seconds):
+            return f"{_word(step)} {seconds:.3g}"
+        case Stand(seconds=seconds):
+            return "stand" if seconds is None else f"stand {seconds:.3g}"
+        case _:
+            return _word(step)
+
+
+def _word(step: Step) -> str:
+    match step:
+        case Run(query) | RunHeld(query) | AtGate(query):
+            return query.kind
+        case Forget() | Sleep() | Stand() | Await() | Disown():
+            return type(step).__name__.lower()
+
+
+def _told(outcome: object) -> str:
+    match outcome:
+        case Held(fence=fence, contended=contended):
+            return f"held, fence {fence}{', contended' if contended else ''}"
+        case Refused() | Locked():
+            return type(outcome).__name__.lower()
+        case Term(ttl=ttl):
+            return f"until {ttl:g} s after it was asked for"
+        case _:
+            return "done"

@@ -1,0 +1,154 @@
+"""Every statement says what it asks for, in the same words for all databases."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from dblock import Timeouts
+from dblock.dialects import DIALECTS, Dialect
+from dblock.protocol import commands
+from dblock.protocol.commands import Command
+from dblock.protocol.state import Renewal
+from dblock.protocol.steps import Query
+
+ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
+OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
+#: How each statement is asked for, and what it says then.
+STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
+    ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
+    (
+        "grant",
+        ("report", "token", "me", 30.0, "ticket", "former"),
+        {},
+        commands.Join("report", "token", "me", 30.0, "ticket", "former"),
+    ),
+    (
+        "knock",
+        ("report", "token", "me", 30.0, "ticket", 0.25),
+        {},
+        commands.Knock("report", "token", "me", 30.0, "ticket"),
+    ),
+    ("let_go", ("report", "token"), {}, commands.LetGo("report", "token")),
+    ("ungate", (), {}, commands.Ungate()),
+    ("leave", ("report", "ticket"), {}, commands.Leave("report", "ticket")),
+    ("renew", (list(ASKED),), {}, commands.Renew(ASKED)),
+    ("release", ("report", "token"), {}, commands.Release("report", "token")),
+    ("look", ("report",), {}, commands.Look(("report",))),
+    ("look", ("report", "sales"), {}, commands.Look(("report", "sales"))),
+    ("look_queued", ("report", "ticket"), {}, commands.LookQueued("report", "ticket")),
+    ("held", (), {}, commands.ListHeld()),
+    ("witness", (), {}, commands.ReadWitness()),
+    ("write_witness", (), {}, commands.WriteWitness()),
+    ("announce_ttl", (30.0,), {}, commands.AnnounceTtl(30.0)),
+    ("record_ttl", (30.0,), {}, commands.RecordTtl(30.0)),
+    ("create", ("report",), {}, commands.Create("report")),
+    ("lock_row", ("report", 2.5), {"borrowed": False}, OWN),
+    ("lock_row", ("report", 2.5), {"borrowed": True}, USERS),
+    ("lock_row", ("report", 0.0), {"borrowed": False}, OWN),
+    ("lock_row", ("report", None), {"borrowed": False}, OWN),
+    ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
+    ("apply", ("order",), {}, commands.Apply("order")),
+    ("unapply", ("order",), {}, commands.Unapply("order")),
+    (
+        "register",
+        ("id", "report"),
+        {"strategy": "row", "owner": "me", "waited": 1.0, "lasts": 2.0, "holds": {"sales": 3}},
+        commands.Register("id", "report", "row", "me", 1.0, 2.0, {"sales": 3}),
+    ),
+    ("unregister", ("id",), {}, commands.Unregister("id")),
+    ("sweep", (), {}, commands.Sweep()),
+    ("waiters", ("report",), {}, commands.ListWaiters("report")),
+    ("waiters", (), {}, commands.ListWaiters(None)),
+    ("blocked", (), {}, commands.ListBlocked()),
+    ("now", (), {}, commands.ReadClock()),
+    ("begin_run", ("report", "day", 7, "me"), {}, commands.BeginRun("report", "day", 7, "me")),
+    ("end_run", ("report", "day", 7, 1), {}, commands.EndRun("report", "day", 7, 1)),
+    ("last_run", ("report",), {}, commands.LastRun("report")),
+    ("prune_applied", (5.0,), {}, commands.PruneApplied(5.0)),
+    ("prune_runs", (5.0,), {}, commands.PruneRuns(5.0)),
+]
+
+kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
+
+
+def dialect_of(kind: str) -> Dialect:
+    return DIALECTS[kind](None, "dblock_", Timeouts())
+
+
+class Case(NamedTuple):
+    """A statement as one database has it."""
+
+    dialect: Dialect
+    query: Query
+    given: tuple[Any, ...]
+    command: Command
+
+
+def cases() -> Iterator[Case]:
+    for kind in sorted(DIALECTS):
+        dialect = dialect_of(kind)
+        for method, given, options, command in STATEMENTS:
+            with contextlib.suppress(NotImplementedError):  # not every database has gates
+                yield Case(dialect, getattr(dialect, method)(*given, **options), given, command)
+
+
+statements = pytest.mark.parametrize(
+    "case", list(cases()), ids=lambda case: f"{case.dialect.name}-{case.query.kind}"
+)
+
+
+@statements
+def test_a_statement_says_what_it_asks_for(case: Case) -> None:
+    assert case.query.command == case.command
+    assert type(case.query.command) is type(case.command)  # those without values are equal
+
+
+@statements
+def test_whether_it_is_durable_is_no_secret_of_its_text(case: Case) -> None:
+    assert case.query.durable is ("'synchronous_commit', 'off'" not in case.query.sql)
+
+
+@statements
+def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
+    dialect, query, command = case.dialect, case.query, case.command
+    sql, patience = " ".join(query.sql.split()), query.patience
+    if isinstance(command, commands.LockRow) and dialect.name != "sqlite":
+        limit = dialect.longest_patience if dialect.name == "mariadb" else None
+        assert patience == (limit if case.given[1] is None else case.given[1])
+    elif isinstance(command, commands.Knock):
+        assert patience == case.given[-1]
+    elif "'lock_timeout', '" in sql:
+        assert f"'lock_timeout', '{1000 * (patience or 0):.0f}'" in sql
+    elif "innodb_lock_wait_timeout = " in sql:
+        assert f"innodb_lock_wait_timeout = {patience:.0f} " in sql
+    elif "SKIP LOCKED" in sql or "NOWAIT" in sql:
+        assert patience == 0
+    else:  # the user's session has its own settings, dblock's have the database's here
+        assert patience in (dialect.patience, None)
+
+
+@kinds
+def test_each_statement_is_listed_here(kind: str) -> None:
+    made = {
+        name
+        for name, method in inspect.getmembers(DIALECTS[kind], inspect.isfunction)
+        if not name.startswith("_") and method.__annotations__.get("return") == "Query"
+    }
+    inside = {"grant_or_join"}  # part of a grant
+    assert made - inside == {method for method, *_ in STATEMENTS}
+
+
+def test_the_words() -> None:
+    assert {commands.word(type(command).__name__) for *_, command in STATEMENTS} >= {
+        "grant", "join", "look", "leave", "renew", "release", "guard", "lock_row", "create",
+        "register", "unregister", "sweep", "list_blocked", "read_witness",
+    }  # fmt: skip
+    dialect = dialect_of("sqlite")
+    assert dialect.release("report", "token").kind == "release"
+    assert [query.kind for query in dialect.begin(1.0)] == ["other", "begin"]
+    assert dialect.begin(1.0)[-1].patience == 1.0

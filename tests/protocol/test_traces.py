@@ -1,0 +1,386 @@
+"""What the protocols ask a database for, step by step: a page for each database, kept in `traces`.
+
+The pages are to be read where the protocols are changed: they say what changed. They are written
+anew with ``DBLOCK_TEST_TRACES=1``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from dblock import RetryPolicy
+from dblock.dialects import DIALECTS
+from dblock.protocol import leasing, renewing, rowing
+from dblock.protocol.acquiring import acquire
+from dblock.protocol.leasing import Claim
+from dblock.protocol.renewing import Asked
+from dblock.protocol.state import Renewal
+from dblock.protocol.steps import Protocol
+from tests.protocol.stage import HELD, START, TTL, Script, Stage
+
+PAGES = Path(__file__).parent / "traces"
+USUAL = RetryPolicy().drawing(lambda: 0.5)
+EVERY = tuple(sorted(DIALECTS))
+PATIENCE = 0.2
+
+
+def taking(
+    stage: Stage,
+    wait: float | None = None,
+    *,
+    fair: bool = False,
+    quick: bool = False,
+    policy: RetryPolicy = USUAL,
+    holds: dict[str, int | None] | None = None,
+) -> Protocol[Any]:
+    dialect = stage.dialect
+    waiter = stage.waiter("lease", holds or {})
+    gated = wait != 0 and dialect.has_gates and (quick or not dialect.calls)
+    taking = acquire(
+        dialect,
+        Claim("report", "token", "me", TTL),
+        policy,
+        fair=fair,
+        wait=wait,
+        patience=PATIENCE,
+        waiter=waiter,
+        gated=gated,
+        quick=gated and quick,
+    )
+    return waiter.during(taking)
+
+
+def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Protocol[Any]:
+    waiter = stage.waiter("row", {})
+    lock = rowing.lock_borrowed_row if borrowed else rowing.lock_own_row
+    return waiter.during(
+        lock(stage.dialect, "report", USUAL, wait=wait, patience=PATIENCE, waiter=waiter)
+    )
+
+
+def releasing(stage: Stage, *, gated: bool = False) -> Protocol[None]:
+    return leasing.release(stage.dialect, "report", "token", HELD, PATIENCE, START, gated=gated)
+
+
+def renewing_it(stage: Stage) -> Protocol[Any]:
+    return renewing.renew(stage.dialect, Asked(Renewal("report", "token", TTL), HELD), START)
+
+
+def guarding(stage: Stage) -> Protocol[None]:
+    return leasing.guard(stage.dialect, "report", "token", HELD, PATIENCE, START)
+
+
+class Scene(NamedTuple):
+    title: str
+    make: Callable[[Stage], Protocol[Any]]
+    script: Script = MappingProxyType({})
+    kinds: tuple[str, ...] = EVERY
+
+
+QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb", "postgresql"), ("mariadb", "sqlite")
+LOST = "!disconnected"
+users = partial(locking, borrowed=True)
+
+SCENES = [
+    # --- a lease -----------------------------------------------------------------------------
+    Scene("free", taking, {"grant": ["granted"]}),
+    Scene("held, and nobody waits for it", partial(taking, wait=0)),
+    Scene(
+        "held until it is released",
+        taking,
+        {
+            "grant": ["refused", "granted"],
+            "look": ["held", "held", "free"],
+            "join": ["first", "granted"],
+            "await": ["called"],
+        },
+    ),
+    Scene(
+        "held until it is released, and asked for when it has been waited for a moment",
+        taking,
+        {
+            "grant": ["refused", "refused", "granted"],
+            "look": ["held"] * 5,
+            "look_queued": ["first"] * 6 + ["turn"],
+            "join": ["first", "granted"],
+            "knock": ["!busy", "at once"],
+        },
+    ),
+    Scene("held for longer than it is waited for", partial(taking, wait=1.0)),
+    Scene(
+        "held for longer than who holds another waits for it",
+        partial(taking, wait=1.0, holds={"sales": 7}),
+    ),
+    Scene(
+        "a call that comes to nothing",
+        taking,
+        {"join": ["first", "second", "granted"], "await": ["called", "called"]},
+        QUEUES,
+    ),
+    Scene(
+        "free in between, so that nobody calls",
+        taking,
+        {"join": ["turn", "granted"]},
+        QUEUES,
+    ),
+    Scene(
+        "thrown out of the queue",
+        taking,
+        {"look_queued": ["out", "first", "turn"], "join": ["first", "second", "granted"]},
+        QUEUES,
+    ),
+    Scene(
+        "others of this process come first",
+        taking,
+        {
+            "grant": ["refused", "granted"],
+            "stand": ["not in front", "not in front", "in front"],
+            "look": ["held", "free"],
+            "join": ["granted"],
+        },
+    ),
+    Scene(
+        "others of this process found that the database is away",
+        partial(taking, wait=5.0),
+        {"stand": ["alarm", "in front"], "grant": ["granted"], "join": ["granted"]},
+    ),
+    Scene(
+        "held until it is released, in strict order",
+        partial(taking, fair=True),
+        {
+            "look": ["held", "held"],
+            "look_queued": ["first", "turn"],
+            "join": ["first", "granted"],
+            "await": ["called"],
+        },
+    ),
+    Scene(
+        "four tries",
+        partial(taking, policy=RetryPolicy.textbook()),
+    ),
+    Scene(
+        "a quick name, and its gate is had",
+        partial(taking, quick=True),
+        {"stand": ["in front, listening"], "knock": ["at once"], "grant": ["granted"]},
+        GATES,
+    ),
+    Scene(
+        "a quick name, and its gate is not had",
+        partial(taking, quick=True),
+        {
+            "stand": ["in front, listening"],
+            "knock": ["!busy"],
+            "grant": ["refused", "granted"],
+            "join": ["first", "granted"],
+            "await": ["called"],
+        },
+        GATES,
+    ),
+    Scene(
+        "a quick name, and others have it when the gate is had",
+        partial(taking, quick=True),
+        {
+            "stand": ["in front, listening"],
+            "grant": ["refused", "granted"],
+            "look": ["held", "free"],
+            "join": ["granted"],
+            "await": ["called"],
+        },
+        GATES,
+    ),
+    # --- where replies are lost --------------------------------------------------------------
+    Scene("the reply is lost, and it was granted", taking, {"grant": [LOST], "look": ["mine"]}),
+    Scene(
+        "the reply is lost, and it was not granted",
+        taking,
+        {"grant": [LOST, "granted"], "look": ["free"]},
+    ),
+    Scene(
+        "the reply is lost, and it was granted to another",
+        partial(taking, wait=0),
+        {"grant": [LOST], "look": ["held"]},
+    ),
+    Scene(
+        "the reply is lost, and its session goes on",
+        partial(taking, wait=0),
+        {"grant": [LOST], "look": ["held", "held"], "end_session": ["there", "gone"]},
+    ),
+    Scene(
+        "the reply is lost, and its session cannot be ended",
+        partial(taking, wait=0),
+        {"grant": [f"{LOST} for good", "granted"], "look": ["free"]},
+    ),
+    Scene(
+        "the reply is lost, and nobody answers any more",
+        partial(taking, wait=0),
+        {"grant": [LOST], "end_session": ["!unreachable"] * 500},
+    ),
+    Scene("the reply comes too late", partial(taking, wait=0), {"grant": ["granted late"]}),
+    Scene("away for a moment", taking, {"grant": ["!unreachable", "!unreachable", "granted"]}),
+    Scene("away", partial(taking, wait=0.2), {"grant": ["!unreachable"] * 500}),
+    Scene(
+        "its row is busy",
+        partial(taking, wait=1.0),
+        {"grant": ["!busy", "granted"], "look": ["free"], "join": ["granted"]},
+    ),
+    Scene(
+        "given up by the server",
+        partial(taking, wait=0),
+        {"grant": ["!canceled"], "look": ["free"]},
+    ),
+    # --- after a crash -----------------------------------------------------------------------
+    Scene(
+        "the witness is missing",
+        taking,
+        {"grant": ["refused", "granted"], "look": ["free"], "read_witness": ["missing", "there"]},
+        QUEUES,
+    ),
+    Scene(
+        "in a pause",
+        partial(taking, wait=3.0),
+        {
+            "look": ["free"],
+            "read_witness": ["pause", "pause"],
+            "join": ["nothing", "granted"],
+            "look_queued": ["out, free", "out, free"],
+        },
+        QUEUES,
+    ),
+    # --- given back, renewed, proved ---------------------------------------------------------
+    Scene("given back", releasing),
+    Scene("given back with its gate", partial(releasing, gated=True), {}, GATES),
+    Scene(
+        "given back, and the reply is lost",
+        releasing,
+        {"release": [LOST, "none"], "look": ["free"]},
+    ),
+    Scene(
+        "given back, and it is another's",
+        releasing,
+        {"release": ["none"], "look": ["followed"]},
+    ),
+    Scene("given back, its row being busy", releasing, {"release": ["none"], "look": ["mine"]}),
+    Scene("renewed", renewing_it),
+    Scene("renewed, and the reply is lost", renewing_it, {"renew": [LOST]}),
+    Scene("renewed, and it is another's", renewing_it, {"renew": ["none"], "look": ["followed"]}),
+    Scene("proved", guarding, {"look": ["mine"]}),
+    Scene("proved, and it is another's", guarding, {"guard": ["none"], "look": ["followed"]}),
+    Scene("proved, and its row is busy", guarding, {"guard": ["!busy"], "look": ["mine"]}),
+    # --- a row lock of dblock's own ----------------------------------------------------------
+    Scene("a row", locking),
+    Scene("a row that is not there", locking, {"lock_row": ["none", "locked"], "look": ["none"]}),
+    Scene(
+        "a row under a lease, and nobody waits for it",
+        partial(locking, wait=0),
+        {"lock_row": ["none"], "create": ["there"]},
+    ),
+    Scene(
+        "a row under a lease, until that is released",
+        locking,
+        {
+            "lock_row": ["none", "locked"],
+            "create": ["there"],
+            "look": ["held", "held", "free"],
+        },
+    ),
+    Scene(
+        "a row under a lease for longer than it is waited for",
+        partial(locking, wait=0.2),
+        {"lock_row": ["none"] * 500, "create": ["there"] * 500},
+    ),
+    Scene(
+        "a row that is busy for a moment",
+        partial(locking, wait=5.0),
+        {"lock_row": ["!busy", "locked"], "look": ["free"] * 9},
+    ),
+    Scene(
+        "a row that is busy for longer than it is waited for",
+        partial(locking, wait=0.2),
+        {"lock_row": ["!busy"] * 500, "look": ["free"] * 500},
+    ),
+    Scene("a row, and its connection is lost", locking, {"lock_row": [LOST, LOST, "locked"]}),
+    Scene("a row, away", partial(locking, wait=0.2), {"lock_row": ["!unreachable"] * 500}),
+    Scene(
+        "a row, and the witness is missing",
+        locking,
+        {"lock_row": ["closed", "locked"], "read_witness": ["missing", "there"]},
+        QUEUES,
+    ),
+    # --- and in the user's transaction -------------------------------------------------------
+    Scene("the user's row", users, {"look": ["free"]}),
+    Scene("the user's row that is not there", users, {"look": ["none"]}),
+    Scene(
+        "the user's row under a lease, until that is released",
+        users,
+        {"lock_row": ["none", "locked"], "look": ["held", "held", "free"]},
+        QUEUES,
+    ),
+    Scene(
+        "the user's row under a lease, until that is released",
+        users,
+        {"look": ["held", "held", "free"]},
+        LOOKS_FIRST,
+    ),
+    Scene(
+        "the user's row, leased while it was tried",
+        users,
+        {
+            "lock_row": ["none", "locked"],
+            "create": ["there"],
+            "look": ["free", "held", "free"],
+        },
+    ),
+    Scene(
+        "the user's row, newer than the snapshot",
+        users,
+        {"lock_row": ["stale"], "look": ["free"] * 2},
+        QUEUES,
+    ),
+    Scene(
+        "the user's row that is busy, and nobody waits for it",
+        partial(users, wait=0),
+        {"lock_row": ["!busy"], "look": ["free"] * 9},
+    ),
+    Scene(
+        "the user's row, and the connection is lost",
+        users,
+        {"lock_row": [LOST], "look": ["free"]},
+    ),
+    Scene(
+        "the user's row, and the server broke a deadlock",
+        users,
+        {"lock_row": ["!deadlock"], "look": ["free"]},
+    ),
+]
+
+
+def page(kind: str) -> str:
+    def paragraphs() -> Iterator[str]:
+        for scene in SCENES:
+            if kind in scene.kinds:
+                stage = Stage(kind, scene.script)
+                lines = stage.play(scene.make(stage))
+                yield "\n".join([f"# {scene.title}", *lines, ""])
+
+    return "\n".join(paragraphs())
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_what_is_asked_for(kind: str) -> None:
+    file, found = PAGES / f"{kind}.txt", page(kind)
+    if os.environ.get("DBLOCK_TEST_TRACES"):
+        file.write_text(found)
+    assert found.splitlines() == file.read_text().splitlines()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_titles_differ(kind: str) -> None:
+    titles = [scene.title for scene in SCENES if kind in scene.kinds]
+    assert len(set(titles)) == len(titles)

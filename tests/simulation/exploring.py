@@ -1,0 +1,75 @@
+"""Exploring in several processes: what is searched where, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+
+from tests.simulation.explore import Bounds, Search
+from tests.simulation.folder import folder
+from tests.simulation.run import Outcome, run
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.schedule import Schedule
+from tests.simulation.store import Store
+from tests.simulation.stores import STORES
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One scenario on one store: all within bounds, or at random for some seconds."""
+
+    store: str
+    scenario: str
+    bounds: Bounds | None = None
+    seed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of a task."""
+
+    task: Task
+    runs: int = 0
+    steps: int = 0
+    stories: int = 0
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+@cache
+def store_of(name: str) -> Store:
+    """Return the store of this process, which lasts as long as that."""
+    return STORES[name](folder())
+
+
+def work(task: Task, *, most: int = 1) -> Tally:
+    """Carry a task out in this process."""
+    scenario, store = SCENARIOS[task.scenario], store_of(task.store)
+    search = Search(scenario, store)
+    began = time.monotonic()
+    if task.bounds is not None:
+        search.exhaust(task.bounds, most)
+    else:
+        until = began + task.seconds
+        search.wander(Random(task.seed), lambda: time.monotonic() < until, most)
+    failures = [
+        f"{line(task.store, task.scenario, found)}\n    {found.violation}"
+        for found in (search.shrink(failure) for failure in search.failures)
+    ]
+    took = time.monotonic() - began
+    return Tally(task, search.runs, search.steps, len(search.stories), took, failures)
+
+
+def line(store: str, scenario: str, outcome: Outcome) -> str:
+    """What to paste to have a run again."""
+    return f"{store} {scenario}: {outcome.schedule}"
+
+
+def replay(text: str) -> Outcome:
+    """Run `store scenario: schedule` once more."""
+    where, _, schedule = text.partition(":")
+    store, scenario = where.split()
+    return run(SCENARIOS[scenario], store_of(store), Schedule.parse(schedule))

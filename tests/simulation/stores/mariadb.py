@@ -1,0 +1,396 @@
+"""Real MariaDB, whose clock and patience are virtual: a server of the simulation's own.
+
+What a statement waits for is asked of the server itself, where that is told at once: the InnoDB
+monitor knows who has got a row before the one who gave it away has an answer, ``IS_USED_LOCK`` the
+same for user locks. Nothing is purged during a run, as that would come at some moment of real time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
+
+from dblock import Timeouts
+from dblock.dialects import Dialect, MariaDB
+from dblock.dialects.base import Answer
+from dblock.protocol.steps import Query
+from dblock.schema import upgrade
+from dblock.target import resolve
+from tests import servers
+from tests.simulation.client import Client
+from tests.simulation.errors import Lost
+from tests.simulation.lending import Statement as Lent
+from tests.simulation.lending import lending_engine, lost_errors
+from tests.simulation.loop import Loop
+from tests.simulation.schedule import Fault, Schedule
+from tests.simulation.store import Blocked, Pending, Store
+from tests.simulation.stores.mariadb_session import Driver, For, Wait
+from tests.simulation.stores.mariadb_statements import (
+    ENDLESS,
+    EPOCH,
+    FUNCTION,
+    MOMENT,
+    Statement,
+    virtual,
+)
+from tests.simulation.tables import USERS, Committed, Row
+from tests.simulation.transport import Simulated, connecting, simulated
+
+
+class _Simulated(Simulated):
+    """A dialect whose bounds of a borrowed connection are its link's."""
+
+    @contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        link = self.client.link(connection)
+        before = link.bound
+        if within is not None:
+            link.bound = within
+        try:
+            yield
+        finally:
+            link.bound = before
+
+
+_DATABASE, _USER = "simulated", "client"
+_DIALECT = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
+_EPOCH = int(datetime.fromisoformat(f"{EPOCH}+00:00").timestamp())
+_TABLES = (
+    *(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied")),
+    *(table.name for table in USERS.sorted_tables),
+)
+#: What a statement could leave behind in a session.
+_SETTINGS = """SELECT @@autocommit, @@tx_isolation, @@sql_mode, @@time_zone, @@lock_wait_timeout,
+    @@innodb_lock_wait_timeout, @@max_statement_time, @@character_set_client"""
+#: Seconds of the real clock after which the server hangs.
+_HANGS = 60
+#: Seconds after which the server looks again whether somebody is still there who waits for a lock.
+_NOTICES = 1.0
+_SESSIONS = "LIST OF TRANSACTIONS FOR EACH SESSION:"
+_WAITING = re.compile(r"^LOCK WAIT .*\nMariaDB thread id (\d+),", re.MULTILINE)
+_NO_SUCH_SESSION, _INTERRUPTED, _BUSY, _TOOK_TOO_LONG = 1094, 1317, 1205, 1969
+_OPTIONS = (
+    f"--innodb-lock-wait-timeout={ENDLESS}",
+    "--innodb-flush-log-at-trx-commit=0",  # its crashes are simulated
+    "--innodb-flush-method=nosync",
+)
+
+
+class MariaDBStore(Store):
+    """A database, whose sessions tell the loop's time."""
+
+    name = "mariadb"
+    faults = (Fault("cut", 0.2),)
+    has = frozenset({"runs", "lending"})
+
+    def __init__(self, folder: Path) -> None:
+        self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
+        self._server.start()
+        self._server.create_database(_DATABASE)
+        url = self._server.url_for(_DATABASE)
+        upgrade(url)
+        self._idle: list[Driver] = []
+        self._sessions: dict[int, Driver] = {}
+        self._engines: dict[str, Engine] = {}
+        self._touched: set[str] = set()
+        self._plain = MariaDB(None, "dblock_", Timeouts())
+        options = {"port": self._server.port, "database": _DATABASE, "ssl_disabled": True}
+        options |= {"read_timeout": _HANGS, "write_timeout": _HANGS}
+        options["client_flag"] = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
+        self._options = {"host": "127.0.0.1", "user": _USER, **options}
+        self._admin = self.connect()
+        self._past = self.connect()
+        self._ask(f"CREATE USER {_USER}")
+        self._ask(f"GRANT ALL ON *.* TO {_USER}")
+        self._ask(FUNCTION)
+        self._lost = lost_errors(pymysql)
+        self.begin(Loop(Schedule()))
+        self.lending = lending_engine(self, url)
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.close()
+
+    def reset(self) -> None:
+        for driver in self.sessions:
+            self.undo(driver)
+        # A purge changes what can be locked, at whatever moment: so it ends at this one.
+        with self._past.cursor() as cursor:
+            cursor.execute("COMMIT")
+            for table in sorted(self._touched):
+                self._ask(f"TRUNCATE {table}")
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        self._touched.clear()
+
+    def moment(self) -> bytes:
+        """Return what tells a session, and all that wait, the time."""
+        # A half more, since a number of seconds is cut off to microseconds.
+        now = round(self.clock() * 1e6)
+        seconds, rest = divmod(now, 1_000_000)
+        stamp = f"{_EPOCH + seconds}.{rest:06}5"
+        return f"SET GLOBAL {MOMENT} = {now}, SESSION timestamp = {stamp};".encode()
+
+    # --- sessions ----------------------------------------------------------------------------
+
+    def engine(self, client: str) -> Engine:
+        if client not in self._engines:
+            self._engines[client] = create_engine(
+                "mysql+pymysql://",
+                creator=lambda: connecting(self),
+                poolclass=NullPool,
+                _initialize=False,
+            )
+        return self._engines[client]
+
+    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
+        return resolve(target, dialects={"mariadb": _DIALECT}, **options)
+
+    @property
+    def sessions(self) -> tuple[Driver, ...]:
+        """The clients' sessions that there are."""
+        return tuple(self._sessions.values())
+
+    def connect(self) -> pymysql.connections.Connection:
+        """Return a connection outside of the simulation."""
+        return pymysql.connect(**{**self._options, "user": "root", "autocommit": True})
+
+    def open(self, client: Client | None = None) -> Driver:
+        driver = self._idle.pop() if self._idle else Driver(self, **self._options)
+        self._sessions[driver.id] = driver
+        return driver
+
+    def undo(self, driver: Driver) -> None:
+        if self._sessions.pop(driver.id, None) is None:
+            return
+        if self.loop.over and driver.wait is None:
+            driver.renew()
+            self._idle.append(driver)
+            return
+        with suppress(pymysql.err.MySQLError):  # it has just gone by itself
+            self._ask("KILL CONNECTION %s", driver.id)
+        self._await_end("id = %s", driver.id)
+        driver.abandon()
+
+    def _await_end(self, which: str, *params: Any) -> None:
+        """Wait until sessions have gone: what they had is free then."""
+        while self._ask(f"SELECT 1 FROM information_schema.processlist WHERE {which}", *params):
+            pass
+
+    def end_session(self, driver: Driver, error: BaseException | None = None) -> None:
+        """A session ends at once where it was ended; else when its statement is over.
+
+        For so long nobody looks whether the client is still there; at a user lock every second.
+        """
+        pending = next((one for one in self.pending if one.driver is driver), None)
+        if pending is None or error is not None or self.loop.over:
+            super().end_session(driver, error)
+            return
+        pending.then = lambda answer: self.end_session(driver)
+        wait = driver.wait
+        assert wait is not None
+        if wait.for_ is For.LOCK:
+            seconds = _NOTICES - (self.clock() - wait.since) % _NOTICES
+            label = self.loop.label("server.notices")
+            self.loop.at(seconds / self.rate, label, lambda: self._notice(pending))
+
+    def _notice(self, pending: Pending) -> None:
+        if pending in self.pending:
+            super().end_session(pending.driver)
+
+    def _kill(self, driver: Driver) -> None:
+        """A session has been ended by another."""
+        for link in tuple(self.links):
+            if link.driver is driver:
+                link.break_off()
+        self.end_session(driver, Lost("connection was killed"))  # where it has no link any more
+
+    def go_down(self) -> None:
+        # All at once, for nobody may be let go on by the end of another.
+        self._ask(f"KILL CONNECTION USER {_USER}")
+        self._await_end("user = %s", _USER)
+        for driver in (*self._idle, *self._sessions.values()):
+            driver.abandon()
+        self._idle.clear()
+        self._sessions.clear()
+        super().go_down()
+
+    # --- statements --------------------------------------------------------------------------
+
+    def execute(self, driver: Driver, query: Any) -> Answer:
+        statement = virtual(query.sql)
+        self._touched.update(table for table in _TABLES if table in query.sql)
+        answer = self._carry_out(driver, statement, statement.sql, query.params)
+        if isinstance(query, Lent):
+            query.description = driver.description
+        if statement.sets:
+            self._take_limits(driver)
+        if statement.kills and answer[0]:
+            ended = self._sessions.get(query.params["session"])
+            if ended is not None:
+                self._kill(ended)
+        return answer
+
+    def _carry_out(self, driver: Driver, statement: Statement, sql: str, params: Any) -> Answer:
+        query = Query(sql, params)
+        driver.began = self.clock()
+        return _told(driver.begin(statement, params, lambda: self._plain.send(driver, query)))
+
+    def _take_limits(self, driver: Driver) -> None:
+        """Take a session's limits over from the server."""
+        asked = Query("SELECT @@max_statement_time, @@innodb_lock_wait_timeout", ())
+        (longest, for_rows), *_ = self._plain.send(driver, asked)[0]
+        if longest:
+            driver.longest = float(longest)
+        if for_rows != ENDLESS:
+            driver.for_rows = float(for_rows)
+        endless = ENDLESS if for_rows else 0
+        taken = f"SET max_statement_time = 0, innodb_lock_wait_timeout = {endless}"
+        self._plain.send(driver, Query(taken, ()))
+
+    def waits(self, driver: Driver) -> Wait | None:
+        """Return what a session waits for, if it does: to be asked again otherwise."""
+        statement, now = driver.statement, self.clock()
+        longest = (statement.longest or driver.longest or inf) - (now - driver.began)
+        if self._waits_for_row(driver):
+            own = driver.for_rows if statement.for_rows is None else statement.for_rows
+            if statement.compound and own < longest:
+                raise NotImplementedError("a handler in it would see the end of the wait")
+            error = _error(_BUSY if own < longest else _TOOK_TOO_LONG)
+            return Wait(For.ROW, Blocked(min(own, longest), error, object()), now)
+        state = "SELECT state FROM information_schema.processlist WHERE id = %s"
+        at_lock = statement.lock and self._ask(state, driver.id) == (("User lock",),)
+        if at_lock and self._waits_for_lock(driver):  # it may just not have noticed that it has it
+            own = float(self._ask(f"SELECT {statement.for_lock}", driver.params)[0][0])
+            blocked = Blocked(min(own, longest), _error(_TOOK_TOO_LONG), object())
+            return Wait(For.LOCK, blocked, now, refused=own < longest)
+        return None
+
+    def _waits_for_row(self, driver: Driver) -> bool:
+        ((_, _, told),) = self._ask("SHOW ENGINE INNODB STATUS")
+        _, _, sessions = told.partition(_SESSIONS)  # before them comes the latest deadlock
+        return str(driver.id) in _WAITING.findall(sessions)
+
+    def _waits_for_lock(self, driver: Driver) -> bool:
+        ((holder,),) = self._ask(f"SELECT IS_USED_LOCK({driver.statement.lock})", driver.params)
+        return bool(holder != driver.id)
+
+    def retry(self, driver: Driver, query: Any) -> Answer:
+        wait = driver.wait
+        assert wait is not None
+        waits = self._waits_for_row if wait.for_ is For.ROW else self._waits_for_lock
+        if waits(driver):
+            raise wait.blocked
+        return _told(driver.go_on())
+
+    def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
+        wait = driver.wait
+        assert wait is not None
+        self._ask("KILL QUERY %s", driver.id)
+        try:
+            answer = _told(driver.go_on(answered=True))
+        except pymysql.err.MySQLError as killed:
+            if not wait.refused:
+                told = blocked.error if killed.args[0] == _INTERRUPTED else None
+                raise told or killed from None
+        else:
+            if not wait.refused:
+                return answer
+        statement = driver.statement
+        return self._carry_out(driver, statement, statement.impatient, driver.params)
+
+    def _ask(self, sql: str, *params: Any) -> Any:
+        """Ask the server something from outside of the simulation."""
+        with self._admin.cursor() as cursor:
+            cursor.execute(sql, params[0] if params and isinstance(params[0], dict) else params)
+            return cursor.fetchall()
+
+    def rows(self) -> dict[str, Row]:
+        return {
+            name.decode(): Row(
+                token,
+                fence,
+                None if expires is None else expires / 1e6,
+                tuple(waiters.split(",")) if waiters else (),
+            )
+            for name, token, fence, expires, waiters in self._ask(_ROWS)
+        }
+
+    def committed(self) -> Committed:
+        runs = self._ask("SELECT lock_name, slot, exit_status FROM dblock_run")
+        applied = self._ask("SELECT idempotency_key FROM dblock_applied")
+        written = self._ask("SELECT id, name, fence FROM written")
+        return Committed(
+            {id: (name, fence) for id, name, fence in written},
+            dict(self._ask("SELECT id, amount FROM stock")),
+            {key.decode() for (key,) in applied},
+            {(name.decode(), slot.decode()): status for name, slot, status in runs},
+        )
+
+    def locked(self, name: str) -> bool:
+        try:
+            self._ask(_LOCK, name.encode())
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _BUSY:
+                raise
+            return True
+        return False
+
+    def waiters(self) -> list[tuple[str, str]]:
+        found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
+        return [(id, name.decode()) for id, name in found]
+
+    # --- the users' own transactions ---------------------------------------------------------
+
+    def open_lent(self) -> Driver:
+        return self.open()
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        return self._lost[kind]
+
+    def in_transaction(self, driver: Driver) -> bool:
+        return driver.in_transaction
+
+    def settings(self, driver: Driver) -> object:
+        if driver.wait is None and driver.id in self._sessions:  # else it cannot be asked
+            driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
+        return driver.settings, driver.longest, driver.for_rows
+
+    def put(self, stock: dict[int, int]) -> None:
+        for id, amount in stock.items():
+            self._ask("INSERT INTO stock (id, amount) VALUES (%s, %s)", id, amount)
+        self._touched.add("stock")
+
+
+_ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),
+    waiters FROM dblock_lock"""
+
+_LOCK = """SELECT 1 FROM dblock_guard AS g JOIN dblock_lock AS l ON l.lock_name = g.lock_name
+    WHERE g.lock_name = %s FOR UPDATE NOWAIT"""
+
+_ERRORS = {
+    _BUSY: "Lock wait timeout exceeded; try restarting transaction",
+    _TOOK_TOO_LONG: "Query execution was interrupted (max_statement_time exceeded)",
+}
+
+
+def _error(code: int) -> pymysql.err.OperationalError:
+    return pymysql.err.OperationalError(code, _ERRORS[code])
+
+
+def _told(outcome: Answer | Wait) -> Answer:
+    if isinstance(outcome, Wait):
+        raise outcome.blocked
+    return outcome

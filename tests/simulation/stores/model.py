@@ -1,0 +1,651 @@
+"""A model of PostgreSQL's statements: what they do, not how, for many runs in little time.
+
+Each statement is known by its kind and its parameters. It is carried out at once and as a whole, or
+waits for who has the row; so what a snapshot may see of a wait is not in the model. That it does
+what the server does is a test: the same schedules on both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
+
+from dblock.dialects import Dialect, PostgreSQL
+from dblock.dialects.base import UNCALLED, Answer, Session
+from dblock.protocol.commands import EndSession, Join
+from dblock.protocol.faults import Fault
+from dblock.protocol.steps import Query
+from dblock.target import resolve
+from dblock.version import SCHEMA_VERSION
+from tests.simulation.client import Client
+from tests.simulation.errors import Error, Lost
+from tests.simulation.store import Blocked, Store
+from tests.simulation.tables import Committed, Row
+from tests.simulation.transport import Simulated, connecting, simulated
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+#: Characters of a channel, with which its tickets begin.
+CHANNEL = 8
+#: Seconds for which a grant, a release and who leaves wait for a row.
+PATIENT, STEADY = 0.025, 0.25
+#: The longest TTL that has been granted before a run: a pause after a crash is as long.
+LONGEST_TTL = 10.0
+#: How long who waits to be called does not look by itself, with two before it.
+LOOK = 4.5
+#: Of a witness that is written anew: how long what it knows is valid.
+VALID = 25 * 3600.0
+
+
+class Refused(Error):
+    """The server's answer to a statement that fails."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.name.lower())
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class Name:
+    """A name's row."""
+
+    fence: int = 0
+    token: str | None = None
+    owner: str | None = None
+    acquired: float | None = None
+    expires: float | None = None
+    queue: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Witness:
+    """The row of the witness."""
+
+    epoch: int
+    longest: float
+    opens: float
+    valid_until: float
+
+
+@dataclass(slots=True)
+class Tables:
+    """All that a crash may undo."""
+
+    names: dict[str, Name] = field(default_factory=dict)
+    waiters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    epoch: int = 0
+    cause: str | None = None
+    longest: float = LONGEST_TTL
+    opens: float = 0.0
+    #: Who wrote the epoch's row.
+    server: str = "1/1"
+
+    def copy(self) -> Tables:
+        """Return the same, which does not change with it."""
+        names = {key: replace(name, queue=[*name.queue]) for key, name in self.names.items()}
+        return replace(self, names=names, waiters=dict(self.waiters))
+
+
+@dataclass(slots=True, eq=False)
+class ModelDriver:
+    """A session."""
+
+    number: int
+    #: The modes of the rows that its transaction has locked.
+    locked: dict[str, str] = field(default_factory=dict)
+    in_transaction: bool = False
+    channel: str | None = None
+    gates: set[str] = field(default_factory=set)
+    #: Where psycopg keeps what handles notifications.
+    pgconn: SimpleNamespace = field(default_factory=SimpleNamespace)
+
+    def fileno(self) -> int:
+        return id(self)
+
+    def close(self) -> None:
+        """The link's end is the session's."""
+
+
+# What a grant's row has more where it may have joined the queue.
+_PADDING = (None,) * 9
+# Which locks of a row exclude each other.
+_EXCLUDED = {
+    "update": {"update", "no key update", "key share"},
+    "no key update": {"update", "no key update"},
+    "key share": {"update"},
+}
+
+
+class ModelDialect(Simulated):
+    """PostgreSQL's dialect, whose sessions are the model's."""
+
+    def prepare_connection(self, connection: ModelDriver) -> Session:
+        store = self.client.store
+        assert isinstance(store, ModelStore)
+        number = str(connection.number)
+        return Session(store.server, Query("SELECT its end", {}, EndSession(number)))
+
+    def unbounded(self, connection: ModelDriver) -> list[str]:
+        return []
+
+    def classify(self, error: BaseException) -> Fault | None:
+        if isinstance(error, Refused):
+            return error.fault
+        if isinstance(error, Lost):
+            return Fault.DISCONNECTED
+        return None
+
+    def timed_out(self, error: BaseException) -> bool:
+        return Simulated.timed_out(self, error) if isinstance(error, Lost) else False
+
+
+_KIND = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
+
+
+class ModelStore(Store):
+    """The tables in memory."""
+
+    name = "model"
+    has = frozenset()
+    look = LOOK
+    ends_sessions = True
+
+    def __init__(self, folder: Path) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._sessions = 0
+
+    def reset(self) -> None:
+        self._sessions = 0
+        self._drivers: dict[int, ModelDriver] = {}
+        self.server = "1/1"
+        self.tables = Tables()
+        self.witness: Witness | None = Witness(0, LONGEST_TTL, 0.0, VALID)
+        #: What each commit has made of the tables, and whether it was waited for.
+        self._history = [(self.tables.copy(), True)]
+        self._written: bool | None = None
+        self._calls: list[str] = []
+
+    def engine(self, client: str) -> Engine:
+        if client not in self._engines:
+            self._engines[client] = create_engine(
+                "postgresql+psycopg://",
+                creator=lambda: connecting(self),
+                poolclass=NullPool,
+                _initialize=False,
+            )
+        return self._engines[client]
+
+    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
+        return resolve(target, dialects={"postgresql": _KIND}, **options)
+
+    def open(self, client: Client) -> ModelDriver:
+        self._sessions += 1
+        driver = self._drivers[self._sessions] = ModelDriver(self._sessions)
+        return driver
+
+    def undo(self, driver: ModelDriver) -> None:
+        driver.locked.clear()
+        driver.gates.clear()
+        driver.in_transaction = False
+        driver.channel = None
+        self._drivers.pop(driver.number, None)
+
+    def forget(self, lost: int) -> bool:
+        while lost and not self._history[-1][1]:
+            self._history.pop()
+            lost -= 1
+        return self._fall_back()
+
+    def promote(self, lost: int = 0) -> None:
+        self.go_down()
+        timeline = int(self.server.partition("/")[2]) + 1
+        self.server = f"1/{timeline}"
+        del self._history[max(1, len(self._history) - lost) :]
+        if self._fall_back():
+            self.forgot = self.loop.now
+
+    def _fall_back(self) -> bool:
+        before, self.witness = self.tables.names, None
+        self.tables = self._history[-1][0].copy()
+        return before != self.tables.names
+
+    def rows(self) -> dict[str, Row]:
+        return {
+            key: Row(name.token, name.fence, name.expires, tuple(name.queue))
+            for key, name in self.tables.names.items()
+        }
+
+    def closed_until(self) -> float:
+        return self.tables.opens
+
+    def committed(self) -> Committed:
+        return Committed({}, {}, set(), {})
+
+    def waiters(self) -> list[tuple[str, str]]:
+        return [(id, row["name"]) for id, row in self.tables.waiters.items()]
+
+    # --- statements --------------------------------------------------------------------------
+
+    def execute(self, driver: ModelDriver, query: Query) -> Answer:
+        if query.command is None:
+            return self._other(driver, query)
+        self._written = None
+        carry_out: Callable[..., Answer] = getattr(self, f"_{query.kind}")
+        answer = carry_out(driver, query)
+        if self._written is not None:
+            self._history.append((self.tables.copy(), self._written))
+        self._deliver()
+        return answer
+
+    def _other(self, driver: ModelDriver, query: Query) -> Answer:
+        """What makes a connection ready: to listen, and what the schema's version is."""
+        if isinstance(query.params, dict) and "channel" in query.params:
+            driver.channel = query.params["channel"]
+            return [(True, "")], 1
+        return [(1, SCHEMA_VERSION, SCHEMA_VERSION)], 1
+
+    def _begin(self, driver: ModelDriver, query: Query) -> Answer:
+        driver.in_transaction = True
+        return (), 0
+
+    def _commit(self, driver: ModelDriver, query: Query) -> Answer:
+        driver.in_transaction = False
+        driver.locked.clear()
+        return (), 0
+
+    _rollback = _commit
+
+    def _probe(self, driver: ModelDriver, query: Query) -> Answer:
+        return [(1,)], 1
+
+    def _writes(self, *, lazily: bool = False) -> None:
+        """The statement's commit is waited for, or not."""
+        self._written = not lazily or bool(self._written)
+
+    def _deliver(self) -> None:
+        """Have those called whom a commit notifies."""
+        calls, self._calls = self._calls, []
+        for ticket in calls:
+            for link in self.links:
+                if link.driver.channel == ticket[:CHANNEL]:
+                    link.tell(ticket)
+
+    # Locks of rows.
+
+    def _others(self, driver: ModelDriver, name: str, mode: str) -> bool:
+        """Whether others have the row locked so that it cannot be locked in a mode."""
+        return any(
+            other.locked.get(name) in _EXCLUDED[mode]
+            for other in self._drivers.values()
+            if other is not driver
+        )
+
+    def _await_row(self, driver: ModelDriver, name: str, mode: str, patience: float | None) -> None:
+        if self._others(driver, name, mode):
+            raise Blocked(math.inf if patience is None else patience, Refused(Fault.BUSY))
+
+    # The queue.
+
+    def _lives(self, ticket: str) -> bool:
+        return ticket.startswith(UNCALLED) or any(
+            driver.channel == ticket[:CHANNEL] for driver in self._drivers.values()
+        )
+
+    def _before(self, name: Name, position: int | None) -> int:
+        ahead = name.queue if position is None else name.queue[:position]
+        return sum(map(self._lives, ahead))
+
+    def _gated(self, driver: ModelDriver, key: str, name: Name) -> int:
+        if name.expires is None or not name.expires <= self.clock() <= name.expires + 0.4:
+            return 0
+        return int(
+            any(key in other.gates for other in self._drivers.values() if other is not driver)
+        )
+
+    def _turn(self, name: Name, before: int) -> bool:
+        now = self.clock()
+        if name.expires is None or (name.token is None and name.expires > now):
+            return True
+        return name.expires + before * 0.4 <= now
+
+    def _alive(self, name: Name) -> list[str]:
+        """The queue without those at its head who are not there any more."""
+        queue = list(name.queue)
+        while queue and not self._lives(queue[0]):
+            queue.pop(0)
+        return queue
+
+    def _call(self, name: Name) -> None:
+        if name.queue and not name.queue[0].startswith(UNCALLED):
+            self._calls.append(name.queue[0])
+
+    def _open(self, ttl: float | None = None) -> Witness | None:
+        """The witness, where it lets anything be granted; with a TTL, of a lease as long."""
+        witness, now = self.witness, self.clock()
+        if witness is None or witness.opens > now:
+            return None
+        if ttl is not None and not (witness.longest >= ttl and witness.valid_until > now):
+            return None
+        return witness
+
+    def _take(self, name: Name, command: Any, witness: Witness) -> tuple[Any, ...]:
+        now = self.clock()
+        name.fence = max(name.fence, witness.epoch) + 1
+        name.token, name.owner = command.token, command.owner
+        name.acquired, name.expires = now, now + command.ttl
+        self._writes()
+        return name.fence, command.ttl, ""
+
+    # The lease.
+
+    def _grant(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, name = self._open(command.ttl), self.tables.names.get(command.name)
+        if name is None:
+            return self._first(command, witness)
+        before = self._before(name, None) if name.queue else 0
+        turn = self._turn(name, before + self._gated(driver, command.name, name))
+        if witness is None or not turn or self._others(driver, command.name, "update"):
+            return (), 0
+        name.queue = []
+        return [self._take(name, command, witness)], 1
+
+    def _first(self, command: Any, witness: Witness | None) -> Answer:
+        """Take a name that nobody has had yet."""
+        if witness is None:
+            return (), 0
+        name = self.tables.names[command.name] = Name()
+        return [self._take(name, command, witness)], 1
+
+    def _join(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket, former = command.name, command.ticket, command.former or command.ticket
+        witness, name = self._open(command.ttl), self.tables.names.get(key)
+        if name is None:
+            rows, matched = self._first(command, witness)
+            return [(*row, *_PADDING) for row in rows], matched
+        place = next((name.queue.index(one) for one in (ticket, former) if one in name.queue), None)
+        newcomer = self._gated(driver, key, name) if place is None else 0
+        if witness is None:
+            return (), 0
+        if self._turn(name, self._before(name, place) + newcomer):
+            self._await_row(driver, key, "update", PATIENT)
+            name.queue = [] if place is None else name.queue[place + 1 :]
+            return [(*self._take(name, command, witness), *_PADDING)], 1
+        if ticket in name.queue:
+            return (), 0
+        self._await_row(driver, key, "no key update", PATIENT)
+        if former in name.queue:
+            name.queue[name.queue.index(former)] = ticket
+        else:
+            name.queue = [*self._alive(name), ticket]
+        self._writes(lazily=True)
+        before = name.queue.index(ticket)
+        return [(None, None, "off", *self._told(key, name), before, self._turn(name, before))], 1
+
+    def _told(self, key: str, name: Name) -> tuple[Any, ...]:
+        return (
+            key,
+            name.fence,
+            name.token,
+            name.owner,
+            _moment(name.acquired),
+            _moment(name.expires),
+            None if name.expires is None else name.expires - self.clock(),
+        )
+
+    def _look(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        names = self.tables.names
+        rows = [self._told(key, names[key]) for key in command.names if key in names]
+        return rows, len(rows)
+
+    def _look_queued(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket = command.name, command.ticket
+        name = self.tables.names.get(key)
+        if name is None:
+            return (), 0
+        place = name.queue.index(ticket) if ticket in name.queue else None
+        before = self._before(name, place)
+        told = (None if place is None else before, self._turn(name, before))
+        return [(*self._told(key, name), *told)], 1
+
+    def _list_held(self, driver: ModelDriver, query: Query) -> Answer:
+        now = self.clock()
+        waited = {one["name"] for one in self.tables.waiters.values() if one["expires"] > now}
+        rows = [
+            self._told(key, name)
+            for key, name in sorted(self.tables.names.items())
+            if name.token is not None or key in waited
+        ]
+        return rows, len(rows)
+
+    def _leave(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, ticket = command.name, command.ticket
+        name = self.tables.names.get(key)
+        if name is None or ticket not in name.queue:
+            return (), 0
+        self._await_row(driver, key, "no key update", STEADY)
+        name.queue.remove(ticket)
+        self._writes(lazily=True)
+        if name.expires is not None and name.expires <= self.clock():
+            self._call(name)
+        return [(None, "off")], 1
+
+    def _release(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key = command.name
+        name = self.tables.names.get(key)
+        if name is None or name.token != command.token:
+            return (), 0
+        self._await_row(driver, key, "no key update", PATIENT)
+        name.token, name.expires = None, self.clock()
+        name.queue = self._alive(name)
+        self._writes(lazily=True)
+        self._call(name)
+        return [(None, "off")], 1
+
+    def _renew(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, now, renewed = self.witness, self.clock(), []
+        longest = max(ttl for _, _, ttl in command.asked)
+        if witness is None or witness.longest < longest or witness.valid_until <= now:
+            return (), 0
+        for key, token, ttl in command.asked:
+            name = self.tables.names.get(key)
+            if name is None or name.token != token or self._others(driver, key, "no key update"):
+                continue
+            if name.fence > witness.epoch and name.expires is not None and name.expires > now:
+                earlier, name.expires = now + ttl < name.expires, now + ttl
+                if earlier:
+                    self._call(name)
+                renewed.append((token, "", None))
+        if renewed:
+            self._writes()
+        return renewed, len(renewed)
+
+    # Gates.
+
+    def _knock(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, patience = command.name, query.patience or 0.0
+        others = [other for other in self._drivers.values() if other is not driver]
+        if any(key in other.gates for other in others):
+            raise Blocked(patience, Refused(Fault.BUSY))
+        name, witness = self.tables.names.get(key), self._open(command.ttl)
+        if name is not None:
+            self._await_row(driver, key, "no key update", patience)
+        driver.gates.add(key)
+        if name is None or witness is None:
+            return (), 0
+        if self._turn(name, len(name.queue)):
+            self._await_row(driver, key, "update", patience)
+            name.queue = []
+            return [(*self._take(name, command, witness), *_PADDING, False)], 1
+        join = Join(**command._asdict(), former=command.ticket)
+        rows, matched = self._join(driver, query._replace(command=join))
+        return [(*row, False) for row in rows], matched
+
+    def _let_go(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        answer = self._release(driver, query)
+        if answer[1]:
+            driver.gates.discard(command.name)
+        return answer
+
+    def _ungate(self, driver: ModelDriver, query: Query) -> Answer:
+        driver.gates.clear()
+        return [(None,)], 1
+
+    # The witness.
+
+    def _read_witness(self, driver: ModelDriver, query: Query) -> Answer:
+        witness, now = self.witness, self.clock()
+        if witness is None:
+            return (), 0
+        longest = witness.longest if witness.valid_until > now else 0
+        return [(witness.epoch, self.tables.cause, witness.opens - now, longest)], 1
+
+    def _write_witness(self, driver: ModelDriver, query: Query) -> Answer:
+        tables, now = self.tables, self.clock()
+        if self.witness is not None:
+            return (), 0
+        if tables.server == self.server:
+            tables.opens = min(now + tables.longest, max(tables.opens, now))
+        else:
+            tables.server, tables.cause = self.server, "failover"
+            tables.epoch = max(tables.epoch + 2**32, round((EPOCH.timestamp() + now) * 1e6))
+            tables.opens = now + tables.longest
+        self.witness = Witness(tables.epoch, tables.longest, tables.opens, tables.opens + VALID)
+        self._writes()
+        return [(tables.epoch,)], 1
+
+    def _announce_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        if self.witness is None:
+            return (), 0
+        self.tables.longest = max(self.tables.longest, command.ttl)
+        self._writes()
+        return [("",)], 1
+
+    def _record_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        witness, ttl, now = self.witness, command.ttl, self.clock()
+        if witness is None or self.tables.longest < ttl:
+            return (), 0
+        if witness.valid_until <= now:
+            witness.longest, witness.valid_until = ttl, now + VALID
+        else:
+            witness.longest = max(witness.longest, ttl)
+        self._writes()
+        return (), 1
+
+    # Row locks and guards.
+
+    def _create(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        if command.name in self.tables.names:
+            return (), 0
+        self.tables.names[command.name] = Name()
+        self._writes()
+        return (), 1
+
+    def _lock_row(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key = command.name
+        name, opened = self.tables.names.get(key), self._open() is not None
+        free = name is not None and (
+            name.token is None or name.expires is None or name.expires <= self.clock()
+        )
+        if name is None or not free or not opened:
+            return [(True, None, opened)], 1
+        if "SKIP LOCKED" in query.sql and self._others(driver, key, "update"):
+            return [(True, None, opened)], 1
+        self._await_row(driver, key, "update", query.patience)
+        driver.locked[key] = "update"
+        return [(True, name.fence, opened)], 1
+
+    def _guard(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key, witness = command.name, self.witness
+        name = self.tables.names.get(key)
+        if name is None or (name.fence, name.token) != (command.fence, command.token):
+            return (), 0
+        if witness is None or name.fence <= witness.epoch or self._others(driver, key, "key share"):
+            return (), 0
+        driver.locked.setdefault(key, "key share")
+        return [(name.fence,)], 1
+
+    # Waiters.
+
+    def _register(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        now = self.clock()
+        row = self.tables.waiters.get(command.id) or {
+            **command._asdict(),
+            "since": now - command.waited,
+        }
+        holds = json.dumps(command.holds) if command.holds else None
+        self.tables.waiters[command.id] = row | {"expires": now + command.lasts, "holds": holds}
+        self._writes(lazily=True)
+        return (), 1
+
+    def _unregister(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        found = self.tables.waiters.pop(command.id, None) is not None
+        if found:
+            self._writes(lazily=True)
+        return (), int(found)
+
+    def _sweep(self, driver: ModelDriver, query: Query) -> Answer:
+        over = [id for id, row in self.tables.waiters.items() if row["expires"] <= self.clock()]
+        for id in over:
+            del self.tables.waiters[id]
+            self._writes(lazily=True)
+        return (), len(over)
+
+    def _list_waiters(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        now, only = self.clock(), command.name
+        rows = [
+            (row["name"], row["owner"], row["strategy"], _moment(row["since"]), now - row["since"])
+            for row in sorted(self.tables.waiters.values(), key=lambda row: row["since"])
+            if row["expires"] > now and only in (None, row["name"])
+        ]
+        return rows, len(rows)
+
+    def _list_blocked(self, driver: ModelDriver, query: Query) -> Answer:
+        now, rows = self.clock(), []
+        for row in self.tables.waiters.values():
+            if row["holds"] is None or row["expires"] <= now:
+                continue
+            name = self.tables.names.get(row["name"])
+            held = name is not None and name.token is not None and (name.expires or 0.0) > now
+            fence = name.fence if held and name is not None else None
+            since = _moment(row["since"])
+            rows.append((row["id"], row["name"], fence, row["owner"], since, row["holds"]))
+        return rows, len(rows)
+
+    def _end_session(self, driver: ModelDriver, query: Query) -> Answer:
+        """End another session: a row for as long as it is there."""
+        command: Any = query.command
+        other = self._drivers.get(int(command.session))
+        for link in tuple(self.links):
+            if link.driver is other:
+                link.break_off()
+        return ((), 0) if other is None else ([(True,)], 1)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else EPOCH + timedelta(seconds=seconds)

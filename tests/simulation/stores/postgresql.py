@@ -1,0 +1,250 @@
+"""Real PostgreSQL, whose clock, patience, crashes and failovers are virtual."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
+from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
+
+from dblock import Locks
+from dblock.dialects import Dialect, PostgreSQL
+from dblock.dialects.base import Answer
+from dblock.protocol.epoch import consult
+from dblock.schema import upgrade
+from dblock.target import resolve
+from tests.simulation.client import Client
+from tests.simulation.schedule import Fault
+from tests.simulation.store import Blocked, Store
+from tests.simulation.stores.postgresql_backend import (
+    Backend,
+    Cause,
+    Overseer,
+    Waits,
+)
+from tests.simulation.stores.postgresql_server import SimulatedServer
+from tests.simulation.stores.postgresql_session import Driver
+from tests.simulation.stores.postgresql_tables import Tables
+from tests.simulation.tables import Committed, Row
+from tests.simulation.transport import connecting, simulated
+
+#: The longest TTL that has been granted before a run: a pause after a crash is as long.
+LONGEST_TTL = 10.0
+#: How long who waits to be called does not look by itself, with two before it.
+LOOK = 4.5
+#: Seconds of a wait before the server looks whether it would never end: its default.
+DEADLOCK_TIMEOUT = 1.0
+
+_DIALECT = simulated(PostgreSQL)
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|COMMIT)\b", re.IGNORECASE)
+_LISTEN = re.compile(r"LISTEN (\w+)")
+
+
+class PostgreSQLStore(Store):
+    """A database, whose sessions are used one at a time."""
+
+    look = LOOK
+    ends_sessions = True
+    faults = (
+        *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
+        *map(Fault, ("promote",) * 3, (0.0, 1.0, 3.0)),
+    )
+
+    def __init__(
+        self, server: SimulatedServer, *, volatile: bool = False, pooled: bool = False
+    ) -> None:
+        self.name = f"postgresql{' volatile' * volatile}{' pooled' * pooled}"
+        self._server = server
+        self._pooled = pooled
+        self._database = self.name.replace(" ", "_")
+        server.create_database(self._database)
+        url = server.url_for(self._database)
+        upgrade(url, durability="volatile" if volatile else "durable")
+        server.install(self._database)
+        server.set_clock(0.0)
+        server.set_timeline(1)
+        with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
+            locks.database.run(consult(locks.dialect, LONGEST_TTL, 0.0, 0.0))
+        beside = server.connect(self._database, simulated=False)
+        beside.execute("CREATE TABLE written (name text, fence bigint)")
+        self._overseer = Overseer(beside)
+        self.tables = Tables(beside)
+        self._engines: dict[str, Engine] = {}
+        self._idle: list[Backend] = []
+        self._sessions: dict[int, Driver] = {}
+        self._opened = self._timeline = 0
+
+    def reset(self) -> None:
+        for driver in tuple(self._sessions.values()):
+            self.undo(driver)
+        self._opened, self._timeline = 0, 1
+        self._server.set_timeline(1)
+        self.tables.reset()
+
+    def engine(self, client: str) -> Engine:
+        if client not in self._engines:
+            self._engines[client] = create_engine(
+                "postgresql+psycopg://",
+                creator=lambda: connecting(self),
+                poolclass=NullPool,
+                _initialize=False,
+            )
+        return self._engines[client]
+
+    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
+        return resolve(target, dialects={"postgresql": _DIALECT}, **options)
+
+    def open(self, client: Client | None = None) -> Driver:
+        if not self._idle:
+            self._idle.append(Backend(self._server, self._database, self._overseer.cause))
+        backend = self._idle.pop()
+        self._opened += 1
+        pid = 0 if self._pooled else backend.pid  # a pooler makes one up
+        driver = self._sessions[backend.pid] = Driver(self._opened, backend, pid)
+        self._tell_sessions()
+        return driver
+
+    def _tell_sessions(self) -> None:
+        self._server.set_sessions({pid: one.number for pid, one in self._sessions.items()})
+
+    def undo(self, driver: Driver) -> None:
+        backend = driver.backend
+        if self._sessions.get(backend.pid) is driver:
+            del self._sessions[backend.pid]
+            self._tell_sessions()
+            backend.rest()
+            self._idle.append(backend)
+
+    def rows(self) -> dict[str, Row]:
+        return self.tables.rows()
+
+    def committed(self) -> Committed:
+        runs = self.tables.decoded()["dblock_run"]
+        ended = {(run["lock_name"], run["slot"]): run["exit_status"] for run in runs}
+        return Committed({}, {}, set(), ended)
+
+    def waiters(self) -> list[tuple[str, str]]:
+        rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
+        return [(row["id"], row["lock_name"]) for row in rows]
+
+    def closed_until(self) -> float:
+        return self.tables.closed_until()
+
+    # --- statements --------------------------------------------------------------------------
+
+    def execute(self, driver: Driver, query: Any) -> Answer:
+        listen = _LISTEN.fullmatch(query.sql)
+        if listen is not None:
+            driver.channel = listen[1]
+            return (), -1
+        driver.began, driver.wait = self.clock(), None
+        driver.requests.begin()
+        backend = driver.backend
+        return self._run(driver, query, lambda: backend.execute(query.sql, query.params))
+
+    def retry(self, driver: Driver, query: Any) -> Answer:
+        cause = self._overseer.cause(driver.backend.pid)
+        if cause is not None:
+            raise self._blocked(driver, cause)
+        driver.wait = None
+        return self._run(driver, query, driver.backend.go_on)
+
+    def _run(self, driver: Driver, query: Any, run: Callable[[], Answer]) -> Answer:
+        self._server.set_clock(self.clock())
+        try:
+            answer = run()
+        except Waits as waits:
+            self._heed(driver)
+            raise self._blocked(driver, waits.cause) from None
+        except Exception:
+            self._undone(driver)
+            raise
+        self._heed(driver)
+        if not driver.backend.in_transaction:
+            self._ended(driver, query)
+        return answer
+
+    def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
+        assert driver.wait is not None
+        cause, since = driver.wait
+        now = self.clock() + 1e-9
+        error: Exception
+        if now >= since + driver.requests.seconds("lock_timeout"):
+            error = LockNotAvailable("canceling statement due to lock timeout")
+        elif now >= driver.began + driver.requests.seconds("statement_timeout"):
+            error = QueryCanceled("canceling statement due to statement timeout")
+        elif self._overseer.in_cycle(driver.backend.pid):
+            error = DeadlockDetected("deadlock detected")
+        else:
+            raise self._blocked(driver, cause)
+        driver.backend.cancel()
+        self._undone(driver)
+        raise error
+
+    def _blocked(self, driver: Driver, cause: Cause) -> Blocked:
+        """Return for how long a statement may wait now."""
+        now, requests = self.clock(), driver.requests
+        if driver.wait is None or driver.wait[0] != cause:
+            driver.wait = cause, now
+        since = driver.wait[1]
+        until = min(
+            since + requests.seconds("lock_timeout"),
+            driver.began + requests.seconds("statement_timeout"),
+        )
+        look = since + DEADLOCK_TIMEOUT
+        return Blocked((min(look, until) if now < look else until) - now, cause=driver.wait)
+
+    def _heed(self, driver: Driver) -> None:
+        """See to what a statement has asked the server for."""
+        said, driver.backend.said = driver.backend.said, []
+        for what in said:
+            match what:
+                case ["set", name, value, local]:
+                    driver.requests.set(name, value, local=local == "true")
+                case ["notify", channel, payload]:
+                    driver.requests.notifications.append((channel, payload))
+                case ["terminate", pid]:
+                    self._terminate(self._sessions[int(pid)])
+                case _:
+                    raise AssertionError(f"what is that? {what}")
+
+    def _undone(self, driver: Driver) -> None:
+        """A statement has failed."""
+        driver.backend.said.clear()
+        driver.requests.undo()
+        if not driver.backend.in_transaction:
+            driver.requests.end()
+
+    def _ended(self, driver: Driver, query: Any) -> None:
+        """A transaction has ended, with a statement that did not fail."""
+        flushed = driver.requests.get("synchronous_commit") != "off"
+        notifications = driver.requests.end()
+        if driver.backend.status == "ROLLBACK":
+            return
+        if _WRITES.search(query.sql):
+            self.tables.note(flushed)
+        for channel, payload in notifications:
+            for link in self.links:
+                if link.driver.channel == channel:
+                    link.tell(payload)
+
+    def _terminate(self, driver: Driver) -> None:
+        for link in tuple(self.links):
+            if link.driver is driver:
+                link.break_off()
+
+    # --- crashes and failovers ---------------------------------------------------------------
+
+    def forget(self, lost: int) -> bool:
+        return self.tables.crash(lost)
+
+    def promote(self, lost: int = 0) -> None:
+        self.go_down()
+        self._timeline += 1
+        self._server.set_timeline(self._timeline)
+        if self.tables.fall_back(lost):
+            self.forgot = self.loop.now

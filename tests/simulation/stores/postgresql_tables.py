@@ -1,0 +1,155 @@
+"""What PostgreSQL's tables contain: read whole after each commit, and written back as they were."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from tests.simulation.stores.postgresql_server import EPOCH
+from tests.simulation.tables import Row
+
+#: The rows of each table, as JSON.
+Contents = tuple[str, ...]
+
+# These say which migrations were made.
+_OTHERS = "('dblock_schema', 'dblock_version')"
+# What a row's writer is read as, where it names the transaction that the row is of.
+_OWN = "own"
+# So often what was deleted makes room again.
+_VACUUM = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What was there after a commit, and whether that commit had been waited for."""
+
+    contents: Contents
+    flushed: bool
+
+
+class Tables:
+    """All tables of a database, read and written in a session beside the simulation.
+
+    A row that names the transaction which wrote it is read as one that does or does not, and
+    written as it was read.
+    """
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._cursor = connection.cursor()
+        found = self._cursor.execute(
+            f"""SELECT relname, relpersistence = 'u', EXISTS (
+                SELECT FROM pg_attribute WHERE attrelid = c.oid AND attname = 'writer')
+            FROM pg_class AS c WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+                AND relname NOT IN {_OTHERS} ORDER BY relname"""
+        ).fetchall()
+        self.names = [name for name, _, _ in found]
+        self._unlogged = [unlogged for _, unlogged, _ in found]
+        self._locks, self._epoch = map(self.names.index, ("dblock_lock", "dblock_epoch"))
+        rows = (_WRITTEN if written else "to_jsonb(t)" for _, _, written in found)
+        self._read = "SELECT " + ", ".join(
+            f"(SELECT coalesce(jsonb_agg({row} ORDER BY t), '[]')::text FROM {name} AS t)"
+            for row, name in zip(rows, self.names, strict=True)
+        )
+        self.now = self.first = self._contents()
+        #: Since the beginning.
+        self.history: list[Commit] = []
+        # What was decoded last, and of what.
+        self._rows: tuple[str, dict[str, Row]] = ("", {})
+        self._closed = ("", 0.0)
+        self._resets = 0
+
+    def _contents(self) -> Contents:
+        contents = self._cursor.execute(self._read).fetchone()
+        assert contents is not None
+        return contents
+
+    def reset(self) -> None:
+        """Be as in the beginning."""
+        self._write(self.first)
+        self.history = [Commit(self.first, True)]
+        self._resets += 1
+        if self._resets % _VACUUM == 0:
+            self._cursor.execute(f"VACUUM {', '.join(self.names)}")
+
+    def note(self, flushed: bool) -> None:
+        """Look what a commit has changed; ``flushed`` if it was on disk before it was told."""
+        before, self.now = self.now, self._contents()
+        if before != self.now:
+            self.history.append(Commit(self.now, flushed))
+
+    def crash(self, lost: int) -> bool:
+        """Be as after a crash that loses commits, as long as none of them was waited for.
+
+        Return whether the lock table has lost anything.
+        """
+        while lost and not self.history[-1].flushed:
+            self.history.pop()
+            lost -= 1
+        return self._forget()
+
+    def fall_back(self, lost: int) -> bool:
+        """Be as a server that has not heard of so many commits; return as :meth:`crash`."""
+        if lost:
+            self.history[-lost:] = []
+        return self._forget()
+
+    def _forget(self) -> bool:
+        if not self.history:
+            self.history = [Commit(self.first, True)]
+        before = self.now
+        kept = zip(self.history[-1].contents, self._unlogged, strict=True)
+        self._write(tuple("[]" if unlogged else rows for rows, unlogged in kept))
+        self.history = [Commit(self.now, True)]
+        return self.now[self._locks] != before[self._locks]
+
+    def _write(self, contents: Contents) -> None:
+        for number, (before, rows) in enumerate(zip(self.now, contents, strict=True)):
+            if rows == before:
+                continue
+            name = self.names[number]
+            self._cursor.execute(f"DELETE FROM {name}")
+            if rows == "[]":
+                continue
+            self._cursor.execute(_INSERT.format(name=name), (rows,))
+        self.now = contents
+
+    def decoded(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each table."""
+        return dict(zip(self.names, map(json.loads, self.now), strict=True))
+
+    def rows(self) -> dict[str, Row]:
+        """Return the lock table."""
+        text = self.now[self._locks]
+        if text != self._rows[0]:
+            self._rows = text, {row["lock_name"]: _row(row) for row in json.loads(text)}
+        return self._rows[1]
+
+    def closed_until(self) -> float:
+        """Return when the last pause ended, or ends."""
+        text = self.now[self._epoch]
+        if text != self._closed[0]:
+            (row,) = json.loads(text)
+            self._closed = text, _seconds(row["grants_from"]) or 0.0
+        return self._closed[1]
+
+
+_WRITTEN = f"""to_jsonb(t) || CASE WHEN writer = xmin::text
+    THEN jsonb_build_object('writer', '{_OWN}') ELSE '{{}}' END"""
+_INSERT = f"""INSERT INTO {{name}} SELECT (jsonb_populate_record(NULL::{{name}},
+        CASE WHEN r ->> 'writer' = '{_OWN}'
+        THEN r || jsonb_build_object('writer', pg_current_xact_id()::xid::text) ELSE r END)).*
+    FROM jsonb_array_elements(%s) AS r"""
+
+
+def _row(row: dict[str, Any]) -> Row:
+    tickets = tuple(row["waiters"] or ())
+    return Row(row["token"], row["fence"], _seconds(row["expires_at"]), tickets)
+
+
+def _seconds(moment: str | None) -> float | None:
+    """Return when a moment is, by the simulation's clock."""
+    return None if moment is None else (datetime.fromisoformat(moment) - EPOCH).total_seconds()
