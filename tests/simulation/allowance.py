@@ -47,6 +47,8 @@ _COSTS = {
 _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 
+#: Faults of the server, which fail all that is under way, and may undo what was done.
+_FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
 
@@ -64,7 +66,7 @@ class Allowance:
         self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
         #: The reply to a statement that changes something can have been lost.
         self.doubtful = any(
-            isinstance(change, Fault) and (change.kind.startswith("crash") or _changes(label))
+            isinstance(change, Fault) and (change.kind in _FALLS or _changes(label))
             for label, change in schedule.changes
         ) or (schedule.delayed >= 0.8 * _SOCKET)
         self.total = schedule.delayed + sum(
@@ -96,7 +98,7 @@ class Allowance:
         failing = 0
         for label, change in self._changes:
             if isinstance(change, Fault):
-                if change.kind.startswith("crash"):
+                if change.kind in _FALLS:
                     return True
                 if _of(label, client):
                     failing += 1

@@ -83,7 +83,7 @@ class Ledger:
         if kind == "register" and link is not None and link.actor is not None:
             self.waiters[query.command.id] = link.actor
         if self.store.forgot != self._forgot:
-            self._forgot, self.rows = self.store.forgot, {}
+            self._forgot, self.rows = self.store.forgot, self.store.left
         rows, now = self.store.rows(), self.store.clock()
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)

@@ -81,8 +81,9 @@ class Store(ABC):
         self.links: dict[Link, None] = {}
         #: How often anything may have changed.
         self.changes = 0
-        #: When it last forgot what it had committed, in the loop's time.
+        #: When it last forgot what it had committed, in the loop's time; what was left then.
         self.forgot = -1.0
+        self.left: dict[str, Row] = {}
         self.watch = lambda link, query: None
         self.reset()
 
@@ -176,11 +177,15 @@ class Store(ABC):
         """
         self.go_down()
         if self.forget(lost):
-            self.forgot = self.loop.now
+            self.note_loss()
 
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""
         raise NotImplementedError(f"{self.name} has no other server")
+
+    def note_loss(self) -> None:
+        """Take down that commits were lost just now."""
+        self.forgot, self.left = self.loop.now, self.rows()
 
     def go_down(self) -> None:
         """End all sessions, and be away for a moment."""

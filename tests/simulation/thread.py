@@ -191,7 +191,9 @@ class Thread:
         self.beliefs.released.append(hold)
         if gone and not self.allowance.fails(self.client.name, "release"):
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
-        row = self.ledger.rows[lock.name]
+        row = self.ledger.rows.get(lock.name)
+        if row is None:  # a crash or a failover has lost it
+            return
         if not after and row.token == hold.token:
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
         if after and row.token == hold.token:

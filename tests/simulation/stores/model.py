@@ -211,7 +211,7 @@ class ModelStore(Store):
         self.server = f"1/{timeline}"
         del self._history[max(1, len(self._history) - lost) :]
         if self._fall_back():
-            self.forgot = self.loop.now
+            self.note_loss()
 
     def _fall_back(self) -> bool:
         before, self.witness = self.tables.names, None

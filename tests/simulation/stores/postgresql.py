@@ -247,4 +247,4 @@ class PostgreSQLStore(Store):
         self._timeline += 1
         self._server.set_timeline(self._timeline)
         if self.tables.fall_back(lost):
-            self.forgot = self.loop.now
+            self.note_loss()
