@@ -48,6 +48,10 @@ class Ledger:
         self.tickets: dict[str, Actor] = {}
         #: Who wrote that it waits, by the id of that.
         self.waiters: dict[str, Actor] = {}
+        #: Who was told that something could not be done, or nobody knows.
+        self.unknowing: set[Actor] = set()
+        #: When the row of a name was another the last time.
+        self.changed: dict[str, float] = {}
         #: Tokens that are left to run out, as was asked for.
         self.left: set[str] = set()
         #: The tokens that others have released by force, and who does so just now.
@@ -84,6 +88,7 @@ class Ledger:
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
             if row != before:
+                self.changed[name] = self.loop.now
                 self._compare(name, before, row, now, None if link is None else link.actor, query)
         if kind in _COMMITTING:
             self._commit(rows)

@@ -260,6 +260,10 @@ class Store(ABC):
         """Whether a transaction keeps everybody from every name just now."""
         return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)
 
+    def closed_until(self) -> float:
+        """Return until when, by its clock, the database grants nothing: after it lost something."""
+        return 0.0
+
     # --- the users' own transactions, where it has those -------------------------------------
 
     def open_lent(self) -> Any:

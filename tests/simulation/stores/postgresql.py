@@ -131,6 +131,9 @@ class PostgreSQLStore(Store):
         rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
         return [(row["id"], row["lock_name"]) for row in rows]
 
+    def closed_until(self) -> float:
+        return self.tables.closed_until()
+
     # --- statements --------------------------------------------------------------------------
 
     def execute(self, driver: Driver, query: Any) -> Answer:

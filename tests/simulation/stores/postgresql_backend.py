@@ -83,12 +83,16 @@ class Backend:
         return self._run(statement, _READ)
 
     def cancel(self) -> None:
-        """End the statement that waits."""
+        """End the statement that waits: before it goes on, even if it could."""
+        assert self._statement is not None
         os.kill(self.pid, signal.SIGINT)
+        os.kill(self.pid, signal.SIGCONT)
         try:
-            self.go_on()
+            self.connection.wait(self._statement)
         except QueryCanceled:
             return
+        finally:
+            self._statement = None
         raise AssertionError("it had not waited")
 
     def rest(self) -> None:

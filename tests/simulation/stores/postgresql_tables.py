@@ -48,7 +48,7 @@ class Tables:
         ).fetchall()
         self.names = [name for name, _, _ in found]
         self._unlogged = [unlogged for _, unlogged, _ in found]
-        self._locks = self.names.index("dblock_lock")
+        self._locks, self._epoch = map(self.names.index, ("dblock_lock", "dblock_epoch"))
         rows = (_WRITTEN if written else "to_jsonb(t)" for _, _, written in found)
         self._read = "SELECT " + ", ".join(
             f"(SELECT coalesce(jsonb_agg({row} ORDER BY t), '[]')::text FROM {name} AS t)"
@@ -57,7 +57,9 @@ class Tables:
         self.now = self.first = self._contents()
         #: Since the beginning.
         self.history: list[Commit] = []
+        # What was decoded last, and of what.
         self._rows: tuple[str, dict[str, Row]] = ("", {})
+        self._closed = ("", 0.0)
         self._resets = 0
 
     def _contents(self) -> Contents:
@@ -126,6 +128,14 @@ class Tables:
             self._rows = text, {row["lock_name"]: _row(row) for row in json.loads(text)}
         return self._rows[1]
 
+    def closed_until(self) -> float:
+        """Return when the last pause ended, or ends."""
+        text = self.now[self._epoch]
+        if text != self._closed[0]:
+            (row,) = json.loads(text)
+            self._closed = text, _seconds(row["grants_from"]) or 0.0
+        return self._closed[1]
+
 
 _WRITTEN = f"""to_jsonb(t) || CASE WHEN writer = xmin::text
     THEN jsonb_build_object('writer', '{_OWN}') ELSE '{{}}' END"""
@@ -136,10 +146,10 @@ _INSERT = f"""INSERT INTO {{name}} SELECT (jsonb_populate_record(NULL::{{name}},
 
 
 def _row(row: dict[str, Any]) -> Row:
-    expires = row["expires_at"]
-    return Row(
-        row["token"],
-        row["fence"],
-        None if expires is None else (datetime.fromisoformat(expires) - EPOCH).total_seconds(),
-        tuple(row["waiters"] or ()),
-    )
+    tickets = tuple(row["waiters"] or ())
+    return Row(row["token"], row["fence"], _seconds(row["expires_at"]), tickets)
+
+
+def _seconds(moment: str | None) -> float | None:
+    """Return when a moment is, by the simulation's clock."""
+    return None if moment is None else (datetime.fromisoformat(moment) - EPOCH).total_seconds()
