@@ -51,6 +51,8 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 _FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
+#: Kinds of statements that end a transaction.
+_ENDING = frozenset({"commit", "rollback"})
 
 
 class Allowance:
@@ -132,4 +134,6 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    return costs[fault.kind]
+    # What a transaction has locked stays so until its end has arrived.
+    ends = fault.kind == "late" and _kind(label) in _ENDING
+    return costs[fault.kind] + (fault.seconds if ends else 0.0)
