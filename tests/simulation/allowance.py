@@ -49,6 +49,13 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
+#: Those that can be in a transaction, which stays open for as long as the late one is under way.
+_TRANSACTIONAL = frozenset(
+    {
+        *("begin", "lock_row", "commit", "rollback", "savepoint"),
+        *("select", "with", "insert", "update", "delete", "set"),
+    }
+)
 
 
 class Allowance:
@@ -101,7 +108,12 @@ class Allowance:
 
 def _changes(label: str) -> bool:
     """Whether it is a request that changes who has a name."""
-    return label.rpartition(".")[2].split("#")[0] in _CHANGING
+    return _kind(label) in _CHANGING
+
+
+def _kind(label: str) -> str:
+    """Return the kind of a request."""
+    return label.rpartition(".")[2].split("#")[0]
 
 
 def _of(label: str, name: str) -> bool:
@@ -116,4 +128,5 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    return costs[fault.kind]
+    open_for = fault.seconds if fault.kind == "late" and _kind(label) in _TRANSACTIONAL else 0.0
+    return costs[fault.kind] + open_for

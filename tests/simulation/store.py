@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
 from tests.simulation.errors import Lost
+from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row
 
 if TYPE_CHECKING:
@@ -60,12 +61,13 @@ class Store(ABC):
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions.
     has: frozenset[str] = frozenset({"runs"})
-    #: The engine of the users' own transactions, for all clients.
+    #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
+    lent: type[LentConnection] = LentConnection
+    #: At which level those are isolated from each other in this run, if not as usual.
+    isolation: str | None
     #: Where it calls who waits: after so many seconds a waiter looks by itself.
     look = 0.0
-    #: Whether one transaction at a time writes at all.
-    one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.
     ends_sessions = False
     #: Called when a statement has been carried out: on which connection, and the statement.
@@ -84,6 +86,7 @@ class Store(ABC):
         #: When it last forgot what it had committed, in the loop's time.
         self.forgot = -1.0
         self.watch = lambda link, query: None
+        self.isolation = None
         self.reset()
 
     def clock(self) -> float:
@@ -212,8 +215,8 @@ class Store(ABC):
     def open(self, client: Client) -> Any:
         """Begin a session; return the driver's connection."""
 
-    def is_local(self, kind: str) -> bool:
-        """Whether statements of a kind are carried out in the client itself."""
+    def is_local(self, query: Any) -> bool:
+        """Whether a statement is no event: the answer to it is known, as in the client itself."""
         return False
 
     @abstractmethod
@@ -252,9 +255,9 @@ class Store(ABC):
     def waiters(self) -> list[tuple[str, str]]:
         """Return who is seen to wait: the ids, and for which names."""
 
-    def busy(self) -> bool:
-        """Whether a transaction keeps everybody from every name just now."""
-        return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)
+    @abstractmethod
+    def locked(self, name: str) -> bool:
+        """Whether a transaction keeps others from taking a name just now."""
 
     def closed_until(self) -> float:
         """Return until when, by its clock, the database grants nothing: after it lost something."""

@@ -37,7 +37,7 @@ class Watcher:
 
     def _watch_waits(self) -> None:
         """Promise 10: no name is free for long that somebody waits for."""
-        clock, busy = self.store.clock(), self.store.busy()
+        clock = self.store.clock()
         #: The names waited for by who is able to take them, and since when.
         able: dict[str, float] = {}
         for wait in self.beliefs.waits:
@@ -51,7 +51,7 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock)
             closed = clock < self.store.closed_until()
-            if busy or not free or closed or self.beliefs.believed(name):
+            if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
                 self._free_since[name] = max(self._since(row), since)

@@ -30,8 +30,8 @@ from dblock.target import resolve
 from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
+from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
-from tests.simulation.lending import lending_engine, lost_errors
 from tests.simulation.loop import Loop
 from tests.simulation.schedule import Fault, Schedule
 from tests.simulation.store import Blocked, Pending, Store
@@ -120,6 +120,7 @@ class MariaDBStore(Store):
         self._lost = lost_errors(pymysql)
         self.begin(Loop(Schedule()))
         self.lending = lending_engine(self, url)
+        self._catalogue = Catalogue(self._admin)
 
     def close(self) -> None:
         """End the server."""
@@ -230,7 +231,12 @@ class MariaDBStore(Store):
 
     # --- statements --------------------------------------------------------------------------
 
+    def is_local(self, query: Any) -> bool:
+        return isinstance(query, Lent) and query.kind == "show"
+
     def execute(self, driver: Driver, query: Any) -> Answer:
+        if self.is_local(query):
+            return self._catalogue.answer(query)
         statement = virtual(query.sql)
         self._touched.update(table for table in _TABLES if table in query.sql)
         answer = self._carry_out(driver, statement, statement.sql, query.params)
@@ -355,6 +361,17 @@ class MariaDBStore(Store):
     def in_transaction(self, driver: Driver) -> bool:
         return driver.in_transaction
 
+    def locked(self, name: str) -> bool:
+        if not any(driver.in_transaction for driver in self.sessions):
+            return False
+        try:
+            self._ask(_TAKES, name.encode())
+        except pymysql.err.OperationalError as error:
+            if error.args[0] == _BUSY:
+                return True
+            raise
+        return False
+
     def settings(self, driver: Driver) -> object:
         if driver.wait is None:  # else it has not come to that
             driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
@@ -368,6 +385,10 @@ class MariaDBStore(Store):
 
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),
     waiters FROM dblock_lock"""
+
+# What who takes a name locks.
+_TAKES = """SELECT 1 FROM dblock_guard AS g STRAIGHT_JOIN dblock_lock AS l
+    ON l.lock_name = g.lock_name WHERE g.lock_name = %s FOR UPDATE NOWAIT"""
 
 _ERRORS = {
     _BUSY: "Lock wait timeout exceeded; try restarting transaction",
