@@ -320,7 +320,7 @@ class Lease(SingleHandle):
                     self._database.dialect,
                     self.name,
                     hold.token,
-                    hold.lease,
+                    lambda: hold.lease,
                     self._database.timeouts.socket,
                     self._runtime.now(),
                 ),

@@ -294,6 +294,9 @@ class _Tries:
         patience = min(longest, self.dialect.timeouts.query / 2)
         if self.state is not None and not self.state.held:  # it is kept for who has the gate
             patience = min(patience, self.dialect.grace)
+        elif self.state is not None and self.state.remaining is not None:
+            # Who is stopped keeps the gate, but not the name.
+            patience = min(patience, self.state.remaining)
         if self.left is not None:
             patience = max(0.0, min(patience, self.left))
         return self.waiter.piece(patience, self.now)

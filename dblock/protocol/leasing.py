@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -216,30 +217,38 @@ def force(dialect: Dialect, name: str, patience: float, start: float) -> Protoco
 
 
 def guard(
-    dialect: Dialect, name: str, token: str, held: Held, patience: float, start: float
+    dialect: Dialect,
+    name: str,
+    token: str,
+    held: Callable[[], Held],
+    patience: float,
+    start: float,
 ) -> Protocol[None]:
     """Prove the lease in the user's transaction, and keep it provable until that ends.
+
+    ``held`` tells the hold as it is now: it may be renewed meanwhile.
 
     First keep all who would take the name off it, then look, from outside the transaction and
     its snapshot, whether it is still ours. Both orders would pass a test; only this one is safe.
     """
-    if held.term.over(start):
+    fence = held().fence
+    if held().term.over(start):
         raise expired(name)
-    proof = yield from _prove(dialect, name, token, held, patience, start)
+    proof = yield from _prove(dialect, name, token, fence, patience, start)
     if not proof.given and dialect.has_witness:
         try:
             witness, mended, _ = yield from consult(dialect, 0.0, patience, proof.now)
         except Trouble as trouble:
             raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
-        loss = ended(name, held.fence, witness)
+        loss = ended(name, fence, witness)
         if loss is not None:
             raise loss from proof.cause
         if mended and proof.cause is None:
-            proof = yield from _prove(dialect, name, token, held, patience, proof.now)
+            proof = yield from _prove(dialect, name, token, fence, patience, proof.now)
     state, reply = yield from look_from(dialect, name, patience, proof.now)
-    loss = failed_over(name) if held.elsewhere(reply.server) else None
-    loss = loss or loss_of(state, name, token, held, reply.now)
-    if loss is None and held.term.over(reply.now):
+    loss = failed_over(name) if held().elsewhere(reply.server) else None
+    loss = loss or loss_of(state, name, token, held(), reply.now)
+    if loss is None and held().term.over(reply.now):
         loss = expired(name)
     if loss is not None:
         raise loss from proof.cause
@@ -259,11 +268,11 @@ class _Proof(NamedTuple):
 
 
 def _prove(
-    dialect: Dialect, name: str, token: str, held: Held, patience: float, now: float
+    dialect: Dialect, name: str, token: str, fence: int, patience: float, now: float
 ) -> Protocol[_Proof]:
     """Keep all who would take the name off it, in the user's transaction."""
     try:
-        reply = yield RunHeld(dialect.guard(name, token, held.fence), within=patience)
+        reply = yield RunHeld(dialect.guard(name, token, fence), within=patience)
     except Trouble as trouble:
         if trouble.fault is Fault.DISCONNECTED:
             raise transaction_broken(trouble, name) from trouble.__cause__

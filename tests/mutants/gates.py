@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 WAITS, ENDS = "tests/waiting/test_gate.py", "tests/waiting/test_gate_ends.py"
 HOLDING = "tests/waiting/test_gate_holds.py"
+FOUND = "tests/simulation/test_found.py::test_it_is_mended"
 QUICKLY = "a name that changes hands quickly is waited for in the server"
 ORDER = "nobody overtakes who waits"
 KEPT = "nobody keeps the gate without the name"
@@ -146,6 +147,14 @@ GATES = (
         "if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
         "if trouble.fault is not Fault.BUSY:",
         f"{WAITS}::test_no_connection_is_left_for_it",
+    ),
+    Mutant(
+        "waits-at-the-gate-past-the-expiry",
+        "a lease that has run out is taken at once",
+        "_Tries._patience",
+        "patience = min(patience, self.state.remaining)",
+        "pass",
+        f"{FOUND}[who waits at the gate of one that is stopped does not see its lease run out]",
     ),
     Mutant(
         "a-gate-for-one-try",

@@ -18,7 +18,7 @@ ROW = ("report", 7, "token", None, None, None, TTL)
 def test_another_server_is_not_believed(server: str | None) -> None:
     dialect = SQLite(None, "dblock_", Timeouts())
     held = Held(7, Term(100.0, TTL), "one")
-    protocol = guard(dialect, "report", "token", held, 5.0, 101.0)
+    protocol = guard(dialect, "report", "token", lambda: held, 5.0, 101.0)
     next(protocol)
     protocol.send(Reply([(7,)], 1, 101.0, 102.0))  # in the user's transaction
     looked = Reply([ROW], 1, 102.0, 103.0, server)
@@ -29,3 +29,17 @@ def test_another_server_is_not_believed(server: str | None) -> None:
     else:
         with pytest.raises(StopIteration):
             protocol.send(looked)
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_a_lease_that_is_renewed_meanwhile_is_held(renewed: bool) -> None:
+    """The keeper goes on while the guard's statement waits for somebody."""
+    dialect = SQLite(None, "dblock_", Timeouts())
+    held = Held(7, Term(100.0, TTL))
+    protocol = guard(dialect, "report", "token", lambda: held, 5.0, 101.0)
+    next(protocol)
+    if renewed:
+        held = Held(7, Term(120.0, TTL))
+    protocol.send(Reply([(7,)], 1, 101.0, 135.0))
+    with pytest.raises(StopIteration if renewed else LockLost):
+        protocol.send(Reply([ROW], 1, 135.0, 136.0))

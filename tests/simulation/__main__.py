@@ -63,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     began = time.monotonic()
     tallies: list[Tally] = []
-    with prepared(), multiprocessing.get_context("spawn").Pool(options.j) as pool:
+    with (
+        prepared(),
+        multiprocessing.get_context("spawn").Pool(options.j, maxtasksperchild=2) as pool,
+    ):
         for tally in pool.imap_unordered(work, tasks):
             tallies.append(tally)
             for failure in tally.failures:

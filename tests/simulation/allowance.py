@@ -94,12 +94,22 @@ class Allowance:
         """By how much later an actor may come to do what it does at a moment."""
         return sum(_delay(change) for label, change in self._changes if _of(label, actor))
 
-    def fails(self, client: str) -> bool:
-        """Whether anything fails at a client."""
-        return any(
-            isinstance(change, Fault) and (_of(label, client) or change.kind.startswith("crash"))
-            for label, change in self._changes
-        )
+    def fails(self, client: str, *kinds: str) -> bool:
+        """Whether anything fails at a client: all it tries may, or statements of some kinds only.
+
+        One failure is no excuse for what is tried again. A request that comes late is one for all
+        that it does then.
+        """
+        failing = 0
+        for label, change in self._changes:
+            if isinstance(change, Fault):
+                if change.kind.startswith("crash"):
+                    return True
+                if _of(label, client):
+                    failing += 1
+                    if not kinds or _kind(label) in kinds or change.kind == "late" or failing > 1:
+                        return True
+        return False
 
     def disturbs(self, client: str) -> bool:
         """Whether something fails at a client, or it may be too late for its turn."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from dblock import Lease, LockLost, RowLock
 from dblock.holds import LeaseHold
@@ -89,6 +90,9 @@ class Beliefs:
         #: How often each loss was told, by its own identity; and the losses, so that they last.
         self._told: Counter[int] = Counter()
         self._losses: list[LockLost] = []
+        self._violation: Violation | None = None
+        #: What the clients have had, as long as they know of it.
+        self.holds: WeakSet[LeaseHold] = WeakSet()
         #: What was given back, and told to have been.
         self.released: list[LeaseHold] = []
 
@@ -103,6 +107,7 @@ class Beliefs:
         if isinstance(lock, Lease):
             belief.lease = lock._holds.last
             assert belief.lease is not None
+            self.holds.add(belief.lease)
             self.note(f"{thread.name} has {lock.name} {belief.lease.fence}")
         else:
             belief.link = _link(thread, lock)
@@ -149,6 +154,8 @@ class Beliefs:
     # --- after every event -------------------------------------------------------------------
 
     def check(self) -> None:
+        if self._violation is not None:
+            raise self._violation
         for name, believed in self._now.items():
             if believed:
                 self._check(name, believed)
@@ -199,14 +206,30 @@ class Beliefs:
     def tell_lost(self, thread: Thread, loss: LockLost) -> None:
         """on_lost was called."""
         self.note(f"{thread.name} lost {loss.name}: {loss.reason}")
+        hold = next((hold for hold in self.holds if hold.loss is loss), None)
+        if hold is not None:
+            self._check_loss(thread, hold, loss)
         self._losses.append(loss)
         self._told[id(loss)] += 1
         if self._told[id(loss)] > 1:
-            raise Violation(f"{thread.name} was told twice that it lost {loss.name!r}")
+            self._found(f"{thread.name} was told twice that it lost {loss.name!r}")
+
+    def _check_loss(self, thread: Thread, hold: LeaseHold, loss: LockLost) -> None:
+        """Nobody is told that a hold is lost which is there."""
+        if loss.reason in ("expired", "unreachable"):
+            wrong = not hold.lease.term.over(thread.client.now())
+        else:
+            wrong = loss.reason != "unknown" and self.ledger.has(hold.name, hold.token)
+        if wrong:
+            self._found(f"{thread.name} is told that {hold.name!r} is lost: {loss}")
 
     def tell_danger(self, thread: Thread, danger: Danger) -> None:
         """on_danger was called."""
         self.note(f"{thread.name} in danger of losing {danger.name}")
+
+    def _found(self, violation: str) -> None:
+        """Keep what was found in a callback, where it cannot be raised, for :meth:`check`."""
+        self._violation = self._violation or Violation(violation)
 
     def was_told(self, loss: LockLost | None) -> bool:
         return self._told[id(loss)] > 0

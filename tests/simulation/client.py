@@ -74,6 +74,14 @@ class Client:
         """Stop the process, as SIGSTOP does."""
         self.paused_until = self.loop.now + seconds
 
+    def end(self) -> None:
+        """Let nothing be left of it: what stays of its greenlets would keep all that it had."""
+        for link in tuple(self.links.values()):
+            link.close()
+        self.links.clear()
+        self.loop.actors.clear()
+        del self.locks, self.keeper
+
     def kill(self) -> None:
         """End the process, as SIGKILL does: its sockets are closed for it."""
         self.alive = False

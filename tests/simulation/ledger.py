@@ -48,6 +48,10 @@ class Ledger:
         self.tickets: dict[str, Actor] = {}
         #: Who wrote that it waits, by the id of that.
         self.waiters: dict[str, Actor] = {}
+        #: Who was told that something could not be done, or nobody knows.
+        self.unknowing: set[Actor] = set()
+        #: When the row of a name was another the last time.
+        self.changed: dict[str, float] = {}
         #: Tokens that are left to run out, as was asked for.
         self.left: set[str] = set()
         #: The tokens that others have released by force, and who does so just now.
@@ -79,11 +83,12 @@ class Ledger:
         if kind == "register" and link is not None and link.actor is not None:
             self.waiters[query.command.id] = link.actor
         if self.store.forgot != self._forgot:
-            self._forgot, self.rows = self.store.forgot, {}
+            self._forgot, self.rows = self.store.forgot, self.store.kept
         rows, now = self.store.rows(), self.store.clock()
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
             if row != before:
+                self.changed[name] = self.loop.now
                 self._compare(name, before, row, now, None if link is None else link.actor, query)
         if kind in _COMMITTING:
             self._commit(rows)

@@ -73,6 +73,10 @@ class LentConnection:
     def cursor(self, *args: Any, **kwargs: Any) -> LentCursor:
         return LentCursor(self)
 
+    def settings(self) -> object:
+        """Return what the user may have set on it."""
+        return self._store.settings(self._driver)
+
     def commit(self) -> None:
         self._end("COMMIT")
 
@@ -185,11 +189,11 @@ def lost_errors(driver: Any) -> dict[type[Lost], type[Exception]]:
 def lent(connection: Any) -> Iterator[None]:
     """dblock is called with an SQLAlchemy connection; it has to be as it was afterwards."""
     driver = connection.connection.driver_connection
-    before = driver.link.client.store.settings(driver)
+    before = driver.settings()
     driver.lent = True
     try:
         yield
     finally:
         driver.lent = False
-        if not driver.link.broken and driver.link.client.store.settings(driver) != before:
+        if not driver.link.broken and driver.settings() != before:
             raise Violation("dblock leaves a setting behind in the user's transaction")

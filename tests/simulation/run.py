@@ -112,8 +112,7 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
         finally:
             loop.end()
             for client in clients.all.values():
-                for link in tuple(client.links.values()):
-                    link.close()
+                client.end()
     return Outcome(schedule, loop.steps, tuple(beliefs.story), violation, loop.now)
 
 

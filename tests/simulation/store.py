@@ -68,6 +68,8 @@ class Store(ABC):
     isolation: str | None
     #: Where it calls who waits: after so many seconds a waiter looks by itself.
     look = 0.0
+    #: Whether one transaction at a time writes at all.
+    one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.
     ends_sessions = False
     #: Called when a statement has been carried out: on which connection, and the statement.
@@ -83,8 +85,9 @@ class Store(ABC):
         self.links: dict[Link, None] = {}
         #: How often anything may have changed.
         self.changes = 0
-        #: When it last forgot what it had committed, in the loop's time.
+        #: When it last forgot what it had committed, in the loop's time, and what it had kept.
         self.forgot = -1.0
+        self.kept: dict[str, Row] = {}
         self.watch = lambda link, query: None
         self.isolation = None
         self.reset()
@@ -179,7 +182,10 @@ class Store(ABC):
         """
         self.go_down()
         if self.forget(lost):
-            self.forgot = self.loop.now
+            self._note_forgotten()
+
+    def _note_forgotten(self) -> None:
+        self.forgot, self.kept = self.loop.now, self.rows()
 
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""

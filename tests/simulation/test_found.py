@@ -17,6 +17,12 @@ FOUND = {
         "model given-back-later:"
     ),
     "the same, on a real server": "postgresql given-back-later:",
+    "who waits at the gate of one that is stopped does not see its lease run out": (
+        "mariadb three: b.grant#3!pause:9"
+    ),
+    "a guard that waits does not know that the lease is renewed meanwhile": (
+        "sqlite guarded: a.update#1+8"
+    ),
 }
 
 

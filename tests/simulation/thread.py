@@ -11,7 +11,15 @@ from greenlet import GreenletExit
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from dblock import Lease, LockLost, NotEnough, OutcomeUnknown, RowLock, Unavailable
+from dblock import (
+    DeadlockDetected,
+    Lease,
+    LockLost,
+    NotEnough,
+    OutcomeUnknown,
+    RowLock,
+    Unavailable,
+)
 from dblock.errors import DBLockError
 from tests.simulation.lending import lent
 from tests.simulation.loop import Actor, Violation
@@ -47,6 +55,7 @@ class Thread:
             self.note("KeyboardInterrupt")
         except (DBLockError, SQLAlchemyError) as error:
             self.note(type(error).__name__)
+            self.ledger.unknowing.add(self.actor)
             if not self._explained(error):
                 raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
 
@@ -110,15 +119,42 @@ class Thread:
                 had = lock.acquire(timeout=-1 if wait is None else wait)
         except OutcomeUnknown:
             raise
-        except DBLockError:
+        except DBLockError as error:
             self._not_acquired(lock.name, start)
+            if isinstance(error, DeadlockDetected) and not self._in_cycle(lock.name):
+                raise Violation(f"{self.name} is told of a deadlock that is none") from error
             raise
         if had:
             self.beliefs.begin(self, lock)
         else:
             self.note(f"has not {lock.name}")
             self._not_acquired(lock.name, start)
+            if wait == 0 and self.allowance.quiet and self._was_free(lock.name, start):
+                raise Violation(f"{self.name} is refused {lock.name!r}, which was free")
         return had
+
+    def _in_cycle(self, name: str) -> bool:
+        """Whether those who wait for each other, from the holders of a name on, wait for this."""
+        names, seen = [name], {name}
+        for one in names:
+            for holder in self.beliefs.believed(one):
+                if holder.thread is self:
+                    return True
+                for wait in self.beliefs.waits:
+                    if wait.thread is holder.thread and wait.name not in seen:
+                        seen.add(wait.name)
+                        names.append(wait.name)
+        return not self.allowance.quiet
+
+    def _was_free(self, name: str, start: float) -> bool:
+        """Whether a name was free all the time, and nobody was in the way."""
+        row, store = self.ledger.rows.get(name), self.ledger.store
+        if store.one_writer or self.beliefs.believed(name):
+            return False  # somebody may have been at the file for a moment
+        if row is None:
+            return True
+        expired = row.expires is None or row.expires < start * store.rate
+        return expired and not row.tickets and self.ledger.changed[name] < start
 
     @contextmanager
     def _lent(self, lock: Lease | RowLock) -> Iterator[None]:
@@ -153,9 +189,11 @@ class Thread:
         if hold is None:
             return
         self.beliefs.released.append(hold)
-        if gone and self.allowance.quiet:
+        if gone and not self.allowance.fails(self.client.name, "release"):
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
-        row = self.ledger.rows[lock.name]
+        row = self.ledger.rows.get(lock.name)
+        if row is None:  # forgotten in a crash, and the hold with it
+            return
         if not after and row.token == hold.token:
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
         if after and row.token == hold.token:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from dblock.dialects.base import Answer, Dialect, Session
 from dblock.protocol.faults import Fault as Trouble
@@ -335,7 +336,16 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
 class Simulated(Dialect):
     """A dialect whose statements go over :class:`Link`; its statements are as they are."""
 
-    client: Client
+    @property
+    def client(self) -> Client:
+        found = self._client()
+        assert found is not None
+        return found
+
+    @client.setter
+    def client(self, client: Client) -> None:
+        # Not to be kept by it: connections keep their dialect to the end of the process.
+        self._client = ref(client)
 
     def send(
         self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False

@@ -29,7 +29,7 @@ class Watcher:
 
     def look(self) -> None:
         self.beliefs.check()
-        if self.beliefs.waits:
+        if self.beliefs.waits or self._free_since:
             self._watch_waits()
         self._before = self.loop.now
 
@@ -49,7 +49,7 @@ class Watcher:
             del self._free_since[name]
         for name, since in able.items():
             row = self.ledger.rows.get(name)
-            free = row is None or row.free(clock)
+            free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
@@ -61,9 +61,19 @@ class Watcher:
                     f"at {self.loop.now:.2f}"
                 )
 
+    def _is_waited_for(self, name: str, row: Row) -> bool:
+        """Whether the one who has a name does not know it, and waits."""
+        grant = self.ledger.grants.get(row.token or "")
+        return grant is not None and any(
+            wait.able and wait.name == name and wait.thread.actor is grant.actor
+            for wait in self.beliefs.waits
+        )
+
     def _since(self, row: Row | None) -> float:
         """Return when a name became free that is so now, and was not at the last event."""
         if row is None or row.token is None or row.expires is None:
+            return self.loop.now
+        if not row.free(self.store.clock()):
             return self.loop.now
         return max(self._before, row.expires / self.store.rate)
 
@@ -102,7 +112,7 @@ class Watcher:
                 raise Violation(f"{hold.name!r} was lost after it had been given back")
         for id, name in self.store.waiters():
             sender = self.ledger.waiters.get(id)
-            if sender is not None and self._is_quiet(sender):
+            if sender is not None and self._answers(sender, "register", "unregister"):
                 raise Violation(f"{sender.name} is seen to wait for {name!r}, and does not")
         for key in self.ledger.refused:
             stock, n = self.ledger.changes[key]
@@ -112,19 +122,19 @@ class Watcher:
                 raise Violation(f"there is enough for {key}, which was refused")
 
     def _judge_row(self, name: str, row: Row) -> None:
-        if (
-            row.token is not None
-            and row.token not in self.ledger.left
-            and not row.free(self.store.clock())
-        ):
-            grant = self.ledger.grants[row.token]
-            if self._is_quiet(grant.actor) and not self.beliefs.believed(name):
-                raise Violation(f"{name!r} is held by nobody, since {grant.actor.name} had it")
         for ticket in row.tickets:
             actor = self.ledger.tickets.get(ticket)
-            if actor is not None and self._is_quiet(actor):
+            if actor is not None and self._answers(actor, "leave", "connect"):
                 raise Violation(f"{actor.name} stands in the queue of {name!r}, and is gone")
+        if row.token is None or row.token in self.ledger.left or row.free(self.store.clock()):
+            return
+        grant = self.ledger.grants[row.token]
+        if self._answers(grant.actor, "release") and not self.beliefs.believed(name):
+            raise Violation(f"{name!r} is held by nobody, since {grant.actor.name} had it")
 
-    def _is_quiet(self, actor: Actor) -> bool:
-        """Whether nothing has failed at a client that lives."""
-        return actor.client.alive and not self.allowance.fails(actor.client.name)
+    def _answers(self, actor: Actor, *kinds: str) -> bool:
+        """Whether a client lives and has no excuse for what it has left."""
+        told = actor in self.ledger.unknowing
+        return (
+            actor.client.alive and not told and not self.allowance.fails(actor.client.name, *kinds)
+        )

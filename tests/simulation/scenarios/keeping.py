@@ -23,6 +23,11 @@ def long_work(clients: Clients) -> None:
     clients.thread("b", once, after=0.5)
 
 
+def alone(clients: Clients) -> None:
+    """The same, and nobody waits: what has run out is not brought back to life."""
+    clients.thread("a", _long)
+
+
 def slow_holder(clients: Clients) -> None:
     """The same; the holder's clock is too slow, the other's too fast."""
     clients.thread("a", _long, rate=0.92)
@@ -97,6 +102,7 @@ def max_hold(clients: Clients) -> None:
 
 SCENARIOS = {
     "long-work": Scenario(long_work),
+    "alone": Scenario(alone),
     "slow-holder": Scenario(slow_holder),
     "fast-database": Scenario(long_work, rate=1.09),
     "slow-database": Scenario(long_work, rate=0.9),

@@ -97,8 +97,7 @@ class MariaDBStore(Store):
     has = frozenset({"runs", "lending"})
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)
-        self._server = servers.MariaDB(options=_OPTIONS, parent=folder)
+        self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
         self._server.start()
         self._server.create_database(_DATABASE)
         url = self._server.url_for(_DATABASE)
@@ -362,18 +361,18 @@ class MariaDBStore(Store):
         return driver.in_transaction
 
     def locked(self, name: str) -> bool:
-        if not any(driver.in_transaction for driver in self.sessions):
+        if all(one.get_autocommit() and not one.in_transaction for one in self.sessions):
             return False
         try:
             self._ask(_TAKES, name.encode())
         except pymysql.err.OperationalError as error:
-            if error.args[0] == _BUSY:
-                return True
-            raise
+            if error.args[0] != _BUSY:
+                raise
+            return True
         return False
 
     def settings(self, driver: Driver) -> object:
-        if driver.wait is None:  # else it has not come to that
+        if driver.wait is None and driver.id in self._sessions:  # else it cannot be asked
             driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
         return driver.settings, driver.longest, driver.for_rows
 

@@ -211,7 +211,7 @@ class ModelStore(Store):
         self.server = f"1/{timeline}"
         del self._history[max(1, len(self._history) - lost) :]
         if self._fall_back():
-            self.forgot = self.loop.now
+            self._note_forgotten()
 
     def _fall_back(self) -> bool:
         before, self.witness = self.tables.names, None
@@ -604,16 +604,21 @@ class ModelStore(Store):
         }
         holds = json.dumps(command.holds) if command.holds else None
         self.tables.waiters[command.id] = row | {"expires": now + command.lasts, "holds": holds}
+        self._writes(lazily=True)
         return (), 1
 
     def _unregister(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
-        return (), int(self.tables.waiters.pop(command.id, None) is not None)
+        found = self.tables.waiters.pop(command.id, None) is not None
+        if found:
+            self._writes(lazily=True)
+        return (), int(found)
 
     def _sweep(self, driver: ModelDriver, query: Query) -> Answer:
         over = [id for id, row in self.tables.waiters.items() if row["expires"] <= self.clock()]
         for id in over:
             del self.tables.waiters[id]
+            self._writes(lazily=True)
         return (), len(over)
 
     def _list_waiters(self, driver: ModelDriver, query: Query) -> Answer:

@@ -164,10 +164,9 @@ class PostgreSQLStore(Store):
         open_ones = any(driver.in_transaction for driver in self._sessions.values())
         return open_ones and self._overseer.locked(name)
 
-    def settings(self, lent: LentPsycopg) -> object:
-        names = ("lock_timeout", "statement_timeout")
-        limits = [lent.requests.seconds(name) for name in names]
-        return limits, lent.requests.get("synchronous_commit"), lent.is_bounded, lent.autocommit
+    def settings(self, driver: Driver) -> object:
+        limits = map(driver.requests.seconds, ("lock_timeout", "statement_timeout"))
+        return *limits, driver.requests.get("synchronous_commit")
 
     def put(self, stock: dict[int, int]) -> None:
         self.tables.put(stock)
@@ -299,4 +298,4 @@ class PostgreSQLStore(Store):
         self._timeline += 1
         self._server.set_timeline(self._timeline)
         if self.tables.fall_back(lost):
-            self.forgot = self.loop.now
+            self._note_forgotten()

@@ -29,6 +29,9 @@ class LentPsycopg(LentConnection):
     def is_bounded(self) -> bool:
         return type(self) is not LentPsycopg
 
+    def settings(self) -> object:
+        return super().settings(), self.is_bounded, self.autocommit
+
     def send(self, statement: Statement) -> Answer:
         self._link.bound = self.read_within if self.is_bounded else math.inf
         return super().send(statement)

@@ -45,6 +45,7 @@ class SQLiteStore(Store):
     """A file, whose functions of time tell the loop's."""
 
     name = "sqlite"
+    one_writer = True
     has = frozenset({"runs", "lending"})
 
     @classmethod

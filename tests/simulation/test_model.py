@@ -1,0 +1,37 @@
+"""The model does what the server does: the same schedules on both, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from tests.simulation.explore import deviations, faults
+from tests.simulation.exploring import store_of
+from tests.simulation.folder import prepared
+from tests.simulation.run import run
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.schedule import Schedule
+
+#: So many schedules of each scenario, chosen once for all.
+SAMPLE = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder() -> Iterator[None]:
+    with prepared():
+        yield
+
+
+@pytest.mark.parametrize("name", [name for name, one in SCENARIOS.items() if not one.needs])
+def test_the_model_does_what_the_server_does(name: str) -> None:
+    scenario = SCENARIOS[name]
+    model, server = store_of("model"), store_of("postgresql")
+    plain = run(scenario, model, Schedule())
+    changes = [*deviations(plain), *faults(plain, 0, server.faults)]
+    for label, change in Random(1).sample(changes, SAMPLE):
+        schedule = Schedule().plus(label, change)
+        modelled, real = run(scenario, model, schedule), run(scenario, server, schedule)
+        assert modelled.story == real.story, str(schedule)
+        assert modelled.steps == real.steps, str(schedule)
