@@ -218,6 +218,8 @@ class Beliefs:
         """Nobody is told that a hold is lost which is there."""
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
+        elif loss.reason == "failover":
+            wrong = not self.allowance.fails_over
         else:
             wrong = loss.reason != "unknown" and self.ledger.has(hold.name, hold.token)
         if wrong:

@@ -59,13 +59,14 @@ class Store(ABC):
     loop: Loop
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
-    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions.
+    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions;
+    #: `snapshots`, those of them that see what there was when they began.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
     lent: type[LentConnection] = LentConnection
-    #: At which level those are isolated from each other in this run, if not as usual.
-    isolation: str | None
+    #: Whether those see what there was when they began, in this run: REPEATABLE READ.
+    snapshots: bool
     #: Where it calls who waits: after so many seconds a waiter looks by itself.
     look = 0.0
     #: Whether one transaction at a time writes at all.
@@ -89,7 +90,7 @@ class Store(ABC):
         self.forgot = -1.0
         self.kept: dict[str, Row] = {}
         self.watch = lambda link, query: None
-        self.isolation = None
+        self.snapshots = False
         self.reset()
 
     def clock(self) -> float:

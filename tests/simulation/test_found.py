@@ -21,7 +21,7 @@ FOUND = {
         "mariadb three: b.grant#3!pause:9"
     ),
     "a guard that waits does not know that the lease is renewed meanwhile": (
-        "sqlite guarded: a.update#1+8"
+        "sqlite cycle: a.update#1+8"
     ),
 }
 

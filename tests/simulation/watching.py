@@ -122,11 +122,16 @@ class Watcher:
                 raise Violation(f"there is enough for {key}, which was refused")
 
     def _judge_row(self, name: str, row: Row) -> None:
+        before = self.store.kept.get(name)  # a crash may have brought back what had ended
         for ticket in row.tickets:
             actor = self.ledger.tickets.get(ticket)
+            if before is not None and ticket in before.tickets:
+                continue
             if actor is not None and self._answers(actor, "leave", "connect"):
                 raise Violation(f"{actor.name} stands in the queue of {name!r}, and is gone")
         if row.token is None or row.token in self.ledger.left or row.free(self.store.clock()):
+            return
+        if before is not None and row.token == before.token:
             return
         grant = self.ledger.grants[row.token]
         if self._answers(grant.actor, "release") and not self.beliefs.believed(name):

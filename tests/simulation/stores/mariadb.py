@@ -94,7 +94,8 @@ class MariaDBStore(Store):
 
     name = "mariadb"
     faults = (Fault("cut", 0.2),)
-    has = frozenset({"runs", "lending"})
+    # A user's transaction sees what there was when it began: that is the usual level here.
+    has = frozenset({"runs", "lending", "snapshots"})
 
     def __init__(self, folder: Path) -> None:
         self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)

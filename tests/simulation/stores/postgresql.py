@@ -188,7 +188,7 @@ class PostgreSQLStore(Store):
         driver.requests.begin()
         backend = driver.backend
         if lent and not driver.in_transaction:
-            backend.begin(self.isolation)
+            backend.begin(snapshot=self.snapshots)
         return self._run(
             driver, query, lambda: backend.execute(query.sql, query.params, binary=not lent)
         )

@@ -71,10 +71,9 @@ class Backend:
         """The columns of the last answer."""
         return self._cursor.description
 
-    def begin(self, isolation: str | None) -> None:
-        """Begin a transaction, at another level of isolation than usual if one is given."""
-        level = f" ISOLATION LEVEL {isolation}" if isolation else ""
-        self._pgconn.exec_(f"BEGIN{level}".encode())
+    def begin(self, *, snapshot: bool) -> None:
+        """Begin a transaction, which sees what there is when it first looks, or what is newest."""
+        self._pgconn.exec_(b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN")
 
     def execute(self, sql: str, params: Any, *, binary: bool = True) -> Answer:
         """Carry a statement out. Raises Waits."""
