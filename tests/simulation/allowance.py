@@ -49,11 +49,11 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
-#: Those that can be in a transaction, which stays open for as long as the late one is under way.
-_TRANSACTIONAL = frozenset(
+#: Those of a transaction that has locked something, which stays so until the late one has come.
+_HOLDING = frozenset(
     {
-        *("begin", "lock_row", "commit", "rollback", "savepoint"),
-        *("select", "with", "insert", "update", "delete", "set"),
+        *("lock_row", "create", "savepoint", "commit", "rollback"),
+        *("insert", "update", "delete"),
     }
 )
 
@@ -140,5 +140,5 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    open_for = fault.seconds if fault.kind == "late" and _kind(label) in _TRANSACTIONAL else 0.0
-    return costs[fault.kind] + open_for
+    holds = fault.kind == "late" and _kind(label) in _HOLDING
+    return costs[fault.kind] + (fault.seconds if holds else 0.0)
