@@ -51,8 +51,13 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 _FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
-#: Kinds of statements that end a transaction.
-_ENDING = frozenset({"commit", "rollback"})
+#: Those of a transaction that has locked something, which stays so until the late one has come.
+_HOLDING = frozenset(
+    {
+        *("lock_row", "create", "savepoint", "commit", "rollback"),
+        *("insert", "update", "delete"),
+    }
+)
 
 
 class Allowance:
@@ -75,6 +80,8 @@ class Allowance:
             look + (_cost(label, change) if isinstance(change, Fault) else 0.0)
             for label, change in schedule.changes
         )
+        #: Another server takes over: then all holds end, also those that it has heard of.
+        self.fails_over = any(fault.kind == "promote" for fault in schedule.faults)
         self.stops = sum(fault.seconds for fault in schedule.faults if fault.kind == "pause")
 
     @property
@@ -119,6 +126,7 @@ def _changes(label: str) -> bool:
 
 
 def _kind(label: str) -> str:
+    """Return the kind of a request."""
     return label.rpartition(".")[2].split("#")[0]
 
 
@@ -134,6 +142,5 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    # What a transaction has locked stays so until its end has arrived.
-    ends = fault.kind == "late" and _kind(label) in _ENDING
-    return costs[fault.kind] + (fault.seconds if ends else 0.0)
+    holds = fault.kind == "late" and _kind(label) in _HOLDING
+    return costs[fault.kind] + (fault.seconds if holds else 0.0)

@@ -181,7 +181,7 @@ class Beliefs:
         client, now = belief.thread.client, self.loop.now
         if lasts:
             # Promise 5: the holder's own deadline comes before the expiry.
-            known = self._was_forced(belief) or belief.since <= self.ledger.store.forgot
+            known = self._was_forced(belief) or self.ledger.is_forgotten(hold.token)
             if not known and not self.ledger.has(belief.name, hold.token):
                 raise Violation(f"{belief} takes itself for the holder of {belief.name!r}")
         if hold.loss is not None and belief.lost is None:
@@ -218,6 +218,8 @@ class Beliefs:
         """Nobody is told that a hold is lost which is there."""
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
+        elif loss.reason == "failover":
+            wrong = not self.allowance.fails_over
         else:
             wrong = loss.reason != "unknown" and self.ledger.has(hold.name, hold.token)
         if wrong:

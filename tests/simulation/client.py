@@ -60,7 +60,7 @@ class Client:
     def lend(self, driver: Any) -> LentConnection:
         """Return a connection that was made for the user's own transactions."""
         link = self._connect(driver)
-        lent = LentConnection(self.store, link, driver)
+        lent = self.store.lent(self.store, link, driver)
         self.links[id(lent)] = link
         self._lent.append(lent)  # or another might get its id
         return lent

@@ -75,6 +75,11 @@ class Ledger:
         row = self.rows.get(name)
         return row is not None and row.token == token and not row.free(self.store.clock())
 
+    def is_forgotten(self, token: str) -> bool:
+        """Whether a grant came before the database forgot what it had committed."""
+        grant = self.grants.get(token)
+        return grant is not None and grant.at <= self.store.forgot
+
     def carried_out(self, link: Link | None, query: Any) -> None:
         """Look at the tables, a statement having been carried out."""
         kind = kind_of(query)

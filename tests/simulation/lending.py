@@ -6,7 +6,8 @@ knows what belongs to whom: dblock never ends a transaction that is not its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.pool import NullPool
 
+from dblock.dialects.base import Answer
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import Violation
 from tests.simulation.tables import USERS
@@ -47,6 +49,7 @@ class LentConnection:
         self._store = store
         self._link = link
         self._driver = driver
+        link.bound = math.inf
         #: dblock uses it just now.
         self.lent = False
 
@@ -56,6 +59,16 @@ class LentConnection:
     @property
     def link(self) -> Link:
         return self._link
+
+    @property
+    def closed(self) -> bool:
+        """As psycopg says it."""
+        return self._link.broken
+
+    @property
+    def open(self) -> bool:
+        """As PyMySQL says it."""
+        return not self._link.broken
 
     def cursor(self, *args: Any, **kwargs: Any) -> LentCursor:
         return LentCursor(self)
@@ -78,18 +91,14 @@ class LentConnection:
             return
         self.send(Statement(sql, (), sql.lower()))
 
-    def send(self, statement: Statement) -> tuple[Sequence[Sequence[Any]], int]:
-        if self.lent and statement.kind in _ENDS and not _passes(statement.sql):
+    def send(self, statement: Statement) -> Answer:
+        for_itself = statement.sql.startswith("SET STATEMENT")
+        if self.lent and statement.kind in _ENDS and not for_itself:
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
         try:
             return self._link.send(statement)  # type: ignore[arg-type]
         except Lost as lost:
             raise self._store.lost(type(lost))(str(lost)) from None
-
-
-def _passes(sql: str) -> bool:
-    """Whether a statement only undoes its own, or sets something for itself alone."""
-    return "SAVEPOINT" in sql or sql.startswith("SET STATEMENT")
 
 
 class LentCursor:
@@ -105,7 +114,8 @@ class LentCursor:
         self._rows: Iterator[Any] = iter(())
 
     def execute(self, sql: str, params: Any = ()) -> None:
-        statement = Statement(sql, params or (), sql.split(None, 1)[0].lower())
+        kind = "savepoint" if "SAVEPOINT" in sql else sql.split(None, 1)[0].lower()
+        statement = Statement(sql, params or (), kind)
         rows, self.rowcount = self.connection.send(statement)
         self.description = statement.description
         self._rows = iter(rows)
@@ -123,15 +133,15 @@ class LentCursor:
         self._rows = iter(())
 
 
-def lending_engine(store: Store, url: str) -> Engine:
+def lending_engine(store: Store, url: str, first: Callable[[], Any] | None = None) -> Engine:
     """Return the engine of the users' own transactions.
 
-    What it asks of its first connection is asked here, so that all runs are the same. The users'
-    tables are made.
+    What it asks of its first connection, of which another may be made than those of the
+    simulation, is asked here, so that all runs are the same. The users' tables are made.
     """
 
     def creator() -> Any:
-        return connecting(store, lent=True) if ready else store.open_lent()
+        return connecting(store, lent=True) if ready else (first or store.open_lent)()
 
     ready = False
     engine = create_engine(url, creator=creator, poolclass=NullPool)
@@ -144,6 +154,23 @@ def lending_engine(store: Store, url: str) -> Engine:
     USERS.create_all(engine)
     ready = True
     return engine
+
+
+class Catalogue:
+    """What SQLAlchemy asks about the users' tables: the same at any time, and in any session."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._known: dict[tuple[str, str], tuple[Answer, Any]] = {}
+
+    def answer(self, statement: Statement) -> Answer:
+        key = statement.sql, repr(statement.params)
+        if key not in self._known:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement.sql, statement.params)
+                self._known[key] = (cursor.fetchall(), cursor.rowcount), cursor.description
+        answer, statement.description = self._known[key]
+        return answer
 
 
 def lost_errors(driver: Any) -> dict[type[Lost], type[Exception]]:

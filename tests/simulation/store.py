@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
 from tests.simulation.errors import Lost
+from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row
 
 if TYPE_CHECKING:
@@ -58,10 +59,14 @@ class Store(ABC):
     loop: Loop
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
-    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions.
+    #: What a scenario can need: `runs`, the record of jobs; `lending`, the users' transactions;
+    #: `snapshots`, those of them that see what there was when they began.
     has: frozenset[str] = frozenset({"runs"})
-    #: The engine of the users' own transactions, for all clients.
+    #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
+    lent: type[LentConnection] = LentConnection
+    #: Whether those see what there was when they began, in this run: REPEATABLE READ.
+    snapshots: bool
     #: Where it calls who waits: after so many seconds a waiter looks by itself.
     look = 0.0
     #: Whether one transaction at a time writes at all.
@@ -85,6 +90,7 @@ class Store(ABC):
         self.forgot = -1.0
         self.left: dict[str, Row] = {}
         self.watch = lambda link, query: None
+        self.snapshots = False
         self.reset()
 
     def clock(self) -> float:
@@ -217,8 +223,8 @@ class Store(ABC):
     def open(self, client: Client) -> Any:
         """Begin a session; return the driver's connection."""
 
-    def is_local(self, kind: str) -> bool:
-        """Whether statements of a kind are carried out in the client itself."""
+    def is_local(self, query: Any) -> bool:
+        """Whether a statement is no event: the answer to it is known, as in the client itself."""
         return False
 
     @abstractmethod
@@ -257,13 +263,9 @@ class Store(ABC):
     def waiters(self) -> list[tuple[str, str]]:
         """Return who is seen to wait: the ids, and for which names."""
 
+    @abstractmethod
     def locked(self, name: str) -> bool:
-        """Whether a transaction keeps others from a name just now, where that is to be asked."""
-        return False
-
-    def busy(self) -> bool:
-        """Whether a transaction keeps everybody from every name just now."""
-        return self.one_writer and any(self.in_transaction(link.driver) for link in self.links)
+        """Whether a transaction keeps others from taking a name just now."""
 
     def closed_until(self) -> float:
         """Return until when, by its clock, the database grants nothing: after it lost something."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Integer, MetaData, String, Table
+from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
 #: What the users have in the database themselves: what was written under a guard, and a stock.
 USERS = MetaData()
@@ -13,7 +13,7 @@ WRITTEN = Table(
     USERS,
     Column("id", Integer, primary_key=True),
     Column("name", String(255), nullable=False),
-    Column("fence", Integer, nullable=False),
+    Column("fence", BigInteger, nullable=False),
 )
 STOCK = Table(
     "stock",

@@ -18,7 +18,7 @@ FOUND = {
     ),
     "the same, on a real server": "postgresql given-back-later:",
     "a guard that waits does not know that the lease is renewed meanwhile": (
-        "sqlite guarded: a.update#1+8"
+        "sqlite cycle: a.update#1+8"
     ),
     "who waits at the gate of one that is stopped does not see its lease run out": (
         "mariadb three: b.grant#3!pause:9"

@@ -8,10 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit
+from sqlalchemy import select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from dblock import (
+    Conflict,
     DeadlockDetected,
     Lease,
     LockLost,
@@ -227,6 +229,8 @@ class Thread:
         with self.ledger.store.lending.connect() as connection:
             link = connection.connection.driver_connection.link  # type: ignore[union-attr]
             with connection.begin():
+                if self.ledger.store.snapshots:
+                    connection.execute(select(WRITTEN.c.id)).all()
                 try:
                     yield connection
                 finally:
@@ -263,6 +267,11 @@ class Thread:
                 self.note(f"has not enough for {key}")
                 self.ledger.refused.add(key)
                 return False
+            except Conflict:
+                if not self.ledger.store.snapshots:
+                    raise
+                self.note("begins again")
+                continue
             except (Unavailable, SQLAlchemyError) as error:
                 if self.allowance.answered:
                     raise Violation(f"{self.name} could not take {key}: {error!r}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -12,6 +13,8 @@ from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
+#: Seconds until a client finds that nothing comes from its server any more.
+SILENCE = 10.0
 #: Seconds until the server hears that a client which it does not hear any more has gone.
 KEEPALIVE = 15.0
 
@@ -40,7 +43,7 @@ class Link:
         mute          it is not carried out, and nothing is ever heard again
         unanswered    it is carried out, and the connection is reset
         deaf          it is carried out, and nothing is ever heard again
-        late:S        the connection is reset, and the request arrives S seconds later
+        late:S        the connection is reset, and the request arrives S seconds later, as the last
         kill          the client is killed; its request is carried out
         kill-before   the client is killed; its request is not carried out
         pause:S       the client is stopped for S seconds
@@ -60,8 +63,8 @@ class Link:
         self.broken = self.deaf = self.ended = False
         #: It is made ready just now, which is one event with its making.
         self.preparing = False
-        #: Seconds for which the client waits for an answer.
-        self.bound = 10.0
+        #: Seconds for which the client waits for an answer; infinity as long as the server lives.
+        self.bound = SILENCE
         #: What the server has said without being asked, where somebody listens to that.
         self.heard: list[str] = []
         self.listening = False
@@ -75,27 +78,34 @@ class Link:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
-        kind = kind_of(query)
-        if self.preparing or actor is None or client.store.is_local(kind):
+        if self.preparing or actor is None or client.store.is_local(query):
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
         self.actor = actor
-        request = Request(actor, query, loop.label(f"{actor.name}.{kind}"))
+        request = Request(actor, query, loop.label(f"{actor.name}.{kind_of(query)}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
-        request.timer = loop.at(
-            self.bound / client.rate,
-            f"{request.label}<timeout",
-            lambda: self._give_up(request),
-            client,
-        )
+        self._be_patient(request)
         answer = loop.park()
         if isinstance(answer, BaseException):
             raise answer
         found: Answer = answer
         return found
 
+    def _be_patient(self, request: Request) -> None:
+        request.timer = self.client.loop.at(
+            min(self.bound, SILENCE) / self.client.rate,
+            f"{request.label}<timeout",
+            lambda: self._give_up(request),
+            self.client,
+        )
+
     def _give_up(self, request: Request) -> None:
+        if request.answered:
+            return
+        if self.bound == math.inf and not self.deaf:
+            self._be_patient(request)
+            return
         self.deaf = True
         self._answer(request, TimedOut("no answer in time"))
 
@@ -249,8 +259,9 @@ class Link:
         return store.perform(self.driver, request.query, then)
 
     def _late(self, request: Request) -> None:
+        """A request comes whose client has gone, which the server finds when it answers."""
         if not self.ended and not self.client.store.down:
-            self.client.store.perform(self.driver, request.query, lambda answer: None)
+            self.client.store.perform(self.driver, request.query, lambda answer: self._end())
 
     def _answers(self, request: Request) -> Callable[[Answer | BaseException], None]:
         def then(answer: Answer | BaseException) -> None:

@@ -37,7 +37,7 @@ class Watcher:
 
     def _watch_waits(self) -> None:
         """Promise 10: no name is free for long that somebody waits for."""
-        clock, busy = self.store.clock(), self.store.busy()
+        clock = self.store.clock()
         #: The names waited for by who is able to take them, and since when.
         able: dict[str, float] = {}
         for wait in self.beliefs.waits:
@@ -51,14 +51,11 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
-            if busy or not free or closed or self.beliefs.believed(name):
+            if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
                 self._free_since[name] = max(self._since(row), since)
             elif self.loop.now - self._free_since[name] > self.allowance.free:
-                if self.store.locked(name):  # by one who is stopped, or dead and not noticed yet
-                    del self._free_since[name]
-                    continue
                 raise Violation(
                     f"{name!r} is free since {self._free_since[name]:.2f} while somebody waits, "
                     f"at {self.loop.now:.2f}"
@@ -125,11 +122,16 @@ class Watcher:
                 raise Violation(f"there is enough for {key}, which was refused")
 
     def _judge_row(self, name: str, row: Row) -> None:
+        before = self.store.kept.get(name)  # a crash may have brought back what had ended
         for ticket in row.tickets:
             actor = self.ledger.tickets.get(ticket)
+            if before is not None and ticket in before.tickets:
+                continue
             if actor is not None and self._answers(actor, "leave", "connect"):
                 raise Violation(f"{actor.name} stands in the queue of {name!r}, and is gone")
         if row.token is None or row.token in self.ledger.left or row.free(self.store.clock()):
+            return
+        if before is not None and row.token == before.token:
             return
         grant = self.ledger.grants[row.token]
         if self._answers(grant.actor, "release") and not self.beliefs.believed(name):

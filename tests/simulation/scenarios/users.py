@@ -8,8 +8,8 @@ from tests.simulation.scenarios.waiting import NAME, once
 from tests.simulation.thread import Thread
 
 
-def guarded(clients: Clients) -> None:
-    """Two times: acquire, renew, guard and commit, release."""
+def cycle(clients: Clients) -> None:
+    """Two times all that a holder does: acquire, renew, guard and commit, release."""
 
     def working(me: Thread) -> None:
         lease = me.lease(NAME, ttl=6)
@@ -21,6 +21,33 @@ def guarded(clients: Clients) -> None:
 
     for client in ("a", "b"):
         clients.thread(client, working)
+
+
+def guarded_snapshot(clients: Clients) -> None:
+    """A snapshot is older than the renewal of a lease, another than its grant, so that it may be
+    too old for a guard."""
+    clients.store.snapshots = True
+
+    def renewing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        with me.holding(lease, 30) as had:
+            if had:
+                with me.transaction() as connection:
+                    with me.calling("renew"):
+                        lease.renew()
+                    me.guarded(connection, lease)
+
+    def acquiring(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        try:
+            with me.transaction() as connection, me.holding(lease, 30) as had:
+                if had:
+                    me.guarded(connection, lease)
+        except Conflict:
+            me.note("Conflict")
+
+    clients.thread("a", renewing)
+    clients.thread("b", acquiring)
 
 
 def guarded_late(clients: Clients) -> None:
@@ -67,6 +94,12 @@ def borrowed_row(clients: Clients) -> None:
     clients.thread("c", locking, after=0.002)
 
 
+def borrowed_row_snapshot(clients: Clients) -> None:
+    """The same, in transactions that see what there was when they began."""
+    clients.store.snapshots = True
+    borrowed_row(clients)
+
+
 def stock(clients: Clients) -> None:
     """Three take two of five each: one of them has to go without."""
     clients.stock({1: 5})
@@ -74,13 +107,24 @@ def stock(clients: Clients) -> None:
         clients.thread(client, lambda me: me.take(1, 2, f"{me.name}:1"))
 
 
+def stock_snapshot(clients: Clients) -> None:
+    """The same stock for all, in transactions that see what there was when they began."""
+    clients.store.snapshots = True
+    stock(clients)
+
+
 #: They have transactions of their own.
 LENDING = frozenset({"lending"})
+#: Those can be made to see what there was when they began.
+SNAPSHOTS = LENDING | {"snapshots"}
 
 SCENARIOS = {
-    "guarded": Scenario(guarded, needs=LENDING),
+    "cycle": Scenario(cycle, needs=LENDING),
+    "guarded-snapshot": Scenario(guarded_snapshot, needs=SNAPSHOTS),
     "guarded-late": Scenario(guarded_late, needs=LENDING),
-    "row-and-lease": Scenario(row_and_lease, needs=LENDING),
+    "row-and-lease": Scenario(row_and_lease),
     "borrowed-row": Scenario(borrowed_row, needs=LENDING),
+    "borrowed-row-snapshot": Scenario(borrowed_row_snapshot, needs=SNAPSHOTS),
     "stock": Scenario(stock, needs=LENDING),
+    "stock-snapshot": Scenario(stock_snapshot, needs=SNAPSHOTS),
 }

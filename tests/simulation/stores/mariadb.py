@@ -30,8 +30,8 @@ from dblock.target import resolve
 from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
+from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
-from tests.simulation.lending import lending_engine, lost_errors
 from tests.simulation.loop import Loop
 from tests.simulation.schedule import Fault, Schedule
 from tests.simulation.store import Blocked, Pending, Store
@@ -94,7 +94,8 @@ class MariaDBStore(Store):
 
     name = "mariadb"
     faults = (Fault("cut", 0.2),)
-    has = frozenset({"runs", "lending"})
+    # A user's transaction sees what there was when it began: that is the usual level here.
+    has = frozenset({"runs", "lending", "snapshots"})
 
     def __init__(self, folder: Path) -> None:
         self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
@@ -119,6 +120,7 @@ class MariaDBStore(Store):
         self._lost = lost_errors(pymysql)
         self.begin(Loop(Schedule()))
         self.lending = lending_engine(self, url)
+        self._catalogue = Catalogue(self._admin)
 
     def close(self) -> None:
         """End the server."""
@@ -229,7 +231,12 @@ class MariaDBStore(Store):
 
     # --- statements --------------------------------------------------------------------------
 
+    def is_local(self, query: Any) -> bool:
+        return isinstance(query, Lent) and query.kind == "show"
+
     def execute(self, driver: Driver, query: Any) -> Answer:
+        if self.is_local(query):
+            return self._catalogue.answer(query)
         statement = virtual(query.sql)
         self._touched.update(table for table in _TABLES if table in query.sql)
         answer = self._carry_out(driver, statement, statement.sql, query.params)
@@ -339,15 +346,6 @@ class MariaDBStore(Store):
             {(name.decode(), slot.decode()): status for name, slot, status in runs},
         )
 
-    def locked(self, name: str) -> bool:
-        try:
-            self._ask(_LOCK, name.encode())
-        except pymysql.err.OperationalError as error:
-            if error.args[0] != _BUSY:
-                raise
-            return True
-        return False
-
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
         return [(id, name.decode()) for id, name in found]
@@ -363,6 +361,17 @@ class MariaDBStore(Store):
     def in_transaction(self, driver: Driver) -> bool:
         return driver.in_transaction
 
+    def locked(self, name: str) -> bool:
+        if all(one.get_autocommit() and not one.in_transaction for one in self.sessions):
+            return False
+        try:
+            self._ask(_TAKES, name.encode())
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _BUSY:
+                raise
+            return True
+        return False
+
     def settings(self, driver: Driver) -> object:
         if driver.wait is None and driver.id in self._sessions:  # else it cannot be asked
             driver.settings = self._plain.send(driver, Query(_SETTINGS, ()))[0]
@@ -377,8 +386,9 @@ class MariaDBStore(Store):
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),
     waiters FROM dblock_lock"""
 
-_LOCK = """SELECT 1 FROM dblock_guard AS g JOIN dblock_lock AS l ON l.lock_name = g.lock_name
-    WHERE g.lock_name = %s FOR UPDATE NOWAIT"""
+# What who takes a name locks.
+_TAKES = """SELECT 1 FROM dblock_guard AS g STRAIGHT_JOIN dblock_lock AS l
+    ON l.lock_name = g.lock_name WHERE g.lock_name = %s FOR UPDATE NOWAIT"""
 
 _ERRORS = {
     _BUSY: "Lock wait timeout exceeded; try restarting transaction",

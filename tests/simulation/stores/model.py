@@ -224,6 +224,12 @@ class ModelStore(Store):
             for key, name in self.tables.names.items()
         }
 
+    def locked(self, name: str) -> bool:
+        return any(name in driver.locked for driver in self._drivers.values())
+
+    def in_transaction(self, driver: ModelDriver) -> bool:
+        return driver.in_transaction
+
     def closed_until(self) -> float:
         return self.tables.opens
 

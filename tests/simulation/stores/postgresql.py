@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
@@ -18,6 +19,9 @@ from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from dblock.target import resolve
 from tests.simulation.client import Client
+from tests.simulation.errors import Lost
+from tests.simulation.lending import Catalogue, lending_engine, lost_errors
+from tests.simulation.lending import Statement as Lent
 from tests.simulation.schedule import Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.stores.postgresql_backend import (
@@ -26,6 +30,7 @@ from tests.simulation.stores.postgresql_backend import (
     Overseer,
     Waits,
 )
+from tests.simulation.stores.postgresql_lent import LentPsycopg
 from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
@@ -47,6 +52,8 @@ _LISTEN = re.compile(r"LISTEN (\w+)")
 class PostgreSQLStore(Store):
     """A database, whose sessions are used one at a time."""
 
+    has = frozenset({"runs", "lending", "snapshots"})
+    lent = LentPsycopg
     look = LOOK
     ends_sessions = True
     faults = (
@@ -70,7 +77,11 @@ class PostgreSQLStore(Store):
         with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
             locks.database.run(consult(locks.dialect, LONGEST_TTL, 0.0, 0.0))
         beside = server.connect(self._database, simulated=False)
-        beside.execute("CREATE TABLE written (name text, fence bigint)")
+        self._lost = lost_errors(psycopg)
+        self.lending = lending_engine(
+            self, url, lambda: server.connect(self._database, simulated=False)
+        )
+        self._catalogue = Catalogue(server.connect(self._database, simulated=False))
         self._overseer = Overseer(beside)
         self.tables = Tables(beside)
         self._engines: dict[str, Engine] = {}
@@ -123,9 +134,13 @@ class PostgreSQLStore(Store):
         return self.tables.rows()
 
     def committed(self) -> Committed:
-        runs = self.tables.decoded()["dblock_run"]
-        ended = {(run["lock_name"], run["slot"]): run["exit_status"] for run in runs}
-        return Committed({}, {}, set(), ended)
+        rows = self.tables.decoded()
+        return Committed(
+            {row["id"]: (row["name"], row["fence"]) for row in rows["written"]},
+            {row["id"]: row["amount"] for row in rows["stock"]},
+            {row["idempotency_key"] for row in rows["dblock_applied"]},
+            {(run["lock_name"], run["slot"]): run["exit_status"] for run in rows["dblock_run"]},
+        )
 
     def waiters(self) -> list[tuple[str, str]]:
         rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
@@ -134,9 +149,37 @@ class PostgreSQLStore(Store):
     def closed_until(self) -> float:
         return self.tables.closed_until()
 
+    # --- the users' own transactions ---------------------------------------------------------
+
+    def open_lent(self) -> Driver:
+        return self.open()
+
+    def lost(self, kind: type[Lost]) -> type[Exception]:
+        return self._lost[kind]
+
+    def in_transaction(self, driver: Driver) -> bool:
+        return driver.in_transaction
+
+    def locked(self, name: str) -> bool:
+        open_ones = any(driver.in_transaction for driver in self._sessions.values())
+        return open_ones and self._overseer.locked(name)
+
+    def settings(self, driver: Driver) -> object:
+        limits = map(driver.requests.seconds, ("lock_timeout", "statement_timeout"))
+        return *limits, driver.requests.get("synchronous_commit")
+
+    def put(self, stock: dict[int, int]) -> None:
+        self.tables.put(stock)
+
     # --- statements --------------------------------------------------------------------------
 
+    def is_local(self, query: Any) -> bool:
+        return isinstance(query, Lent) and "pg_catalog." in query.sql
+
     def execute(self, driver: Driver, query: Any) -> Answer:
+        lent = isinstance(query, Lent)
+        if lent and self.is_local(query):
+            return self._catalogue.answer(query)
         listen = _LISTEN.fullmatch(query.sql)
         if listen is not None:
             driver.channel = listen[1]
@@ -144,7 +187,11 @@ class PostgreSQLStore(Store):
         driver.began, driver.wait = self.clock(), None
         driver.requests.begin()
         backend = driver.backend
-        return self._run(driver, query, lambda: backend.execute(query.sql, query.params))
+        if lent and not driver.in_transaction:
+            backend.begin(snapshot=self.snapshots)
+        return self._run(
+            driver, query, lambda: backend.execute(query.sql, query.params, binary=not lent)
+        )
 
     def retry(self, driver: Driver, query: Any) -> Answer:
         cause = self._overseer.cause(driver.backend.pid)
@@ -164,7 +211,10 @@ class PostgreSQLStore(Store):
             self._undone(driver)
             raise
         self._heed(driver)
-        if not driver.backend.in_transaction:
+        if isinstance(query, Lent):
+            query.description = driver.backend.description
+        driver.transaction = driver.backend.transaction
+        if not driver.in_transaction:
             self._ended(driver, query)
         return answer
 
@@ -216,7 +266,8 @@ class PostgreSQLStore(Store):
         """A statement has failed."""
         driver.backend.said.clear()
         driver.requests.undo()
-        if not driver.backend.in_transaction:
+        driver.transaction = driver.backend.transaction
+        if not driver.in_transaction:
             driver.requests.end()
 
     def _ended(self, driver: Driver, query: Any) -> None:

@@ -47,6 +47,8 @@ class Backend:
     ) -> None:
         self.connection = server.connect(database, simulated=True)
         self.connection.prepared_max = None
+        #: What the last statement was, as the server says.
+        self.status: str | None = None
         self.pid = self.connection.info.backend_pid
         #: What it has said besides, since somebody looked.
         self.said: list[list[str]] = []
@@ -60,19 +62,28 @@ class Backend:
         self._dirty = False
 
     @property
-    def in_transaction(self) -> bool:
-        return self._pgconn.transaction_status != pq.TransactionStatus.IDLE
+    def transaction(self) -> pq.TransactionStatus:
+        """Whether it is in a transaction, and one that has failed."""
+        return pq.TransactionStatus(self._pgconn.transaction_status)
 
     @property
-    def status(self) -> str | None:
-        """What the last statement was, as the server says."""
-        return self._cursor.statusmessage
+    def description(self) -> Any:
+        """The columns of the last answer."""
+        return self._cursor.description
 
-    def execute(self, sql: str, params: Any) -> Answer:
+    def begin(self, *, snapshot: bool) -> None:
+        """Begin a transaction, which sees what there is when it first looks, or what is newest."""
+        self._pgconn.exec_(b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN")
+
+    def execute(self, sql: str, params: Any, *, binary: bool = True) -> Answer:
         """Carry a statement out. Raises Waits."""
         assert self._statement is None, "a session has one statement at a time"
+        if sql == "ROLLBACK":  # psycopg would have all statements prepared anew
+            self._pgconn.exec_(b"ROLLBACK")
+            self.status = sql
+            return (), -1
         self._dirty = self._dirty or _ADVISORY.search(sql) is not None
-        statement = self._cursor._execute_gen(sql, params)
+        statement = self._cursor._execute_gen(sql, params, binary=binary)
         return self._run(statement, next(statement))
 
     def go_on(self) -> Answer:
@@ -99,7 +110,7 @@ class Backend:
         """End whatever it is at, and have nothing of the session left."""
         if self._statement is not None:
             self.cancel()
-        if self.in_transaction:
+        if self.transaction != pq.TransactionStatus.IDLE:
             self._pgconn.exec_(b"ROLLBACK")
         if self._dirty:
             self._pgconn.exec_(b"SELECT pg_advisory_unlock_all()")
@@ -131,6 +142,7 @@ class Backend:
         self._statement = None
         cursor = self._cursor
         assert cursor.pgresult is not None
+        self.status = cursor.statusmessage
         return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
     def _hear(self, notice: pq.abc.PGresult) -> None:
@@ -148,6 +160,11 @@ class Overseer:
         self._cursor.execute(_CAUSE, (pid,))
         return self._cursor.fetchone()
 
+    def locked(self, name: str) -> bool:
+        """Return whether a name's row cannot be taken just now, because of a lock."""
+        self._cursor.execute(_IS_LOCKED, {"name": name})
+        return self._cursor.fetchone() == (True,)
+
     def in_cycle(self, pid: int) -> bool:
         """Return whether a process waits for itself, over others."""
         seen: set[int] = set()
@@ -161,6 +178,12 @@ class Overseer:
             seen |= blocking
         return False
 
+
+_IS_LOCKED = """WITH taken AS MATERIALIZED (
+        SELECT FROM dblock_lock WHERE lock_name = %(name)s FOR UPDATE SKIP LOCKED
+    )
+    SELECT EXISTS (SELECT FROM dblock_lock WHERE lock_name = %(name)s)
+        AND NOT EXISTS (TABLE taken)"""
 
 _CAUSE = """SELECT locktype, relation, page, tuple, virtualxid, transactionid::text, classid, objid,
     objsubid, mode FROM pg_locks WHERE pid = %s AND NOT granted"""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+from psycopg.pq import TransactionStatus
+
 from tests.simulation.stores.postgresql_backend import Backend, Cause
 
 
@@ -55,6 +57,8 @@ class Driver:
         #: When its statement began; what that waits for, since when.
         self.began = 0.0
         self.wait: tuple[Cause, float] | None = None
+        #: How it is about a transaction, as its client knows.
+        self.transaction = backend.transaction
         # What the dialect and SQLAlchemy touch when it is made.
         self.pgconn = SimpleNamespace(notify_handler=None)
         self.info = SimpleNamespace(
@@ -64,6 +68,10 @@ class Driver:
             host="/simulated",
             get_parameters=lambda: {"connect_timeout": "3"},
         )
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.transaction != TransactionStatus.IDLE
 
     def fileno(self) -> int:
         return id(self)

@@ -54,7 +54,8 @@ class Tables:
             f"(SELECT coalesce(jsonb_agg({row} ORDER BY t), '[]')::text FROM {name} AS t)"
             for row, name in zip(rows, self.names, strict=True)
         )
-        self.now = self.first = self._contents()
+        #: What there is now, in the beginning of a run, and in that of all runs.
+        self.now = self._start = self._first = self._contents()
         #: Since the beginning.
         self.history: list[Commit] = []
         # What was decoded last, and of what.
@@ -69,11 +70,21 @@ class Tables:
 
     def reset(self) -> None:
         """Be as in the beginning."""
-        self._write(self.first)
-        self.history = [Commit(self.first, True)]
+        self._write(self._first)
+        self._begin()
         self._resets += 1
         if self._resets % _VACUUM == 0:
             self._cursor.execute(f"VACUUM {', '.join(self.names)}")
+
+    def put(self, stock: dict[int, int]) -> None:
+        """Begin with so much of what in the users' stock."""
+        self._cursor.executemany("INSERT INTO stock (id, amount) VALUES (%s, %s)", stock.items())
+        self.now = self._contents()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._start = self.now
+        self.history = [Commit(self.now, True)]
 
     def note(self, flushed: bool) -> None:
         """Look what a commit has changed; ``flushed`` if it was on disk before it was told."""
@@ -99,7 +110,7 @@ class Tables:
 
     def _forget(self) -> bool:
         if not self.history:
-            self.history = [Commit(self.first, True)]
+            self.history = [Commit(self._start, True)]
         before = self.now
         kept = zip(self.history[-1].contents, self._unlogged, strict=True)
         self._write(tuple("[]" if unlogged else rows for rows, unlogged in kept))

@@ -23,7 +23,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import USERS, Committed, Row
-from tests.simulation.transport import connecting, simulated
+from tests.simulation.transport import connecting, kind_of, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
@@ -99,11 +99,14 @@ class SQLiteStore(Store):
     def in_transaction(self, driver: Driver) -> bool:
         return driver.in_transaction
 
+    def locked(self, name: str) -> bool:
+        return any(link.driver.in_transaction for link in self.links)
+
     def settings(self, driver: Driver) -> object:
         return driver.patience, driver.isolation_level
 
-    def is_local(self, kind: str) -> bool:
-        return kind == "pragma"
+    def is_local(self, query: Any) -> bool:
+        return kind_of(query) == "pragma"
 
     def _connect(self) -> Driver:
         driver = sqlite3.connect(self._path, timeout=0, isolation_level=None, factory=Driver)
