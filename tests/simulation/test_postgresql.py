@@ -6,11 +6,14 @@ import contextlib
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
+from sqlalchemy import text
+from sqlalchemy.exc import DataError
 
 from dblock import Locks
 from dblock.dialects.base import Answer
@@ -22,13 +25,14 @@ from dblock.schema import upgrade
 from tests.conftest import OwnServers
 from tests.servers import PostgreSQL, reaper
 from tests.simulation.loop import Loop
-from tests.simulation.run import run
+from tests.simulation.run import Clients, Outcome, Scenario, run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
 from tests.simulation.stores.postgresql import LONGEST_TTL, PostgreSQLStore
 from tests.simulation.stores.postgresql_server import EPOCH, SimulatedServer
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
+from tests.simulation.thread import Thread
 
 HAND_OFF, THREE = SCENARIOS["hand-off"], SCENARIOS["three"]
 
@@ -298,7 +302,7 @@ def test_a_crash_leaves_what_a_real_one_does(
             real = _facts(Tables(connection))
             break
     simulated = _facts(store.tables)
-    assert simulated.pop("written") == []
+    assert simulated.pop("written") == simulated.pop("stock") == []
     assert real == simulated
 
 
@@ -309,6 +313,84 @@ def _facts(tables: Tables) -> dict[str, list[dict[str, Any]]]:
         for column in ("acquired_at", "expires_at", "grants_from", "valid_until", "server"):
             row.pop(column, None)
     return found
+
+
+# --- the users' own transactions -----------------------------------------------------------------
+
+
+def _play(store: PostgreSQLStore, *runs: Callable[[Thread], object]) -> Outcome:
+    """Let clients do something, each a moment after the one before."""
+
+    def play(clients: Clients) -> None:
+        for number, do in enumerate(runs):
+            clients.thread("abc"[number], do, after=0.01 * number)
+
+    outcome = run(Scenario(play), store, Schedule())
+    assert outcome.violation is None, outcome.violation
+    return outcome
+
+
+def test_a_lent_connection_says_how_its_transaction_is(durable: PostgreSQLStore) -> None:
+    def asking(me: Thread) -> None:
+        def trouble(*, locking: bool = True) -> str | None:
+            return me.locks.dialect.transaction_trouble(driver, locking)
+
+        with durable.lending.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            assert trouble() is None
+            driver.autocommit = True
+            assert "autocommit" in (trouble() or "")
+            assert trouble(locking=False) is None
+            driver.autocommit = False
+            with pytest.raises(DataError):
+                connection.execute(text("SELECT 1 / 0"))
+            assert "failed" in (trouble() or "")
+            connection.rollback()
+            assert trouble() is None
+        assert "closed" in (trouble() or "")
+
+    _play(durable, asking)
+
+
+def test_a_users_transaction_is_in_the_way_until_it_ends(durable: PostgreSQLStore) -> None:
+    def guarding(me: Thread) -> None:
+        lease = me.lease("x", ttl=6)
+        with me.holding(lease, 0):
+            assert not durable.locked("x")
+            with me.transaction() as connection:
+                me.guarded(connection, lease)
+                assert durable.locked("x")
+                assert not durable.locked("y")
+            assert not durable.locked("x")
+
+    assert "x written 1" in _play(durable, guarding).story
+
+
+def test_what_waits_in_a_users_transaction_has_a_virtual_end(durable: PostgreSQLStore) -> None:
+    waited = []
+
+    def locking(me: Thread) -> None:
+        with me.transaction() as connection:
+            begun = me.loop.now
+            had = me.acquire(me.locks.row("x", on=connection), 2)
+            waited.append((had, round(me.loop.now - begun)))
+            connection.execute(text("SELECT 1"))
+            me.work(9)
+
+    _play(durable, locking, locking)
+    assert waited == [(True, 0), (False, 2)]
+
+
+def test_a_snapshot_is_older_than_what_came_after_it(durable: PostgreSQLStore) -> None:
+    outcome = run(SCENARIOS["guarded-snapshot"], durable, Schedule())
+    assert outcome.violation is None
+    assert {"x written 1", "b Conflict"} < set(outcome.story)
+
+
+def test_what_a_run_begins_with_is_lost_in_no_failover(durable: PostgreSQLStore) -> None:
+    outcome = run(SCENARIOS["stock"], durable, Schedule.parse("b.commit#1!promote:9"))
+    assert outcome.violation is None
+    assert durable.committed().stock.keys() == {1}
 
 
 # --- the same schedule ---------------------------------------------------------------------------
@@ -329,6 +411,15 @@ def test_the_same_schedule_gives_the_same_run(kind: str, request: pytest.Fixture
     runs = [[run(THREE, store, Schedule.parse(line)) for line in _LINES] for _ in range(3)]
     assert [outcome.violation for outcome in runs[0]] == [None] * len(_LINES)
     assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("scenario", ["cycle", "borrowed-row", "stock-snapshot"])
+def test_users_do_the_same_each_time(durable: PostgreSQLStore, scenario: str) -> None:
+    lines = ("", "a.insert#1!late:1", "b.commit#1!crash:9", "a.commit#1+1.7 b.connect#2!lost")
+    schedules = [Schedule.parse(line) for line in lines]
+    runs = [[run(SCENARIOS[scenario], durable, one) for one in schedules] for _ in range(2)]
+    assert [outcome.violation for outcome in runs[0]] == [None] * len(lines)
+    assert runs[0] == runs[1]
 
 
 def test_the_same_schedule_gives_the_same_run_in_another_process(durable: PostgreSQLStore) -> None:

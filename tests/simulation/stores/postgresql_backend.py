@@ -130,6 +130,8 @@ class Backend:
                         cause = self._cause(self.pid)
                         if cause is not None:
                             os.kill(self.pid, signal.SIGSTOP)
+                            while self._ready.poll(0):  # what it has said since
+                                statement.send(ready)
                             raise Waits(cause)
                 wanted = statement.send(ready)
         except StopIteration:
