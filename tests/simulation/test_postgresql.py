@@ -402,6 +402,9 @@ _LINES = (
     "b.join#1!crash:9 a.release#1+1.7",
     "b.notified#1!cut c.notified#1!lost",
     "a.release#1!promote:3 c.listen#1!cut:0.2",
+    "b.join#1!crash-after:9",
+    "b.look_queued#4!promote:1",
+    "c.release#1!promote:1",
 )
 
 

@@ -75,7 +75,8 @@ class Watcher:
             return self.loop.now
         if not row.free(self.store.clock()):
             return self.loop.now
-        return max(self._before, row.expires / self.store.rate)
+        opened = max(row.expires, self.store.closed_until())
+        return max(self._before, opened / self.store.rate)
 
     def _join(self, wait: Wait) -> None:
         row = self.ledger.rows.get(wait.name)
