@@ -187,7 +187,7 @@ def test_a_process_ends_with_its_keepers(url: str) -> None:
         async def main():
             asyncio.get_running_loop().slow_callback_duration = 10
             async with AsyncLocks({url!r}) as one, AsyncLocks({url!r}, keeper="thread") as two:
-                async with one.lease("a"), two.lease("b", ttl=0.3) as lease:
+                async with one.lease("a"), two.lease("b", ttl=1.5) as lease:
                     await renewed(lease)
 
         asyncio.run(main())
