@@ -122,7 +122,7 @@ class Watcher:
                 raise Violation(f"there is enough for {key}, which was refused")
 
     def _judge_row(self, name: str, row: Row) -> None:
-        before = self.store.kept.get(name)  # a crash may have brought back what had ended
+        before = self.store.left.get(name)  # a crash may have brought back what had ended
         for ticket in row.tickets:
             actor = self.ledger.tickets.get(ticket)
             if before is not None and ticket in before.tickets:
