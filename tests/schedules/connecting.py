@@ -11,16 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from dblock.runtime import Runtime, ThreadSemaphore
 from sqlalchemy import create_engine
 
 from dblock.connections import Connections, OwnConnection
 from dblock.dialects.sqlite import SQLite
 from dblock.protocol.faults import Fault, Trouble
+from dblock.runtime import ThreadSemaphore
 from dblock.timeouts import Timeouts
 
 from .exploring import scenario
 from .scheduler import Run
+from .standard import RunRuntime
 
 TIMEOUTS = Timeouts()
 
@@ -44,11 +45,12 @@ class Counted(sqlite3.Connection):
 _engine = create_engine("sqlite://", connect_args={"factory": Counted, "check_same_thread": False})
 
 
-def some(kind: type[SQLite] = SQLite, **how: Any) -> Connections:
+def some(run: Run, kind: type[SQLite] = SQLite, **how: Any) -> Connections:
     """Connections that are new, and none that were there before."""
     Counted.open.clear()
     Counted.closed_twice = 0
-    return Connections(_engine, kind(None, "dblock_", TIMEOUTS), runtime=Runtime(), **how)
+    dialect = kind(None, "dblock_", TIMEOUTS)
+    return Connections(_engine, dialect, runtime=RunRuntime(run), **how)
 
 
 class Using:
@@ -76,7 +78,7 @@ LOOKED_AT = (Connections, ThreadSemaphore)
 @scenario(*LOOKED_AT, early=False)
 def two_turns(run: Run) -> None:
     """There is one for two, and each has its turn."""
-    connections = some(limit=1)
+    connections = some(run, limit=1)
     using = Using(run, connections)
     for name in ("one", "two"):
         run.start(name, using.use, alike=using)
@@ -89,7 +91,7 @@ def two_turns(run: Run) -> None:
 @scenario(*LOOKED_AT, preemptions=1, early=False)
 def three_turns(run: Run) -> None:
     """There are two for three, one of which is dropped."""
-    connections = some(limit=2)
+    connections = some(run, limit=2)
     using = Using(run, connections)
     for name in ("one", "two"):
         run.start(name, using.use, alike=using)
@@ -109,7 +111,7 @@ def one_cannot_be_made(run: Run) -> None:
         if failures:
             raise failures.pop()
 
-    connections = some(limit=1, verify=verify)
+    connections = some(run, limit=1, verify=verify)
     using = Using(run, connections)
     failed = []
 
@@ -130,7 +132,7 @@ def one_cannot_be_made(run: Run) -> None:
 @scenario(*LOOKED_AT)
 def one_waits_too_long(run: Run) -> None:
     """Whoever gives up has no turn, and takes none from the others."""
-    connections = some(limit=1)
+    connections = some(run, limit=1)
     using = Using(run, connections)
     late = []
 
@@ -155,7 +157,7 @@ def one_waits_too_long(run: Run) -> None:
 @scenario(*LOOKED_AT)
 def cleared_while_used(run: Run) -> None:
     """Those that were there when one was found broken are used no more."""
-    connections = some()
+    connections = some(run)
     using = Using(run, connections)
     connections.give(connections.take())
     old = set(Counted.open)
@@ -169,7 +171,7 @@ def cleared_while_used(run: Run) -> None:
 @scenario(*LOOKED_AT, early=False)
 def closed_while_used(run: Run) -> None:
     """None stays open."""
-    connections = some(limit=1)
+    connections = some(run, limit=1)
     using = Using(run, connections)
     connections.give(connections.take())
 
@@ -191,11 +193,13 @@ def the_last_is_left(run: Run) -> None:
     def refuse(connection: OwnConnection) -> None:
         raise Trouble(Fault.UNREACHABLE, "too many connections, as if")
 
-    renewing = some()
+    renewing = some(run)
     for connection in [renewing.take() for _ in range(2)]:
         renewing.give(connection)
     taken = list(renewing._idle)
-    holding = Connections(_engine, renewing._dialect, runtime=Runtime(), verify=refuse, beside=renewing)
+    holding = Connections(
+        _engine, renewing._dialect, runtime=RunRuntime(run), verify=refuse, beside=renewing
+    )
     got: list[OwnConnection] = []
 
     def take() -> None:

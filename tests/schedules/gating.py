@@ -58,9 +58,9 @@ class User:
             self.refused = True
 
 
-def gates() -> Gates:
-    connections = some(Gating)
-    return Gates(connections, connections._dialect)
+def gates(run: Run) -> Gates:
+    connections = some(run, Gating)
+    return Gates(connections, connections._dialect, connections._runtime)
 
 
 LOOKED_AT = (Gates, Gate)
@@ -69,7 +69,7 @@ LOOKED_AT = (Gates, Gate)
 @scenario(*LOOKED_AT)
 def the_last_gate(run: Run) -> None:
     """Two want the last one that there may be."""
-    all_gates = gates()
+    all_gates = gates(run)
     before = [User(all_gates) for _ in range(GATES - 1)]
     for user in before:
         user.take()
@@ -84,7 +84,7 @@ def the_last_gate(run: Run) -> None:
 @scenario(*LOOKED_AT)
 def dropped_by_two(run: Run) -> None:
     """It is dropped by who was waiting at it, and by who closes all."""
-    all_gates = gates()
+    all_gates = gates(run)
     user = User(all_gates)
     user.take()
     run.start("one", user.gate.drop)
@@ -98,7 +98,7 @@ def dropped_by_two(run: Run) -> None:
 @scenario(*LOOKED_AT)
 def its_gates_are_closed(run: Run) -> None:
     """Nothing stays open, wherever the other is."""
-    all_gates = gates()
+    all_gates = gates(run)
     user = User(all_gates)
 
     def close() -> None:

@@ -10,7 +10,7 @@ from dblock.holds import HandleHolds, Hold, LeaseHold, ThreadHolds
 from .exploring import scenario
 from .leases import Leases
 from .scheduler import Run
-from .standard import Event
+from .standard import RunRuntime
 
 RELEASING = (HandleHolds, LeaseHold, Lease._release, Lease._end, Lease._give_back)
 
@@ -46,7 +46,7 @@ def each_has_its_own(run: Run) -> None:
     ended: list[Hold] = []
 
     def hold() -> None:
-        mine = Hold("name", make_event=partial(Event, run))
+        mine = Hold("name", RunRuntime(run), run.now)
         holds.add(mine)
         run.insist(holds.find() is mine, "it finds another's hold")
         found = holds.get(ending=True)
@@ -65,7 +65,7 @@ def each_has_its_own(run: Run) -> None:
 def put_back(run: Run) -> None:
     """One that could not be released is there for another try, by anybody."""
     holds: HandleHolds[Hold] = HandleHolds("lease", "name", ThreadHolds())
-    holds.add(Hold("name", make_event=partial(Event, run)))
+    holds.add(Hold("name", RunRuntime(run), run.now))
     ended: list[Hold] = []
 
     def release(fails: bool) -> None:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from dblock.runtime import Runtime
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 
@@ -21,6 +20,7 @@ from dblock.keeper import Keeper
 from dblock.schema import upgrade
 
 from .scheduler import Run
+from .standard import RunRuntime
 
 _numbers = itertools.count()
 _directory = tempfile.TemporaryDirectory(prefix="schedules-")
@@ -60,18 +60,14 @@ def _set_clock(connection: sqlite3.Connection, record: object) -> None:
         connection.create_function(function, -1, of(function))
 
 
-class Here(Runtime):
-    """The threads of a run: their leases are renewed by a keeper of that run."""
-
-    def __init__(self) -> None:
-        self._keeper = Keeper()
-
-    def keeper(self) -> Keeper:
-        return self._keeper
-
-
 class LocksHere(Locks):
-    _world = Here
+    """Those of the threads of a run: their leases are renewed by a keeper of that run."""
+
+    def __init__(self, run: Run) -> None:
+        keeper = Keeper(RunRuntime(run))
+        self._runtime = lambda: RunRuntime(run)
+        self._keeper = lambda: keeper
+        super().__init__(_engine())
 
 
 class Leases:
@@ -80,7 +76,7 @@ class Leases:
     def __init__(self, run: Run) -> None:
         self._run = run
         _runs[:] = [run]
-        self.locks = LocksHere(_engine())
+        self.locks = LocksHere(run)
         database = self.locks.database
         self.keeper = database.keeper
         #: What the holders were told, in order.

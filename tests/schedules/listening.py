@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from dblock.runtime import Runtime
 from sqlalchemy import NullPool
 
 from dblock.connections import Connections
@@ -25,6 +25,7 @@ from dblock.waiting import Call, Listener, Room
 
 from .exploring import scenario
 from .scheduler import Run
+from .standard import RunRuntime
 
 SERVER = "server"
 WIDTH = 24  # of a ticket on the wire
@@ -87,7 +88,7 @@ class Calling(SQLite):
     def prepare_connection(self, connection: Any) -> Session:
         return Session(SERVER)
 
-    def listen(self, connection: Any, session: Session) -> str | None:
+    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         return cast(str, connection.channel)
 
     def called(self, connection: Any) -> list[str]:
@@ -109,9 +110,9 @@ class Waiters:
         dialect = Calling(None, "dblock_", Timeouts())
         pool = NullPool(self.database.connect)  # type: ignore[arg-type] # it is one for us
         engine = cast(Any, SimpleNamespace(pool=pool))
-        world = Runtime()
-        self.connections = Connections(engine, dialect, runtime=world)
-        self.room = Room(self.connections, dialect, world)
+        runtime = RunRuntime(run)
+        self.connections = Connections(engine, dialect, runtime=runtime)
+        self.room = Room(self.connections, dialect, runtime)
         self.queue: dict[str, str] = {}
         #: Who was woken when.
         self.woken: dict[str, float] = {}

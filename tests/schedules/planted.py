@@ -46,7 +46,7 @@ class Planted(NamedTuple):
 
 
 KEEPER, WAITING, CONNECTIONS = "dblock.keeper", "dblock.waiting", "dblock.connections"
-HOLDS, LEASE, GATE, WORLD = "dblock.holds", "dblock.lease", "dblock.gate", "dblock.runtime"
+HOLDS, LEASE, GATE, RUNTIME = "dblock.holds", "dblock.lease", "dblock.gate", "dblock.runtime"
 
 PLANTED = (
     # --- the worker
@@ -129,7 +129,7 @@ PLANTED = (
     Planted("three_turns", CONNECTIONS, "Connections.drop", "self._end_turn()", "pass"),
     Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._end_turn()", "pass"),
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
-    Planted("three_turns", WORLD, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
+    Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
     # --- gates
     Planted("the_last_gate", GATE, "Gates.admit", "with lock:", "if True:"),
     Planted(
@@ -143,8 +143,8 @@ PLANTED = (
         "its_gates_are_closed",
         GATE,
         "Gate.run",
-        "execute(self._dialect, connection,",
-        "execute(self._dialect, self._connection,",
+        "self._connections.execute(connection, step",
+        "self._connections.execute(self._connection, step",
     ),
     # --- handles
     Planted("released_by_two", HOLDS, "HandleHolds.take", "return False", "return True"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
-from dblock.runtime import Runtime
-
 from dblock.waiting import Room, Spot
 
 from .exploring import scenario
 from .scheduler import Run
+from .standard import RunRuntime
 
 LINE = "name"
 WAIT = 5.0
@@ -22,7 +21,7 @@ class Line:
     def __init__(self, run: Run) -> None:
         self._run = run
         nothing = cast(Any, None)
-        self.room = Room(nothing, nothing, Runtime())
+        self.room = Room(nothing, nothing, RunRuntime(run))
         self._inside = 0
         self.been: list[str] = []
 

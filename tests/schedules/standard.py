@@ -7,7 +7,6 @@ an operation happens at once, as it does in C.
 from __future__ import annotations
 
 import contextlib
-import random
 import select
 import signal
 import sys
@@ -20,10 +19,9 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
-import dblock.clock
-import dblock.holds
-import dblock.locks  # with all that there is
+from dblock import process_lock
 from dblock.holds import LeaseHold
+from dblock.runtime import Runtime
 
 from .scheduler import Run, Thread
 
@@ -175,20 +173,26 @@ class Poll:
         return self._poll.poll(0)
 
 
+class RunRuntime(Runtime):
+    """Of a run's threads: its time, and nothing drawn. It waits by what stands in for the rest."""
+
+    def __init__(self, run: Run) -> None:
+        self.now = lambda: run.now
+        self.random = lambda: 0.0
+
+
 # Nobody is sent any, and to keep them off a thread takes longer than all else that it does.
 _NO_SIGNALS = {"pthread_sigmask": lambda *how: None, "valid_signals": lambda: None}
 
 #: What dblock's modules have.
 _REAL = (
-    dblock.holds.lock,
-    dblock.holds.settled,
-    dblock.clock.now,
+    process_lock.lock,
+    process_lock.settled,
     threading,
     time,
     select,
     signal,
     SimpleQueue,
-    random.random,
 )
 
 
@@ -204,13 +208,11 @@ def _stand_ins(run: Run) -> tuple[object, ...]:
     return (
         lock,
         Condition(run, lock),
-        lambda: run.now,
         SimpleNamespace(**(vars(threading) | waiting)),
         SimpleNamespace(**(vars(time) | {"sleep": run.sleep})),
         SimpleNamespace(**(vars(select) | {"poll": of(Poll)})),
         SimpleNamespace(**(vars(signal) | _NO_SIGNALS)),
         of(Queue),
-        lambda: 0.0,
     )
 
 
