@@ -74,7 +74,7 @@ def renewing_it(stage: Stage) -> Protocol[Any]:
 
 
 def guarding(stage: Stage) -> Protocol[None]:
-    return leasing.guard(stage.dialect, "report", "token", HELD, PATIENCE, START)
+    return leasing.guard(stage.dialect, "report", "token", lambda: HELD, PATIENCE, START)
 
 
 class Scene(NamedTuple):
