@@ -117,12 +117,19 @@ class Connections:
             return self._take_idle() or self._runtime.connect(self._connect, self._keep)
         except BaseException as error:
             refused = isinstance(error, Trouble) and not error.timed_out
-            if refused and self._beside is not None and len(self._beside._idle) > 1:
-                connection = self._beside._take_idle()
-                if connection is not None:
-                    return connection
+            connection = self._beside._spare() if refused and self._beside is not None else None
+            if connection is not None:
+                return connection
             self._end_turn()
             raise
+
+    def _spare(self) -> OwnConnection | None:
+        """Return an idle connection, unless it is the last one."""
+        connection = self._take_idle() if len(self._idle) > 1 else None
+        if connection is not None and not self._idle:  # another thread had the same thought
+            self._keep(connection)
+            return None
+        return connection
 
     def _take_idle(self) -> OwnConnection | None:
         while self._idle:
@@ -189,11 +196,13 @@ class Connections:
         self._end_turn()
 
     def _keep(self, connection: OwnConnection) -> None:
+        self._idle.append(connection)
+        # Not before: whoever clears them after this was asked has to find it there.
         stale = connection.cleared != self._cleared
-        if self._closed or stale or len(self._idle) >= IDLE_MAX:
-            _close(connection.driver, self._dialect)
-        else:
-            self._idle.append(connection)
+        if self._closed or stale or len(self._idle) > IDLE_MAX:
+            with contextlib.suppress(ValueError):  # another thread has it by now
+                self._idle.remove(connection)
+                _close(connection.driver, self._dialect)
 
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""

@@ -112,14 +112,14 @@ class Gate:
 
         ``left`` is as in :meth:`.Driver.run`. Raises Trouble.
         """
-        if self._connection is None:
+        connection = self._connection  # another thread may drop it at any time
+        if connection is None:
             self._gates.admit(self)
             try:
-                self._connection = self._connections.take()
+                connection = self._connection = self._connections.take()
             except BaseException:
                 self.admitted = False
                 raise
-        connection = self._connection
         try:
             reply = self._connections.execute(connection, step.query, waits=step.first)
         except Trouble as trouble:
@@ -136,7 +136,7 @@ class Gate:
             self.drop()
             raise
         if step.last and reply.matched == 1:
-            self._give(connection)
+            self._give()
         elif step.last:
             self._leave(connection)
         return reply
@@ -150,15 +150,22 @@ class Gate:
             if not isinstance(error, Trouble):
                 raise
         else:
-            self._give(connection)
+            self._give()
 
-    def _give(self, connection: OwnConnection) -> None:
-        self._connection, self.admitted = None, False
-        self._connections.give(connection)
+    def _give(self) -> None:
+        connection = self._part()
+        if connection is not None:
+            self._connections.give(connection)
+
+    def _part(self) -> OwnConnection | None:
+        """Have no connection from now on; return the one there was, to one thread only."""
+        with lock:
+            connection, self._connection, self.admitted = self._connection, None, False
+        return connection
 
     def drop(self) -> None:
         """Let the gate go, by closing its connection."""
-        connection, self._connection, self.admitted = self._connection, None, False
+        connection = self._part()
         if connection is None:
             return
         if self.inherited:

@@ -70,14 +70,15 @@ class Hold:
     def lose(self, loss: LockLost) -> bool:
         """Take note of the loss; False when it was known already, and that one counts."""
         with lock:
-            if self.loss is not None:
-                return False
+            first = self.loss is None
+            if first:
+                self.loss = loss
+            # After it, for whoever is told to find it; again, where that was interrupted before.
             if self._lost is not None:
                 self._lost.set()
-            self.loss = loss
-            if not self.ended:
+            if first and not self.ended:
                 self.tell(Change.LOST)
-            return True
+            return first
 
     @property
     def belief(self) -> Belief:

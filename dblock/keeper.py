@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from .errors import DBLockError, LockLost
@@ -34,6 +34,9 @@ from .protocol.renewing import Asked, Missed, Renewed
 from .protocol.state import Renewal
 from .protocol.term import Term
 from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .protocol.keeping import Danger
 
 logger = logging.getLogger("dblock")
 
@@ -150,27 +153,32 @@ class Keeper:
     def _look_at(self, hold: LeaseHold, now: float, due: set[Renewer], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
         with lock:
-            keeping, held, database = hold.keeping, hold.lease, hold.database
+            keeping, term = hold.keeping, hold.lease.term
             if hold.ended or hold.loss is not None:
                 self.drop(hold)
                 return math.inf
-            term = held.term
             if term.over(now):
                 self._lose(hold, hold.ran_out(), calls)
                 return math.inf
             if not keeping.warned and keeping.danger(term) <= now:
-                danger = keeping.warning(hold.name, held, now, asking=hold.renewing)
-                keeping.told(term)
-                self._tell(calls, Kind.ENDANGERED, hold, danger.remaining)
-                if hold.on_danger is not None:
-                    calls.append(partial(hold.on_danger, danger))
+                self._warn(hold, now)
             wake = term.deadline if keeping.warned else keeping.danger(term)
             if hold.renewing:
                 return wake
             if keeping.due > now:
                 return min(wake, keeping.due)
-            due.add(database)
+            due.add(hold.database)
             return wake
+
+    def _warn(self, hold: LeaseHold, now: float) -> None:
+        """Have the holder told of the danger; now, or a loss that is found later is told before."""
+        danger = hold.keeping.warning(hold.name, hold.lease, now, asking=hold.renewing)
+        hold.keeping.told(hold.lease.term)
+        calls: list[Call] = []
+        self._tell(calls, Kind.ENDANGERED, hold, danger.remaining)
+        if hold.on_danger is not None:
+            calls.append(partial(warn, ref(hold), danger))
+        self.call(*calls)
 
     def _lose(self, hold: LeaseHold, loss: LockLost, calls: list[Call]) -> None:
         self.drop(hold)
@@ -303,6 +311,13 @@ class Keeper:
         while self._calls:
             guarded(self._calls.popleft())
         return math.inf
+
+
+def warn(known: ref[LeaseHold], danger: Danger) -> None:
+    """Tell a holder of a danger, unless it found out itself meanwhile that its lease is lost."""
+    hold = known()
+    if hold is not None and hold.on_danger is not None:
+        hold.on_danger(danger)
 
 
 def guarded(call: Call) -> None:

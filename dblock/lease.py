@@ -399,6 +399,7 @@ class Lease(SingleHandle):
         """Take note of a loss found out here, in the user's thread; return the one that counts."""
         self._database.keeper.drop(hold)
         if hold.lose(loss):
+            hold.on_danger = None  # which may be about to be called
             self._tell(Kind.LOST, hold.since, loss)
             if self._on_lost is not None:
                 guarded(partial(self._on_lost, loss))

@@ -262,7 +262,7 @@ class Listener:
         """Have no more to do with a ticket."""
         with lock:
             self._calls.pop(call.ticket, None)
-            self._stop_reading(call)
+        self._stop_reading(call)
 
     def wait(self, call: Call, seconds: float) -> bool:
         """Wait until a ticket is called, so long; read for all when nobody else does."""
@@ -302,6 +302,10 @@ class Listener:
                     if other.waits and not other.woken:
                         other.event.set()
                         break
+            # One that was about to go when it was closed has read no more, and nobody will.
+            unread = self._void() if self._refused and self._reader is None else []
+        for connection in unread:
+            self._connections.drop(connection)
 
     def _read(self, call: Call, until: float) -> None:
         """Read until ``call`` is called, or it is ``until``."""
@@ -326,7 +330,9 @@ class Listener:
 
     def _connect(self, server: str) -> None:
         with lock:
-            if self._connecting or self._refused or self._runtime.now() < self._not_before:
+            if self._connecting or self._open or self._refused:
+                return
+            if self._runtime.now() < self._not_before:
                 return
             self._connecting = True
         try:

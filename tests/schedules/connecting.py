@@ -1,0 +1,224 @@
+"""dblock's own connections: as many as there may be, and none left open that nobody has.
+
+They are SQLite's, in memory, and it is counted how many are open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from sqlalchemy import create_engine
+
+from dblock.connections import Connections, OwnConnection
+from dblock.dialects.sqlite import SQLite
+from dblock.protocol.faults import Fault, Trouble
+from dblock.runtime import ThreadSemaphore
+from dblock.timeouts import Timeouts
+
+from .exploring import scenario
+from .scheduler import Run
+from .standard import RunRuntime
+
+TIMEOUTS = Timeouts()
+
+
+class Counted(sqlite3.Connection):
+    """A connection of which it is known whether it is open."""
+
+    open: ClassVar[set[sqlite3.Connection]] = set()
+    closed_twice: ClassVar[int] = 0
+
+    def __init__(self, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
+        self.open.add(self)
+
+    def close(self) -> None:
+        Counted.closed_twice += self not in self.open
+        self.open.discard(self)
+        super().close()
+
+
+_engine = create_engine("sqlite://", connect_args={"factory": Counted, "check_same_thread": False})
+
+
+def some(run: Run, kind: type[SQLite] = SQLite, **how: Any) -> Connections:
+    """Connections that are new, and none that were there before."""
+    Counted.open.clear()
+    Counted.closed_twice = 0
+    dialect = kind(None, "dblock_", TIMEOUTS)
+    return Connections(_engine, dialect, runtime=RunRuntime(run), **how)
+
+
+class Using:
+    """How many are in use at once."""
+
+    def __init__(self, run: Run, connections: Connections) -> None:
+        self._run = run
+        self._connections = connections
+        self.at_once = self.most = 0
+
+    def use(self, end: Callable[[OwnConnection], None] | None = None) -> None:
+        """Take one, use it, and give it back, or what else is to be done with it."""
+        connection = self._connections.take()
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        self._run.insist(connection.driver in Counted.open, "it was closed before it was taken")
+        self._run.pause("using")
+        self.at_once -= 1
+        (end or self._connections.give)(connection)
+
+
+LOOKED_AT = (Connections, ThreadSemaphore)
+
+
+@scenario(*LOOKED_AT, early=False)
+def two_turns(run: Run) -> None:
+    """There is one for two, and each has its turn."""
+    connections = some(run, limit=1)
+    using = Using(run, connections)
+    for name in ("one", "two"):
+        run.start(name, using.use, alike=using)
+    run.go()
+    assert using.most == 1
+    assert len(Counted.open) == 1, "more are kept than were ever in use"
+    turns_are_whole(connections, 1)
+
+
+@scenario(*LOOKED_AT, preemptions=1, early=False)
+def three_turns(run: Run) -> None:
+    """There are two for three, one of which is dropped."""
+    connections = some(run, limit=2)
+    using = Using(run, connections)
+    for name in ("one", "two"):
+        run.start(name, using.use, alike=using)
+    run.start("three", partial(using.use, connections.drop))
+    run.go()
+    assert using.most <= 2
+    assert {one.driver for one in connections._idle} == Counted.open
+    turns_are_whole(connections, 2)
+
+
+@scenario(*LOOKED_AT, early=False)
+def one_cannot_be_made(run: Run) -> None:
+    """A turn that came to nothing is there for the next."""
+    failures = [Trouble(Fault.UNREACHABLE, "as if")]
+
+    def verify(connection: OwnConnection) -> None:
+        if failures:
+            raise failures.pop()
+
+    connections = some(run, limit=1, verify=verify)
+    using = Using(run, connections)
+    failed = []
+
+    def use() -> None:
+        try:
+            using.use()
+        except Trouble as trouble:
+            failed.append(trouble)
+
+    for name in ("one", "two"):
+        run.start(name, use, alike=using)
+    run.go()
+    assert len(failed) == 1
+    assert len(Counted.open) == 1
+    turns_are_whole(connections, 1)
+
+
+@scenario(*LOOKED_AT)
+def one_waits_too_long(run: Run) -> None:
+    """Whoever gives up has no turn, and takes none from the others."""
+    connections = some(run, limit=1)
+    using = Using(run, connections)
+    late = []
+
+    def use() -> None:
+        try:
+            using.use(give_late)
+        except Trouble as trouble:
+            late.append(trouble)
+
+    def give_late(connection: OwnConnection) -> None:
+        run.sleep(TIMEOUTS.socket)
+        connections.give(connection)
+
+    for name in ("one", "two"):
+        run.start(name, use, alike=using)
+    run.go()
+    assert len(late) <= 1
+    turns_are_whole(connections, 1)
+    assert len(Counted.open) == 1
+
+
+@scenario(*LOOKED_AT)
+def cleared_while_used(run: Run) -> None:
+    """Those that were there when one was found broken are used no more."""
+    connections = some(run)
+    using = Using(run, connections)
+    connections.give(connections.take())
+    old = set(Counted.open)
+    run.start("one", using.use)
+    run.start("other", connections.clear)
+    run.go()
+    assert not old & Counted.open, "one that was there before is kept"
+    assert {one.driver for one in connections._idle} == Counted.open
+
+
+@scenario(*LOOKED_AT, early=False)
+def closed_while_used(run: Run) -> None:
+    """None stays open."""
+    connections = some(run, limit=1)
+    using = Using(run, connections)
+    connections.give(connections.take())
+
+    def use() -> None:
+        with contextlib.suppress(ValueError):  # it came too late
+            using.use()
+
+    for name in ("one", "two"):
+        run.start(name, use, alike=using)
+    run.start("other", connections.close)
+    run.go()
+    assert not Counted.open, "one stays open"
+
+
+@scenario(*LOOKED_AT)
+def the_last_is_left(run: Run) -> None:
+    """Where a server takes no more, the idle ones of others are used, but for one."""
+
+    def refuse(connection: OwnConnection) -> None:
+        raise Trouble(Fault.UNREACHABLE, "too many connections, as if")
+
+    renewing = some(run)
+    for connection in [renewing.take() for _ in range(2)]:
+        renewing.give(connection)
+    taken = list(renewing._idle)
+    holding = Connections(
+        _engine, renewing._dialect, runtime=RunRuntime(run), verify=refuse, beside=renewing
+    )
+    got: list[OwnConnection] = []
+
+    def take() -> None:
+        with contextlib.suppress(Trouble):
+            got.append(holding.take())
+
+    for name in ("one", "two"):
+        run.start(name, take, alike=renewing)
+    run.go()
+    assert renewing._idle, "leases have none to be renewed by"
+    assert sorted(map(id, [*renewing._idle, *got])) == sorted(map(id, taken))
+
+
+def turns_are_whole(connections: Connections, limit: int) -> None:
+    """No turn was lost, none is there twice, and nothing was closed twice."""
+    assert Counted.closed_twice == 0
+    turns = connections._turns
+    assert turns is not None
+    found = 0
+    while turns.acquire(blocking=False):
+        found += 1
+    assert found == limit, f"{found} turns of {limit} are left"

@@ -1,0 +1,113 @@
+"""Gates: no more of them than there may be; their connections are closed once, and all of them.
+
+The statements do nothing, and the connections are SQLite's: only who has which matters here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+
+from dblock.dialects.sqlite import SQLite
+from dblock.gate import GATES, Gate, Gates
+from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.steps import AtGate, Query
+
+from .connecting import Counted, some
+from .exploring import scenario
+from .scheduler import Run
+
+NOTHING = Query("SELECT 1", {})
+
+
+class Gating(SQLite):
+    """A dialect with gates."""
+
+    has_gates = True
+
+    def ungate(self) -> Query:
+        return NOTHING
+
+    def classify(self, error: BaseException) -> Fault | None:
+        closed = isinstance(error, sqlite3.ProgrammingError)
+        return Fault.DISCONNECTED if closed else super().classify(error)
+
+
+class User:
+    """One who has a name with a gate."""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gate = Gate(gates, quick=False)
+        self.refused = False
+
+    def take(self) -> None:
+        self._run(AtGate(NOTHING, first=True))
+
+    def release(self) -> None:
+        self._run(AtGate(NOTHING, last=True))
+
+    def take_and_release(self) -> None:
+        self.take()
+        if not self.refused:
+            self.release()
+
+    def _run(self, step: AtGate) -> None:
+        try:
+            self.gate.run(step, None)
+        except (Trouble, ValueError):  # there are enough of them; or it was closed meanwhile
+            self.refused = True
+
+
+def gates(run: Run) -> Gates:
+    connections = some(run, Gating)
+    return Gates(connections, connections._dialect, connections._runtime)
+
+
+LOOKED_AT = (Gates, Gate)
+
+
+@scenario(*LOOKED_AT)
+def the_last_gate(run: Run) -> None:
+    """Two want the last one that there may be."""
+    all_gates = gates(run)
+    before = [User(all_gates) for _ in range(GATES - 1)]
+    for user in before:
+        user.take()
+    users = [User(all_gates) for _ in range(2)]
+    for name, user in zip(("one", "two"), users, strict=True):
+        run.start(name, user.take, alike=all_gates)
+    run.go()
+    assert [user.refused for user in users].count(True) == 1
+    assert all_gates.kept == len(Counted.open) == GATES
+
+
+@scenario(*LOOKED_AT)
+def dropped_by_two(run: Run) -> None:
+    """It is dropped by who was waiting at it, and by who closes all."""
+    all_gates = gates(run)
+    user = User(all_gates)
+    user.take()
+    run.start("one", user.gate.drop)
+    run.start("two", all_gates.close)
+    run.go()
+    assert all_gates.kept == 0
+    assert not Counted.open
+    assert Counted.closed_twice == 0
+
+
+@scenario(*LOOKED_AT)
+def its_gates_are_closed(run: Run) -> None:
+    """Nothing stays open, wherever the other is."""
+    all_gates = gates(run)
+    user = User(all_gates)
+
+    def close() -> None:
+        all_gates.close()
+        all_gates.connections.close()
+
+    run.start("user", partial(user.take_and_release))
+    run.start("other", close)
+    run.go()
+    user.gate.drop()
+    assert all_gates.kept == 0
+    assert not Counted.open

@@ -1,0 +1,136 @@
+"""Shared handles: a hold is released by one, lost once, and renewed by one at a time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dblock import Lease, LockLost, NotHeld
+from dblock.holds import HandleHolds, Hold, LeaseHold, ThreadHolds
+
+from .exploring import scenario
+from .leases import Leases
+from .scheduler import Run
+from .standard import RunRuntime
+
+RELEASING = (HandleHolds, LeaseHold, Lease._release, Lease._end, Lease._give_back)
+
+
+@scenario(*RELEASING)
+def released_by_two(run: Run) -> None:
+    """One of them has released it, the other is told that there was nothing to release."""
+    leases = Leases(run)
+    lease = leases.unkept()
+    outcomes: list[str] = []
+
+    def release() -> None:
+        try:
+            lease.release()
+        except NotHeld:
+            outcomes.append("not held")
+        else:
+            outcomes.append("released")
+
+    for name in ("one", "two"):
+        run.start(name, release, alike=lease)
+    run.go()
+    assert sorted(outcomes) == ["not held", "released"]
+    assert not lease.held
+    assert not lease.locked()
+    assert len(leases.keeper) == 0
+
+
+@scenario(HandleHolds)
+def each_has_its_own(run: Run) -> None:
+    """Two threads hold by one handle: each finds and releases its own."""
+    holds: HandleHolds[Hold] = HandleHolds("lease", "name", ThreadHolds())
+    ended: list[Hold] = []
+
+    def hold() -> None:
+        mine = Hold("name", RunRuntime(run), run.now)
+        holds.add(mine)
+        run.insist(holds.find() is mine, "it finds another's hold")
+        found = holds.get(ending=True)
+        run.insist(found is mine, "it releases another's hold")
+        run.insist(holds.take(found), "its hold was released by another")
+        ended.append(found)
+
+    for name in ("one", "two"):
+        run.start(name, hold, alike=holds)
+    run.go()
+    assert len(ended) == 2
+    assert holds.find() is None
+
+
+@scenario(HandleHolds)
+def put_back(run: Run) -> None:
+    """One that could not be released is there for another try, by anybody."""
+    holds: HandleHolds[Hold] = HandleHolds("lease", "name", ThreadHolds())
+    holds.add(Hold("name", RunRuntime(run), run.now))
+    ended: list[Hold] = []
+
+    def release(fails: bool) -> None:
+        while not ended:
+            hold = holds.find()
+            if hold is None or not holds.take(hold):
+                run.wait(lambda: bool(holds._holds or ended))
+            elif fails:
+                holds.put_back(hold)
+                return
+            else:
+                ended.append(hold)
+
+    run.start("one", partial(release, fails=True))
+    run.start("two", partial(release, fails=False))
+    run.go()
+    assert len(ended) == 1
+    assert holds.find() is None
+
+
+@scenario(Hold, LeaseHold)
+def lost_by_two(run: Run) -> None:
+    """The first loss counts, and whoever waits for it is told."""
+    leases = Leases(run)
+    hold = leases.unkept().current()
+    assert hold is not None
+    first: list[LockLost] = []
+
+    def lose(loss: LockLost) -> None:
+        if hold.lose(loss):
+            first.append(loss)
+
+    def wait() -> None:
+        lost = hold.lost
+        lost.wait()
+        run.insist(hold.loss is not None, "it is told before it is known")
+
+    for reason in ("expired", "forced"):
+        run.start(reason, partial(lose, LockLost("", name="name", reason=reason)))
+    run.start("user", wait)
+    run.go()
+    assert first == [hold.loss]
+    assert hold.lost.is_set()
+
+
+@scenario(LeaseHold, early=False)
+def renewed_by_two(run: Run) -> None:
+    """One renewal at a time; and none, once a release goes on."""
+    leases = Leases(run)
+    hold = leases.unkept().current()
+    assert hold is not None
+    renewals: list[str] = []
+
+    def renew(name: str) -> None:
+        with hold.renewed_here(10.0):
+            renewals.append(name)
+            run.insist(len(renewals) == 1, "two renew it at the same time")
+            run.pause("renewing")
+            renewals.remove(name)
+
+    def end() -> None:
+        hold.end(10.0)
+        run.insist(not renewals, "it is given back while it is renewed")
+
+    for name in ("one", "two"):
+        run.start(name, partial(renew, name), alike=hold)
+    run.start("three", end)
+    run.go()

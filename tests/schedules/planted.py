@@ -1,0 +1,160 @@
+"""Bugs that are planted, and the scenario that finds each of them.
+
+In the function ``old`` becomes ``new``; it is there once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Planted(NamedTuple):
+    """One bug."""
+
+    scenario: str
+    module: str
+    function: str
+    old: str
+    new: str
+
+    @contextlib.contextmanager
+    def plant(self) -> Iterator[None]:
+        """Have it for a while."""
+        module = import_module(self.module)
+        kind, _, name = self.function.partition(".")
+        owner = getattr(module, kind)
+        before = inspect.getattr_static(owner, name)
+        function: Any = before.fget if isinstance(before, property) else inspect.unwrap(before)
+        lines, first = inspect.getsourcelines(function)
+        source = textwrap.indent(textwrap.dedent("".join(lines)), "    ")
+        assert source.count(self.old) == 1, f"{self.function} has not once: {self.old}"
+        made: dict[str, Any] = {}
+        # In a class of the same name, and on the same lines: places are called as they were.
+        head = "\n" * (first - 3) + f"from __future__ import annotations\nclass {kind}:\n"
+        text = head + source.replace(self.old, self.new)
+        exec(compile(text, str(module.__file__), "exec"), vars(module), made)
+        setattr(owner, name, vars(made[kind])[name])
+        try:
+            yield
+        finally:
+            setattr(owner, name, before)
+
+
+KEEPER, WAITING, CONNECTIONS = "dblock.keeper", "dblock.waiting", "dblock.connections"
+HOLDS, LEASE, GATE, RUNTIME = "dblock.holds", "dblock.lease", "dblock.gate", "dblock.runtime"
+
+PLANTED = (
+    # --- the worker
+    Planted("wakes", KEEPER, "Worker.wake", "self._woken = True", "pass"),
+    Planted("wakes", KEEPER, "Worker.wake", "if not self.running:", "if True:"),
+    Planted("wakes", KEEPER, "Worker._run", "if not self._woken:", "if True:"),
+    Planted(
+        "wakes", KEEPER, "Worker._run", "with lock:", "self._woken = False\n            with lock:"
+    ),
+    Planted("wakes_at_its_end", KEEPER, "Worker._run", "self.running = False", "pass"),
+    Planted(
+        "wakes_at_its_end",
+        KEEPER,
+        "Worker._run",
+        "if not self._woken and pause == math.inf:",
+        "if pause == math.inf:",
+    ),
+    Planted(
+        "has_its_own_time",
+        KEEPER,
+        "Worker._run",
+        "self._wake.wait(min(pause, LINGER))",
+        "self._wake.wait(LINGER)",
+    ),
+    # --- the keeper
+    Planted("two_are_kept", KEEPER, "Keeper._look_again", "wake < self._next or not", "not"),
+    Planted("released_while_renewed", KEEPER, "Keeper._settle", "hold.renewing = False", "pass"),
+    Planted("released_while_renewed", HOLDS, "LeaseHold.end", "if self.renewing:", "if False:"),
+    Planted(
+        "moved_while_renewed", KEEPER, "Keeper.moved", "self._look_again(hold.keeping.wake)", "pass"
+    ),
+    Planted(
+        "forced_while_renewed", KEEPER, "Keeper._settle", "self._lose(hold, outcome, calls)", "pass"
+    ),
+    Planted(
+        "runs_out_while_checked",
+        LEASE,
+        "Lease._lose",
+        "if hold.lose(loss):",
+        "if hold.lose(loss) or True:",
+    ),
+    Planted("runs_out_while_released", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+    Planted(
+        "endangered_while_lost",
+        KEEPER,
+        "Keeper._warn",
+        "hold.keeping.told(hold.lease.term)",
+        "pass",
+    ),
+    # --- the local line
+    Planted("one_leaves_as_one_comes", WAITING, "Room.leave", "first.wake()", "pass"),
+    Planted("an_alarm", WAITING, "Room.enter", "mine.rest()", "mine._woken or mine.rest()"),
+    Planted("one_is_interrupted", WAITING, "Room.enter", "places.popleft()", "return False"),
+    Planted("an_alarm", WAITING, "Room.alarm", "spot.wake()", "pass"),
+    # --- the listener
+    Planted("two_are_called", WAITING, "Listener._connect", " or self._open or", " or"),
+    Planted("two_are_called", WAITING, "Listener._stop_reading", "other.event.set()", "pass"),
+    Planted("two_are_called", WAITING, "Listener._stop_reading", "self._reader = None", "pass"),
+    Planted("the_reader_gives_up", WAITING, "Listener._stop_reading", "call.waits = False", "pass"),
+    Planted("the_connection_is_lost", WAITING, "Listener._void", "call.over = True", "pass"),
+    Planted("two_are_called", WAITING, "Listener.wait", "if call.woken or call.over:", "if False:"),
+    Planted(
+        "it_is_closed_as_one_is_called",
+        WAITING,
+        "Listener._stop_reading",
+        "self._void() if",
+        "[] if",
+    ),
+    # --- connections, and turns
+    Planted(
+        "cleared_while_used",
+        CONNECTIONS,
+        "Connections._keep",
+        "self._idle.append(connection)",
+        "pass",
+    ),
+    Planted(
+        "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
+    ),
+    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._end_turn()", "pass"),
+    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._end_turn()", "pass"),
+    Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
+    Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
+    # --- gates
+    Planted("the_last_gate", GATE, "Gates.admit", "with lock:", "if True:"),
+    Planted(
+        "dropped_by_two",
+        GATE,
+        "Gate._part",
+        "with lock:\n            connection, self._connection",
+        "if True:\n            connection = self._connection\n            self._connection, _",
+    ),
+    Planted(
+        "its_gates_are_closed",
+        GATE,
+        "Gate.run",
+        "self._connections.execute(connection, step",
+        "self._connections.execute(self._connection, step",
+    ),
+    # --- handles
+    Planted("released_by_two", HOLDS, "HandleHolds.take", "return False", "return True"),
+    Planted("each_has_its_own", HOLDS, "HandleHolds.find", "if hold.flow is mine:", "if True:"),
+    Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
+    Planted(
+        "renewed_by_two",
+        HOLDS,
+        "LeaseHold.renewed_here",
+        "lambda: not self.renewing",
+        "lambda: True",
+    ),
+)
