@@ -363,7 +363,7 @@ CATALOGUE = (
         "guard-by-the-holders-clock",
         "a stale holder cannot commit, whatever it believes",
         "leasing.guard",
-        "loss = loss or loss_of(state, name, token, held, reply.now)\nif loss is None and",
+        "loss = loss or loss_of(state, name, token, held(), reply.now)\nif loss is None and",
         "loss = None\nif not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
     ),

@@ -27,7 +27,7 @@ KEEPING = (
         "another-server-is-believed-by-a-guard",
         "a hold is not trusted on another server",
         "leasing.guard",
-        "failed_over(name) if held.elsewhere(reply.server) else None",
+        "failed_over(name) if held().elsewhere(reply.server) else None",
         "None",
         "tests/protocol/test_guarding.py::test_another_server_is_not_believed",
     ),
