@@ -83,11 +83,11 @@ CALLS = (
     ),
     Mutant(
         "mariadb-has-no-gates",
-        STARVES,
+        "where nobody is called, one asks and the server wakes the others",
         "MariaDB.has_gates",
         "has_gates = True",
         "has_gates = False",
-        f"{MARIAS}::test_nobody_starves",
+        f"{MARIAS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
     ),
     Mutant(
         "newcomers-come-first-on-mariadb",
