@@ -55,7 +55,7 @@ CALLS = (
         "PostgreSQL._release",
         'RETURNING {CALL}, {LAZY}"""',
         'RETURNING {LAZY}"""',
-        f"{QUEUE}::test_no_call_is_lost",
+        f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
         "the-dead-are-called",
