@@ -55,7 +55,7 @@ CALLS = (
         "PostgreSQL._release",
         'RETURNING {CALL}, {LAZY}"""',
         'RETURNING {LAZY}"""',
-        f"{QUEUE}::test_no_call_is_lost",
+        f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
         "the-dead-are-called",
@@ -83,11 +83,11 @@ CALLS = (
     ),
     Mutant(
         "mariadb-has-no-gates",
-        STARVES,
+        "where nobody is called, one asks and the server wakes the others",
         "MariaDB.has_gates",
         "has_gates = True",
         "has_gates = False",
-        f"{MARIAS}::test_nobody_starves",
+        f"{MARIAS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
     ),
     Mutant(
         "newcomers-come-first-on-mariadb",

@@ -185,11 +185,11 @@ def test_a_gate_that_a_stranger_has_shut_stops_nobody(
 
     def work(number: int) -> None:
         locks = gate.locks()
-        for _ in range(4):
+        for _ in range(2):
             take_turn(locks, turns, number)
 
     with gate.shut():
         for number in range(3):
             threads.start(work, number)
         threads.join()
-    assert sorted(turns) == [0] * 4 + [1] * 4 + [2] * 4
+    assert sorted(turns) == [0] * 2 + [1] * 2 + [2] * 2
