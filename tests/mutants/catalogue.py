@@ -614,9 +614,12 @@ CATALOGUE = (
     Mutant(
         "row-locks-take-the-last-connection",
         "row locks leave leases the connection that renews them",
-        "Connections.take",
-        "len(self._beside._idle) > 1",
-        "self._beside._idle",
+        "Connections._spare",
+        (
+            "self._take_idle() if len(self._idle) > 1 else None\n"
+            "if connection is not None and not self._idle:"
+        ),
+        "self._take_idle()\nif False:",
         f"{CONNECTING}::test_row_locks_leave_leases_the_connection_that_renews_them"
         "[postgresql-threads]",
     ),
@@ -624,8 +627,8 @@ CATALOGUE = (
         "idle-connections-are-kept-from-row-locks",
         "a role that may have few connections can have row locks",
         "Connections.take",
-        "if refused and self._beside is not None and len(self._beside._idle) > 1:",
-        "if False:",
+        "if refused and self._beside is not None else None",
+        "if False else None",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
     ),
     *KEEPING,

@@ -335,8 +335,8 @@ CALLS = (
         "a-herd-of-listeners",
         "who cannot be called does not try to be each time it looks",
         "Listener._connect",
-        "or self._runtime.now() < self._not_before:",
-        "or False:",
+        "if self._runtime.now() < self._not_before:",
+        "if False:",
         f"{AWAY}::test_who_cannot_listen_does_not_try_again_at_once",
     ),
     Mutant(
