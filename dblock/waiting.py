@@ -333,9 +333,7 @@ class Listener:
 
     def _connect(self, server: str) -> None:
         with lock:
-            if self._connecting or self._open or self._refused:
-                return
-            if clock.now() < self._not_before:
+            if self._open or self._connecting or self._refused or clock.now() < self._not_before:
                 return
             self._connecting = True
         try:

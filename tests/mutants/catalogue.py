@@ -611,8 +611,9 @@ CATALOGUE = (
         "row-locks-take-the-last-connection",
         "row locks leave leases the connection that renews them",
         "dblock/connections.py",
-        "len(self._beside._idle) > 1",
-        "self._beside._idle",
+        "self._take_idle() if len(self._idle) > 1 else None\n"
+        "        if connection is not None and not self._idle:",
+        "self._take_idle()\n        if False:",
         f"{CONNECTING}::test_row_locks_leave_leases_the_connection_that_renews_them"
         "[postgresql-threads]",
     ),
@@ -620,8 +621,8 @@ CATALOGUE = (
         "idle-connections-are-kept-from-row-locks",
         "a role that may have few connections can have row locks",
         "dblock/connections.py",
-        "if refused and self._beside is not None and len(self._beside._idle) > 1:",
-        "if False:",
+        "self._beside._spare() if refused and self._beside is not None else None",
+        "None",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
     ),
     *KEEPING,
