@@ -330,7 +330,7 @@ class Listener:
 
     def _connect(self, server: str) -> None:
         with lock:
-            if self._connecting or self._open or self._refused:
+            if self._open or self._connecting or self._refused:
                 return
             if self._runtime.now() < self._not_before:
                 return

@@ -40,10 +40,11 @@ def two_are_kept(run: Run) -> None:
     assert not leases.told
 
 
-@scenario(*KEEPER, preemptions=1)
+@scenario(*KEEPER, preemptions=1, early=False)
 def released_while_renewed(run: Run) -> None:
     """It is released in the moment in which its renewal is due."""
     leases = Leases(run)
+    run.idle = leases.idle
     lease = leases.held(1.0 - MOMENT, ttl=3.0)
     hold = lease.current()
     assert hold is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import linecache
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
@@ -30,14 +31,15 @@ class Planted(NamedTuple):
         owner = getattr(module, kind)
         before = inspect.getattr_static(owner, name)
         function: Any = before.fget if isinstance(before, property) else inspect.unwrap(before)
-        lines, first = inspect.getsourcelines(function)
-        source = textwrap.indent(textwrap.dedent("".join(lines)), "    ")
+        source = textwrap.indent(textwrap.dedent(inspect.getsource(function)), "    ")
         assert source.count(self.old) == 1, f"{self.function} has not once: {self.old}"
+        # In a class of the same name, for places to be called as they were.
+        text = f"from __future__ import annotations\nclass {kind}:\n"
+        text += source.replace(self.old, self.new)
+        file = f"{module.__file__} with a bug"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}
-        # In a class of the same name, and on the same lines: places are called as they were.
-        head = "\n" * (first - 3) + f"from __future__ import annotations\nclass {kind}:\n"
-        text = head + source.replace(self.old, self.new)
-        exec(compile(text, str(module.__file__), "exec"), vars(module), made)
+        exec(compile(text, file, "exec"), vars(module), made)
         setattr(owner, name, vars(made[kind])[name])
         try:
             yield
@@ -74,7 +76,6 @@ PLANTED = (
     # --- the keeper
     Planted("two_are_kept", KEEPER, "Keeper._look_again", "wake < self._next or not", "not"),
     Planted("released_while_renewed", KEEPER, "Keeper._settle", "hold.renewing = False", "pass"),
-    Planted("released_while_renewed", HOLDS, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(
         "moved_while_renewed", KEEPER, "Keeper.moved", "self._look_again(hold.keeping.wake)", "pass"
     ),
@@ -102,7 +103,7 @@ PLANTED = (
     Planted("one_is_interrupted", WAITING, "Room.enter", "places.popleft()", "return False"),
     Planted("an_alarm", WAITING, "Room.alarm", "spot.wake()", "pass"),
     # --- the listener
-    Planted("two_are_called", WAITING, "Listener._connect", " or self._open or", " or"),
+    Planted("two_are_called", WAITING, "Listener._connect", "self._open or self._con", "self._con"),
     Planted("two_are_called", WAITING, "Listener._stop_reading", "other.event.set()", "pass"),
     Planted("two_are_called", WAITING, "Listener._stop_reading", "self._reader = None", "pass"),
     Planted("the_reader_gives_up", WAITING, "Listener._stop_reading", "call.waits = False", "pass"),
@@ -150,6 +151,7 @@ PLANTED = (
     Planted("released_by_two", HOLDS, "HandleHolds.take", "return False", "return True"),
     Planted("each_has_its_own", HOLDS, "HandleHolds.find", "if hold.flow is mine:", "if True:"),
     Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
+    Planted("renewed_by_two", HOLDS, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(
         "renewed_by_two",
         HOLDS,

@@ -347,6 +347,7 @@ def place(code: CodeType, line: int) -> tuple[str, str] | None:
         here = (step for step in dis.get_instructions(code) if _line_of(step) == line)
         private = all(step.opname.startswith(_PRIVATE) for step in here)
         statement = linecache.getline(code.co_filename, line).strip()
+        statement = statement if len(statement) < 44 else f"{statement[:43]}…"
         found = _places[id(code), line] = (code, None if private else (code.co_qualname, statement))
     return found[1]
 
