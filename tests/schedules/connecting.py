@@ -36,6 +36,9 @@ class Counted(sqlite3.Connection):
         super().__init__(*given, **how)
         self.open.add(self)
 
+    def __del__(self) -> None:
+        super().close()  # what a run leaves open is not warned of
+
     def close(self) -> None:
         Counted.closed_twice += self not in self.open
         self.open.discard(self)
