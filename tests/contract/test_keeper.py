@@ -291,7 +291,7 @@ def test_a_lease_whose_handle_is_dropped_runs_out(locks: Locks, others: Locks) -
 def test_closed_locks_renew_nothing(new_locks: NewLocks, others: Locks) -> None:
     told = Told()
     locks = new_locks()
-    lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
+    lease = locks.lease("report", ttl=3 * TTL, on_danger=told, on_lost=told)
     assert lease.acquire()
     locks.close()
     assert lease.lost.wait(SECONDS)

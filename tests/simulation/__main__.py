@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--deviations", type=int, default=1, metavar="N", help="at most so many")
     parser.add_argument("--faults", type=int, default=1, metavar="N", help="at most so many")
     parser.add_argument("--changes", type=int, default=1, metavar="N", help="of both together")
-    parser.add_argument("--minutes", type=float, metavar="M", help="at random, so long")
+    parser.add_argument("--hours", type=float, metavar="H", help="at random, so long")
     parser.add_argument("--seed", type=int, default=1, help="of what is tried at random")
     parser.add_argument("-j", type=int, default=os.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--replay", metavar="LINE", help="one run: 'store scenario: schedule'")
@@ -49,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in scenarios
         if SCENARIOS[name].needs <= HAS[store]
     ]
-    if options.minutes is None:
+    if options.hours is None:
         bounds = Bounds(options.deviations, options.faults, options.changes)
         tasks, each = [Task(store, name, bounds) for name, store in pairs], 4
     else:
-        seconds = options.minutes * 60 * options.j
+        seconds = options.hours * 3600 * options.j
         rounds = max(1, round(seconds / PIECE / len(pairs)))
         piece = seconds / rounds / len(pairs)
         each = max(1, round(2 * PIECE / piece))

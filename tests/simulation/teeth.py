@@ -159,8 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 survivors.append(name)
             else:
                 lines[name] = line
-    if options.search:
-        LINES.write_text("".join(f"{name}: {lines[name]}\n" for name in sorted(lines)))
+            if options.search:
+                LINES.write_text("".join(f"{one}: {lines[one]}\n" for one in sorted(lines)))
     took = time.monotonic() - began
     print(f"{len(tasks) - len(survivors)} of {len(tasks)} mutants were killed in {took:.0f} s.")
     return 1 if survivors and not options.search else 0
