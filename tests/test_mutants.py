@@ -14,6 +14,7 @@ from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.mutants.copy import Copy
 from tests.mutants.mutant import Mutant
+from tests.support import eventually
 
 ROOT = Path(__file__).parent.parent
 
@@ -138,6 +139,19 @@ def test_a_test_that_does_not_end_is_killed(tmp_path: Path) -> None:
     copy = Copy(tmp_path, {})
     (copy.directory / "test_it.py").write_text("import time\ntime.sleep(3600)\n")
     assert copy.run(["test_it.py"], "-n", "0", within=1.0).word == "failed"
+
+
+def test_what_a_test_leaves_behind_is_killed(tmp_path: Path) -> None:
+    copy, pid = Copy(tmp_path, {}), tmp_path / "pid"
+    (copy.directory / "test_it.py").write_text(
+        "import os, pathlib\n"
+        "def test_it():\n"
+        "    pid = os.posix_spawnp('sleep', ['sleep', '3600'], os.environ)\n"
+        f"    pathlib.Path({str(pid)!r}).write_text(str(pid))\n"
+    )
+    assert copy.run(["test_it.py"], "-n", "0").word == "passed"
+    command = Path(f"/proc/{pid.read_text()}/cmdline")
+    eventually(lambda: not command.exists() or command.read_bytes() == b"")  # a zombie has none
 
 
 def test_when_the_time_is_over_no_more_are_planted(

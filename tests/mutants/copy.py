@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,19 +63,22 @@ class Copy:
         command += ["-p", "no:cacheprovider", *options, *tests]
         words = {PASSED: "passed", FAILED: "failed"}
         start = time.monotonic()
-        # A file: the end of a pipe may be kept open by what a killed pytest leaves behind.
         with self._output.open("w") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=self._environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
             try:
-                done = subprocess.run(
-                    command,
-                    cwd=self.directory,
-                    env=self._environment,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    timeout=within,
-                )
-                word = words.get(done.returncode, "not run")
+                word = words.get(process.wait(within), "not run")
             except subprocess.TimeoutExpired:
                 word = "failed"
                 output.write(f"\nE  did not end in {within:.0f} s, and was killed\n")
+            finally:
+                with suppress(ProcessLookupError):  # also what it leaves behind
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         return Verdict(word, self._output.read_text(errors="replace"), time.monotonic() - start)
