@@ -43,7 +43,7 @@ class Client:
         self.runtime = SimulatedRuntime(self)
         self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
-        self.locks = SimulatedLocks(store.engine(name), self)
+        self.locks = SimulatedLocks(store.engine, self)
 
     def now(self) -> float:
         """The process's monotonic clock."""

@@ -76,7 +76,6 @@ class Search:
     scenario: Scenario
     store: Store
     runs: int = 0
-    steps: int = 0
     failures: list[Outcome] = field(default_factory=list)
     stories: set[tuple[str, ...]] = field(default_factory=set)
 
@@ -84,7 +83,6 @@ class Search:
         """Run one; return what came of it, and whether its story is a new one."""
         outcome = run(self.scenario, self.store, schedule)
         self.runs += 1
-        self.steps += len(outcome.steps)
         new = outcome.story not in self.stories
         self.stories.add(outcome.story)
         if outcome.violation is not None:

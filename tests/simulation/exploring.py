@@ -33,7 +33,6 @@ class Tally:
 
     task: Task
     runs: int = 0
-    steps: int = 0
     stories: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
@@ -60,7 +59,7 @@ def work(task: Task, *, most: int = 1) -> Tally:
         for found in (search.shrink(failure) for failure in search.failures)
     ]
     took = time.monotonic() - began
-    return Tally(task, search.runs, search.steps, len(search.stories), took, failures)
+    return Tally(task, search.runs, len(search.stories), took, failures)
 
 
 def line(store: str, scenario: str, outcome: Outcome) -> str:

@@ -6,15 +6,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
+from dblock.target import resolve
 from tests.simulation.errors import Lost
 from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row
+from tests.simulation.transport import connecting
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -56,6 +61,10 @@ class Store(ABC):
     """One database, used for one run after the other."""
 
     name: str
+    #: For SQLAlchemy: which database, and which driver.
+    url: str
+    #: The simulated one.
+    dialect: type[Dialect]
     loop: Loop
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
@@ -100,6 +109,19 @@ class Store(ABC):
     @property
     def down(self) -> bool:
         return self.loop.now < self.down_until
+
+    # --- what the clients' Locks are made with -------------------------------------------------
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine of all clients. A connection is that of the client whose code makes it."""
+        return create_engine(
+            self.url, creator=lambda: connecting(self), poolclass=NullPool, _initialize=False
+        )
+
+    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
+        """Return the engine, and the simulated dialect."""
+        return resolve(target, dialects={self.dialect.name: self.dialect}, **options)
 
     # --- statements --------------------------------------------------------------------------
 
@@ -210,14 +232,6 @@ class Store(ABC):
 
     @abstractmethod
     def reset(self) -> None: ...
-
-    @abstractmethod
-    def engine(self, client: str) -> Engine:
-        """Return the engine of a client, which makes connections of this store."""
-
-    @abstractmethod
-    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        """Return the engine and the simulated dialect."""
 
     @abstractmethod
     def open(self, client: Client) -> Any:

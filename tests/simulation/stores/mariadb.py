@@ -17,16 +17,12 @@ from typing import Any
 
 import pymysql
 from pymysql.constants import CLIENT
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool
 
 from dblock import Timeouts
-from dblock.dialects import Dialect, MariaDB
+from dblock.dialects import MariaDB
 from dblock.dialects.base import Answer
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
-from dblock.target import resolve
 from tests import servers
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
@@ -45,7 +41,7 @@ from tests.simulation.stores.mariadb_statements import (
     virtual,
 )
 from tests.simulation.tables import USERS, Committed, Row
-from tests.simulation.transport import Simulated, connecting, simulated
+from tests.simulation.transport import Simulated, simulated
 
 
 class _Simulated(Simulated):
@@ -66,7 +62,6 @@ class _Simulated(Simulated):
 
 
 _DATABASE, _USER = "simulated", "client"
-_DIALECT = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
 _EPOCH = int(datetime.fromisoformat(f"{EPOCH}+00:00").timestamp())
 _TABLES = (
     *(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied")),
@@ -93,6 +88,8 @@ class MariaDBStore(Store):
     """A database, whose sessions tell the loop's time."""
 
     name = "mariadb"
+    url = "mysql+pymysql://"
+    dialect = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
     faults = (Fault("cut", 0.2),)
     # A user's transaction sees what there was when it began: that is the usual level here.
     has = frozenset({"runs", "lending", "snapshots"})
@@ -105,7 +102,6 @@ class MariaDBStore(Store):
         upgrade(url)
         self._idle: list[Driver] = []
         self._sessions: dict[int, Driver] = {}
-        self._engines: dict[str, Engine] = {}
         self._touched: set[str] = set()
         self._plain = MariaDB(None, "dblock_", Timeouts())
         options = {"port": self._server.port, "database": _DATABASE, "ssl_disabled": True}
@@ -146,19 +142,6 @@ class MariaDBStore(Store):
         return f"SET GLOBAL {MOMENT} = {now}, SESSION timestamp = {stamp};".encode()
 
     # --- sessions ----------------------------------------------------------------------------
-
-    def engine(self, client: str) -> Engine:
-        if client not in self._engines:
-            self._engines[client] = create_engine(
-                "mysql+pymysql://",
-                creator=lambda: connecting(self),
-                poolclass=NullPool,
-                _initialize=False,
-            )
-        return self._engines[client]
-
-    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        return resolve(target, dialects={"mariadb": _DIALECT}, **options)
 
     @property
     def sessions(self) -> tuple[Driver, ...]:

@@ -16,22 +16,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool
-
-from dblock.dialects import Dialect, PostgreSQL
+from dblock.dialects import PostgreSQL
 from dblock.dialects.base import UNCALLED, Answer, Session
 from dblock.protocol.commands import EndSession, Join
 from dblock.protocol.faults import Fault
 from dblock.protocol.steps import Query
-from dblock.target import resolve
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Error, Lost
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import Simulated, connecting, simulated
+from tests.simulation.transport import Simulated, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Characters of a channel, with which its tickets begin.
@@ -148,19 +143,17 @@ class ModelDialect(Simulated):
         return Simulated.timed_out(self, error) if isinstance(error, Lost) else False
 
 
-_KIND = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
-
-
 class ModelStore(Store):
     """The tables in memory."""
 
     name = "model"
+    url = "postgresql+psycopg://"
+    dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
     has = frozenset()
     look = LOOK
     ends_sessions = True
 
     def __init__(self, folder: Path) -> None:
-        self._engines: dict[str, Engine] = {}
         self._sessions = 0
 
     def reset(self) -> None:
@@ -173,19 +166,6 @@ class ModelStore(Store):
         self._history = [(self.tables.copy(), True)]
         self._written: bool | None = None
         self._calls: list[str] = []
-
-    def engine(self, client: str) -> Engine:
-        if client not in self._engines:
-            self._engines[client] = create_engine(
-                "postgresql+psycopg://",
-                creator=lambda: connecting(self),
-                poolclass=NullPool,
-                _initialize=False,
-            )
-        return self._engines[client]
-
-    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        return resolve(target, dialects={"postgresql": _KIND}, **options)
 
     def open(self, client: Client) -> ModelDriver:
         self._sessions += 1

@@ -8,16 +8,12 @@ from typing import Any
 
 import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool
 
 from dblock import Locks
-from dblock.dialects import Dialect, PostgreSQL
+from dblock.dialects import PostgreSQL
 from dblock.dialects.base import Answer
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
-from dblock.target import resolve
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
@@ -35,7 +31,7 @@ from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import connecting, simulated
+from tests.simulation.transport import simulated
 
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
 LONGEST_TTL = 10.0
@@ -44,7 +40,6 @@ LOOK = 4.5
 #: Seconds of a wait before the server looks whether it would never end: its default.
 DEADLOCK_TIMEOUT = 1.0
 
-_DIALECT = simulated(PostgreSQL)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|COMMIT)\b", re.IGNORECASE)
 _LISTEN = re.compile(r"LISTEN (\w+)")
 
@@ -52,6 +47,8 @@ _LISTEN = re.compile(r"LISTEN (\w+)")
 class PostgreSQLStore(Store):
     """A database, whose sessions are used one at a time."""
 
+    url = "postgresql+psycopg://"
+    dialect = simulated(PostgreSQL)
     has = frozenset({"runs", "lending", "snapshots"})
     lent = LentPsycopg
     look = LOOK
@@ -84,7 +81,6 @@ class PostgreSQLStore(Store):
         self._catalogue = Catalogue(server.connect(self._database, simulated=False))
         self._overseer = Overseer(beside)
         self.tables = Tables(beside)
-        self._engines: dict[str, Engine] = {}
         self._idle: list[Backend] = []
         self._sessions: dict[int, Driver] = {}
         self._opened = self._timeline = 0
@@ -95,19 +91,6 @@ class PostgreSQLStore(Store):
         self._opened, self._timeline = 0, 1
         self._server.set_timeline(1)
         self.tables.reset()
-
-    def engine(self, client: str) -> Engine:
-        if client not in self._engines:
-            self._engines[client] = create_engine(
-                "postgresql+psycopg://",
-                creator=lambda: connecting(self),
-                poolclass=NullPool,
-                _initialize=False,
-            )
-        return self._engines[client]
-
-    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        return resolve(target, dialects={"postgresql": _DIALECT}, **options)
 
     def open(self, client: Client | None = None) -> Driver:
         if not self._idle:

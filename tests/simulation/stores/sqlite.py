@@ -10,25 +10,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool
-
-from dblock.dialects import Dialect, SQLite
+from dblock.dialects import SQLite
 from dblock.dialects.base import Answer
 from dblock.schema import upgrade
-from dblock.target import resolve
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import USERS, Committed, Row
-from tests.simulation.transport import connecting, kind_of, simulated
+from tests.simulation.transport import kind_of, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
 _FORMAT = "%Y-%m-%d %H:%M:%f"
-_DIALECT = simulated(SQLite)
 _TABLES = (
     *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied"),
     *(table.name for table in USERS.sorted_tables),
@@ -45,6 +39,7 @@ class SQLiteStore(Store):
     """A file, whose functions of time tell the loop's."""
 
     name = "sqlite"
+    dialect = simulated(SQLite)
     one_writer = True
     has = frozenset({"runs", "lending"})
 
@@ -54,12 +49,12 @@ class SQLiteStore(Store):
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"sqlite.{os.getpid()}.db"
+        self.url = f"sqlite:///{self._path}"
         shutil.copy(folder / "sqlite.db", self._path)
         self._idle: list[Driver] = []
         #: Not to be used before the next run: their clients may know them yet.
         self._ended: list[Driver] = []
         self._lost = lost_errors(sqlite3)
-        self._engines: dict[str, Engine] = {}
         self._texts: dict[int, str] = {}
         self._moments: dict[str, float] = {}
         self._admin = self._connect()
@@ -70,18 +65,6 @@ class SQLiteStore(Store):
         self._ended.clear()
         for table in _TABLES:
             self._admin.execute(f"DELETE FROM {table}")
-
-    def engine(self, client: str) -> Engine:
-        if client not in self._engines:
-            self._engines[client] = create_engine(
-                f"sqlite:///{self._path}",
-                creator=lambda: connecting(self),
-                poolclass=NullPool,
-            )
-        return self._engines[client]
-
-    def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        return resolve(target, dialects={"sqlite": _DIALECT}, **options)
 
     def open(self, client: Client) -> Driver:
         driver = self._idle.pop() if self._idle else self._connect()
