@@ -15,6 +15,7 @@ from .connections import Connections, OwnConnection
 from .driver import Driver, Transaction
 from .errors import NotAcquired, SchemaMissing
 from .gate import Gate, Gates
+from .hot import HotNames
 from .protocol import renewing
 from .protocol.faults import Fault, Trouble
 from .protocol.leasing import Refused
@@ -80,6 +81,7 @@ class Database:
         self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
         self._seen: dict[object, Waiter] = {}
         self.room = Room(self.holders, dialect, runtime)
+        self.hot = HotNames()
         self.gates = Gates(self.holders, dialect, runtime)
         self._driver = Driver(self.connections, runtime, self.room)
 

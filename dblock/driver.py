@@ -108,12 +108,13 @@ class Driver:
         if isinstance(step, Stand):
             assert spot is not None
             first, alarmed = spot.stand(step.seconds)
-            rows = [spot.ticket(step.server, look=step.look)] if first else []
-            return Reply(rows, int(alarmed), sent, self.runtime.now())
+            places = [spot.ticket(step.server, look=step.look)] if first else []
+            return Reply(places, int(alarmed), sent, self.runtime.now())
         if isinstance(step, Await):
             assert spot is not None, "who has a ticket has stood in line"
-            called = spot.wait(step.seconds)
-            return Reply((), int(called), sent, self.runtime.now())
+            called, passed = spot.wait(step.seconds)
+            rows = [] if passed is None else [passed]
+            return Reply(rows, int(called), sent, self.runtime.now())
         if isinstance(step, Disown):
             self.room.listener.disown(step.tickets)
             return Reply((), 0, sent, self.runtime.now())

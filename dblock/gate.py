@@ -1,9 +1,7 @@
-"""Where a name changes hands quickly: waiting for a moment in the server, at the name's gate.
+"""Where nobody is told: waiting in the server, at the name's gate.
 
-A call goes to all who listen, and only then comes the statement of the one who is called. So
-whoever asks again for a name that it had got in a moment, a moment ago, waits inside the statement
-that takes it, for an advisory lock: the gate. It is had with the name and let go with it, in one
-session, so a connection is kept for it. No wait is long enough to hold back a vacuum.
+The gate is a lock of the session's. It is had with the name and let go with it, in one session, so
+a connection is kept for it.
 
 A gate decides nothing. The row does, and the queue in it comes first.
 """
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
     from .protocol.steps import AtGate, Query, Reply
     from .runtime import Runtime
 
-# A name is quick if it was got within so many seconds; for so long after that.
-QUICK, LASTS = 0.25, 1.0
-# So many gates a process has or waits at, and so many names it knows as quick. Where nobody is
-# called it may have as many gates again for those: it would starve there while it waits for others.
-GATES, NAMES = 4, 64
+# So many gates a process has or waits at; and as many again for names that are hot: it would starve
+# there while it waits for others.
+GATES = 4
 
 
 class Gates:
@@ -40,22 +36,12 @@ class Gates:
         self.connections = connections
         self.dialect = dialect
         self.runtime = runtime
-        self._quick: dict[str, float] = {}
         self._known: WeakSet[Gate] = WeakSet()
 
-    def note(self, name: str, waited: float, now: float) -> None:
-        """Take down how long it took to get a name that others wanted too."""
-        if waited <= QUICK and self.dialect.has_gates:
-            if len(self._quick) >= NAMES:
-                self._quick.clear()
-            self._quick[name] = now + LASTS
-
-    def gate(self, name: str) -> Gate | None:
-        """Return the gate to wait at for a name, if that makes sense."""
-        quick = bool(self._quick) and self._quick.pop(name, 0.0) > self.runtime.now()
-        if not self.dialect.has_gates or (self.dialect.calls and not quick):
-            return None
-        return Gate(self, quick)
+    def gate(self, hot: bool) -> Gate | None:
+        """Return the gate to wait at, where names have one; ``hot`` if that one was waited for a
+        moment ago."""
+        return Gate(self, hot) if self.dialect.has_gates else None
 
     @property
     def kept(self) -> int:
@@ -66,8 +52,7 @@ class Gates:
     def admit(self, gate: Gate) -> None:
         """Let a gate have a connection. Raises Trouble where there are enough with one."""
         with lock:
-            more = gate.quick and not self.dialect.calls
-            if self.kept >= (2 * GATES if more else GATES):
+            if self.kept >= (2 * GATES if gate.hot else GATES):
                 raise Trouble(Fault.UNREACHABLE, "this process waits at other gates")
             self._known.add(gate)
             gate.admitted = True
@@ -83,7 +68,7 @@ class Gates:
 class Gate:
     """A session's gate, or its place before it, and the connection kept for that."""
 
-    def __init__(self, gates: Gates, quick: bool) -> None:
+    def __init__(self, gates: Gates, hot: bool) -> None:
         self._gates = gates
         self._connections = gates.connections
         self._dialect = gates.dialect
@@ -91,8 +76,7 @@ class Gate:
         self._pid = os.getpid()
         #: It has a connection, or is about to.
         self.admitted = False
-        #: Whether the name changes hands quickly.
-        self.quick = quick
+        self.hot = hot
 
     def __del__(self) -> None:
         self.drop()

@@ -112,6 +112,8 @@ class LeaseHold(Hold):
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
     gate: Gate | None = None
+    #: A transaction was guarded with it, and may be open yet.
+    guarded: bool = False
     #: A renewal is under way, the keeper's or the holder's own.
     renewing: bool = False
 

@@ -135,9 +135,11 @@ class Lease(SingleHandle):
         if refusal is not None:
             return refusal
         owner = self._database.owner(self._label)
-        claim = Claim(self.name, self._runtime.token(16), owner, self._plan.first)
+        plan, token = self._plan, self._runtime.token(16)
+        claim = Claim(self.name, token, owner, plan.first, plan.short)
         waiter, start = self._database.waiter(self.name, "lease", self._label), self._runtime.now()
-        gate = None if wait == 0 else self._database.gates.gate(self.name)
+        hot = wait != 0 and self._database.hot.take(self.name, start)
+        gate = None if wait == 0 else self._database.gates.gate(hot)
         hold: LeaseHold | None = None
         left: list[Query] = []
         try:
@@ -150,7 +152,7 @@ class Lease(SingleHandle):
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
                 gated=gate is not None,
-                quick=gate is not None and gate.quick,
+                hot=hot,
             )
             outcome = self._database.run(waiter.during(protocol), left=left, gate=gate)
             if isinstance(outcome, Held):
@@ -167,7 +169,7 @@ class Lease(SingleHandle):
                     gate=gate if gate is not None and gate.kept else None,
                 )
                 if outcome.contended:
-                    self._database.gates.note(self.name, hold.since - start, hold.since)
+                    self._database.hot.note(self.name, hold.since - start, hold.since)
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)
@@ -246,6 +248,7 @@ class Lease(SingleHandle):
             self._database.timeouts.socket,
             now,
             gated=gated,
+            guarded=hold.guarded,
         )
         if after:
             renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
@@ -314,6 +317,7 @@ class Lease(SingleHandle):
         if hold.loss is not None:
             raise hold.loss
         transaction = self._database.borrow(session)
+        hold.guarded = True
         try:
             self._database.run(
                 leasing.guard(

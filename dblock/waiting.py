@@ -23,6 +23,8 @@ from .dialects.base import TICKET, UNCALLED
 from .fork import begins_anew, leave_to_parent
 from .process_lock import lock
 from .protocol.faults import Trouble
+from .protocol.state import Passed
+from .protocol.steps import ANY_SERVER
 
 if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
@@ -166,8 +168,11 @@ class Spot:
             self._uncalled = UNCALLED + self._room.runtime.token((TICKET - len(UNCALLED)) // 2)
         return self._uncalled, False
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the call, so long. It comes also when nobody can call any more."""
+    def wait(self, seconds: float) -> tuple[bool, Passed | None]:
+        """Wait for the call, so long; return whether it came, and what was passed on with it.
+
+        It comes also when nobody can call any more.
+        """
         assert self._call is not None, "only who has a ticket is called"
         return self._room.listener.wait(self._call, seconds)
 
@@ -185,7 +190,7 @@ class Spot:
 class Call:
     """One ticket, and whether it was called."""
 
-    __slots__ = ("_heard", "_pause", "event", "over", "ticket", "waits", "woken")
+    __slots__ = ("_heard", "_pause", "event", "over", "passed", "ticket", "waits", "woken")
 
     def __init__(self, ticket: str, event: Event) -> None:
         self.ticket = ticket
@@ -193,14 +198,16 @@ class Call:
         self.waits = False  # somebody waits for it just now
         self.woken = False
         self.over = False  # nobody can call it
+        self.passed: Passed | None = None  # what the last call said
         self._heard, self._pause = -inf, 0.0
 
-    def hear(self, now: float) -> None:
+    def hear(self, now: float) -> Passed | None:
         """Have the call looked at now, and the next ones less and less often."""
-        before = self._heard
+        before, passed, self.passed = self._heard, self.passed, None
         self.woken, self._heard = False, now
         again = now - before < APART
         self._pause = min(max(AGAIN, 2 * self._pause), AGAIN_MAX) if again else 0.0
+        return passed
 
     def rest(self, now: float) -> float:
         """Return for how many seconds it is not looked at again."""
@@ -230,7 +237,6 @@ class Listener:
 
     def _forget_all(self) -> None:
         self._channel = ""
-        self._number = 0
         self._calls: dict[str, Call] = {}
         self._connecting = False
         # After a connection that could not be made: how long not to try, and until when.
@@ -239,7 +245,9 @@ class Listener:
 
     def ticket(self, server: str | None) -> Call | None:
         """Return a new ticket; None where ``server`` cannot call it."""
-        if server is not None:
+        if server is None:
+            return None
+        if server != ANY_SERVER:
             for connection in tuple(self._open):
                 if connection.session.server != server:  # which another has replaced
                     self.disconnect()
@@ -248,8 +256,9 @@ class Listener:
         with lock:
             if not self._open:
                 return None
-            self._number += 1
-            call = Call(f"{self._channel}{self._number:x}", self._runtime.event())
+            # Half of it is secret: who knows a ticket can say that a name is its waiter's.
+            secret = self._runtime.token((TICKET - len(self._channel)) // 2)
+            call = Call(f"{self._channel}{secret}", self._runtime.event())
             self._calls[call.ticket] = call
             return call
 
@@ -264,8 +273,11 @@ class Listener:
             self._calls.pop(call.ticket, None)
         self._stop_reading(call)
 
-    def wait(self, call: Call, seconds: float) -> bool:
-        """Wait until a ticket is called, so long; read for all when nobody else does."""
+    def wait(self, call: Call, seconds: float) -> tuple[bool, Passed | None]:
+        """Wait until a ticket is called, so long; read for all when nobody else does.
+
+        Return whether it was, and what was passed on with that.
+        """
         now = self._runtime.now()
         until = now + seconds
         if (rest := call.rest(now)) > 0:
@@ -274,7 +286,7 @@ class Listener:
             while not (call.woken or call.over):
                 left = until - self._runtime.now()
                 if left <= 0:
-                    return False
+                    return False, None
                 with lock:
                     call.waits = True
                     call.event.clear()
@@ -288,8 +300,7 @@ class Listener:
                     self._runtime.wait(call.event, left)
         finally:
             self._stop_reading(call)
-        call.hear(self._runtime.now())
-        return True
+        return True, call.hear(self._runtime.now())
 
     def _stop_reading(self, call: Call) -> None:
         """Let another one read."""
@@ -322,9 +333,10 @@ class Listener:
                 self._lose()
                 return
             with lock:
-                for ticket in called:
+                for ticket, passed in called:
                     if ticket in self._calls:
                         self.calls += 1
+                        self._calls[ticket].passed = passed
                         self._calls[ticket].woken = True
                         self._calls[ticket].event.set()
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ..errors import Unsupported
 from ..protocol import commands
 from ..protocol.faults import Fault
-from ..protocol.state import Granted, LockRow, Place, Renewal, Witness
+from ..protocol.state import Granted, LockRow, Passed, Place, Renewal, Witness
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from .jobs import JobStatements
@@ -83,7 +83,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     has_witness: ClassVar[bool] = False
     #: It calls the first in a name's queue; elsewhere whoever stands in it has to look.
     calls: ClassVar[bool] = False
-    #: Names have gates, which are waited for in the server; where it calls, for a moment only.
+    #: Names have gates, which are waited for in the server.
     has_gates: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
     grace: ClassVar[float] = 0.4
@@ -262,13 +262,12 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         owner: str,
         ttl: float,
         ticket: str | None = None,
-        former: str | None = None,
     ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
 
         It is free for who is not in the queue only when nobody is. With a ticket a name that is
-        not free is queued for, which may wait for a moment; in the place of the ``former`` ticket,
-        where tickets change because they are called.
+        not free is queued for, which may wait for a moment; in the place of any other ticket of the
+        same token.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -285,11 +284,11 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         if not reply.rows or len(reply.rows[0]) < _JOINED or reply.rows[0][10] is None:
             return None
         row = reply.rows[0]
-        return self._lock_row(row[3:10]), Place(int(row[10]), bool(row[11]))
+        return self._lock_row(row[3:10]), _place(*row[10:])
 
     @abstractmethod
-    def leave(self, name: str, ticket: str) -> Query:
-        """Take a ticket out of the queue; call the next one if the name is free."""
+    def leave(self, name: str, token: str, ticket: str) -> Query:
+        """Take a waiter out of the queue; call the next one if the name is free."""
 
     @property
     @abstractmethod
@@ -316,26 +315,30 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """
         return None
 
-    def called(self, connection: Any) -> list[str]:
-        """Return the tickets called since, for a connection that can be read."""
+    def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
+        """Return the tickets called since, for a connection that can be read, and what was passed
+        on to them."""
         raise NotImplementedError
 
-    def look_queued(self, name: str, ticket: str) -> Query:
+    @property
+    def place_columns(self) -> str:
+        """Where the ticket stands, and whether it is its turn."""
+        return f"CASE WHEN {self.standing} THEN {self.before} END, {self.turn(self.before)}"
+
+    def look_queued(self, name: str, token: str, ticket: str) -> Query:
         """Read a name's row as :meth:`look` does, and where the ticket stands."""
         return Query(
-            f"""SELECT {self._columns()}, CASE WHEN {self.standing} THEN {self.before} END,
-                {self.turn(self.before)}
+            f"""SELECT {self._columns()}, {self.place_columns}
             FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
-            {"name": self.key(name), "ticket": ticket},
-            commands.LookQueued(name, ticket),
+            {"name": self.key(name), "token": token, "ticket": ticket},
+            commands.LookQueued(name, token, ticket),
             self.patience,
         )
 
     def place(self, reply: Reply) -> Place:
         """Return what a look said of the way to the name."""
         if reply.rows and len(reply.rows[0]) > _COLUMNS:
-            before, free = reply.rows[0][_COLUMNS:]
-            return Place(None if before is None else int(before), bool(free))
+            return _place(*reply.rows[0][_COLUMNS:])
         states = self.lock_rows(reply)
         return Place(None, free=not states or not states[0].held)
 
@@ -352,13 +355,18 @@ class Dialect(WaiterStatements, JobStatements, ABC):
 
     @abstractmethod
     def release(self, name: str, token: str) -> Query:
-        """Free the name if the token holds it; one row when it did."""
+        """Free the name if the token holds it; one row when it did.
 
-    def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
-    ) -> Query:
-        """Wait for the name's gate, ``patience`` seconds at most. Where waiters are called, take
-        the name too, or else let the ticket stand in its queue.
+        Where names are passed on it does so only if nobody waits.
+        """
+
+    def pass_on(self, name: str, token: str, passes: bool = True) -> Query:
+        """Make the name, if the token holds it, the first waiter's and tell that; one row when it
+        did. Where that cannot be, or ``passes`` forbids it, free the name and call who waits."""
+        return self.release(name, token)
+
+    def knock(self, name: str, patience: float) -> Query:
+        """Wait for the name's gate, ``patience`` seconds at most.
 
         The session has the gate from then on, or this fails: the gate, or the row, was busy.
         """
@@ -504,3 +512,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         One row when no later hold has been granted. Waits for nobody: whoever is in the way is
         taking the name.
         """
+
+
+def _place(before: Any, free: Any, clock: float | None = None) -> Place:
+    return Place(None if before is None else int(before), bool(free), clock)

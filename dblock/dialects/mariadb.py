@@ -199,10 +199,9 @@ class MariaDB(Dialect):
         owner: str,
         ttl: float,
         ticket: str | None = None,
-        former: str | None = None,
     ) -> Query:
         if ticket is not None:
-            return self._grant_or_join(commands.Join(name, token, owner, ttl, ticket, former))
+            return self._grant_or_join(commands.Join(name, token, owner, ttl, ticket))
         return Query(
             f"""BEGIN NOT ATOMIC
                 {self._grant(self.turn(f"({_LAST} + {self._gated})"), rest="NULL")}
@@ -259,9 +258,7 @@ class MariaDB(Dialect):
         return f"""(expires_at <= UTC_TIMESTAMP(6) AND expires_at + {grace} > UTC_TIMESTAMP(6)
             AND COALESCE(IS_USED_LOCK({_GATE}) <> CONNECTION_ID(), FALSE))"""
 
-    def knock(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str | None, patience: float
-    ) -> Query:
+    def knock(self, name: str, patience: float) -> Query:
         # No more than that: the server finds out only after a second that who waits has died, and
         # the name would be taken for nobody.
         return Query(
@@ -273,7 +270,7 @@ class MariaDB(Dialect):
                 SELECT held;
             END""",
             {"gate": self.gate(name), "patience": patience},
-            commands.Knock(name, token, owner, ttl, ticket),
+            commands.Knock(name),
             patience,
         )
 
@@ -322,14 +319,14 @@ class MariaDB(Dialect):
                     WHERE lock_name = %(name)s AND {free};
                 COMMIT;"""
 
-    def leave(self, name: str, ticket: str) -> Query:
+    def leave(self, name: str, token: str, ticket: str) -> Query:
         return Query(
             f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
             UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
                 CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
             WHERE lock_name = %(name)s AND {self.standing}""",
             {"name": self.key(name), "ticket": ticket},
-            commands.Leave(name, ticket),
+            commands.Leave(name, token, ticket),
             _LEAVING,
         )
 

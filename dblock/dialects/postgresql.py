@@ -17,8 +17,8 @@ from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
 from . import reading
 from .base import Answer, Session
-from .calling import ALIVE, CALL, LAZY, PATIENT, TURN, Calling
 from .migrating import MigrationMutex
+from .queueing import CALL, LAZY, Queueing
 from .witness import DURABLE, KNOWN, NEXT_FENCE, OPEN, SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -51,7 +51,7 @@ _REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 _NEWEST = "current_setting('transaction_isolation') = 'read committed'"
 
 
-class PostgreSQL(Calling):
+class PostgreSQL(Queueing):
     """Expiry is written and compared with ``clock_timestamp()``, and a new one only after the row
     is locked: ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a
     wait when the statement that waits also reads it.
@@ -239,14 +239,11 @@ class PostgreSQL(Calling):
         owner: str,
         ttl: float,
         ticket: str | None = None,
-        former: str | None = None,
     ) -> Query:
         if ticket is not None:
-            return self.grant_or_join(name, token, owner, ttl, ticket, former)
-        asked = self.asked(name, token, owner, ttl)
+            return self.grant_or_join(name, token, owner, ttl, ticket)
+        asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
         return Query(self._grant, asked, commands.Grant(name, token, owner, ttl), 0.0)
-
-    # The two of every pair are put together once: each time anew that costs 3 % of the pair.
 
     @cached_property
     def _grant(self) -> str:
@@ -256,7 +253,7 @@ class PostgreSQL(Calling):
         # version that is newer than this statement is not seen then, which another try mends.
         # The grant is on disk before it is told, even where synchronous_commit is off.
         return f"""WITH taken AS (
-                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = NULL,
+                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = {self.others()},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
@@ -308,29 +305,6 @@ class PostgreSQL(Calling):
             commands.Renew(tuple(asked)),
             0.0,
         )
-
-    def release(self, name: str, token: str) -> Query:
-        params = {"name": name, "token": token}
-        return Query(self._release, params, commands.Release(name, token), TURN, False)
-
-    @cached_property
-    def _release(self) -> str:
-        # May be lost in a crash: then the lease runs out by itself, which only delays reuse. Where
-        # somebody joins meanwhile, all of it is computed anew from the row that has the new queue;
-        # where the row was merely locked for a moment, the time is that of before.
-        return f"""UPDATE {self.lock_table} AS l
-            SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}
-            WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}
-            RETURNING {CALL}, {LAZY}"""
-
-    def let_go(self, name: str, token: str) -> Query:
-        """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
-        params = {"name": name, "token": token, "gate": self.gate(name)}
-        return Query(self._let_go, params, commands.LetGo(name, token), TURN, False)
-
-    @cached_property
-    def _let_go(self) -> str:
-        return f"{self._release}, pg_advisory_unlock(%(gate)s)"
 
     def sweep(self) -> Query:
         over = f"SELECT id FROM {self.waiter_table} WHERE {_REMAINING} <= 0 FOR UPDATE SKIP LOCKED"

@@ -148,11 +148,10 @@ class SQLite(Dialect):
         owner: str,
         ttl: float,
         ticket: str | None = None,
-        former: str | None = None,
     ) -> Query:
         params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
         if ticket is not None:
-            join = commands.Join(name, token, owner, ttl, ticket, former)
+            join = commands.Join(name, token, owner, ttl, ticket)
             return self._grant_or_join(join, {**params, "ticket": ticket})
         return Query(self._grant, params, commands.Grant(name, token, owner, ttl), self.patience)
 
@@ -194,13 +193,13 @@ class SQLite(Dialect):
             self.patience,
         )
 
-    def leave(self, name: str, ticket: str) -> Query:
+    def leave(self, name: str, token: str, ticket: str) -> Query:
         return Query(
             f"""UPDATE {self.lock_table} SET waiters = nullif(
                 trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
             WHERE lock_name = :name AND {self.standing}""",
             {"name": name, "ticket": ticket},
-            commands.Leave(name, ticket),
+            commands.Leave(name, token, ticket),
             self.patience,
         )
 

@@ -25,21 +25,20 @@ class Grant(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Take the name if it is the ticket's turn, or let that stand in the queue; in the place of the
-    ``former``, where tickets change."""
+    """Take the name if it is the ticket's turn, or let that stand in the queue."""
 
     name: str
     token: str
     owner: str
     ttl: float
     ticket: str
-    former: str | None
 
 
 class Leave(NamedTuple):
-    """Take a ticket out of the queue; call the next one if the name is free."""
+    """Take a waiter out of the queue; call the next one if the name is free."""
 
     name: str
+    token: str
     ticket: str
 
 
@@ -50,20 +49,25 @@ class Renew(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Free the name if the token holds it; call the first who waits."""
+    """Free the name if the token holds it; where names are passed on, only if nobody waits."""
 
     name: str
     token: str
+
+
+class PassOn(NamedTuple):
+    """Make the name, if the token holds it, the first waiter's; or free it and call who waits."""
+
+    name: str
+    token: str
+    #: Whether it may be anybody's already.
+    passes: bool
 
 
 class Knock(NamedTuple):
-    """Wait for the name's gate; where waiters are called, take the name too, or join."""
+    """Wait for the name's gate."""
 
     name: str
-    token: str
-    owner: str
-    ttl: float
-    ticket: str | None
 
 
 class LetGo(NamedTuple):
@@ -87,6 +91,7 @@ class LookQueued(NamedTuple):
     """Read a name's row, and where the ticket stands."""
 
     name: str
+    token: str
     ticket: str
 
 
@@ -274,6 +279,7 @@ Command = (
     | Leave
     | Renew
     | Release
+    | PassOn
     | Knock
     | LetGo
     | Ungate

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..errors import LockLost
 from .leasing import expired
 from .renewing import Missed, unreachable
-from .term import Term, margin
+from .term import FIRST_TERM, Term, margin
 
 if TYPE_CHECKING:
     from .leasing import Held
@@ -30,6 +30,8 @@ DANGER_SHARE = 2 / 3
 JITTER_SHARE = 0.1
 # Before a missed renewal is repeated: the shorter of the two, or up to half of it less.
 AGAIN_SHARE, AGAIN_MAX = 0.1, 1.0
+# Of a term that is shorter than planned, since the name was passed on with it.
+FIRST_SHARE = 1 / 10
 # What is due so soon is renewed along with what is due now: a share of the TTL, and seconds.
 GATHER_SHARE, GATHER_MAX = RENEWAL_SHARE * JITTER_SHARE, 1.0
 
@@ -62,6 +64,11 @@ class Plan:
     max_renewals: int | None = None
     max_hold: float | None = None
     at_least: float = 0.0
+
+    @property
+    def short(self) -> bool:
+        """Whether the first term may be a short one, which a renewal makes longer at once."""
+        return self.renew and self.max_renewals is None and self.at_least <= FIRST_TERM
 
     @property
     def first(self) -> float:
@@ -107,7 +114,11 @@ class Keeping:
         self.due = NEVER
         if self._limit(term) is None:
             jitter = random * JITTER_SHARE * RENEWAL_SHARE
-            share = RENEWAL_SHARE - jitter
+            share = (
+                FIRST_SHARE
+                if self.renewals == 0 and term.ttl < self._plan.first
+                else (RENEWAL_SHARE - jitter)
+            )
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
             planned_due = term.start + self._ttl(term) * share
             self.due = planned_due if planned else self._point(term, share)

@@ -62,8 +62,15 @@ class Claim:
     token: str = field(repr=False)
     owner: str
     ttl: float
-    #: What it may stand in the queue with: the last, or one whose place that is to take.
+    #: Whether it may begin with a term that is shorter than that, since it is renewed soon.
+    short: bool = False
+    #: What it may stand in the queue with, the last one first of all.
     tickets: list[str] = field(default_factory=list, compare=False)
+
+    def queued(self, ticket: str) -> None:
+        """Take down that it may stand in the queue with a ticket from now on."""
+        if ticket not in self.tickets:
+            self.tickets.append(ticket)
 
 
 def end_session(
@@ -87,24 +94,28 @@ def end_session(
 
 
 def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
-    """Leave the queue; a call that came too late goes to the next.
+    """Leave the queue; what was passed on too late goes to the next.
 
     Where that fails nobody is to wait for who is not there: the tickets are disowned.
     """
-    while claim.tickets:
-        query = dialect.leave(claim.name, claim.tickets[-1])
-        try:
-            now = (yield from persist(query, LEAVING, now, AWAY | PASSING)).now
-        except Trouble:
-            yield Disown(tuple(claim.tickets))
-            return
-        claim.tickets.pop()
+    if not claim.tickets:
+        return
+    try:
+        left = dialect.leave(claim.name, claim.token, claim.tickets[-1])
+        reply = yield from persist(left, LEAVING, now, AWAY | PASSING)
+        if dialect.calls and reply.matched == 0:  # who is not in the queue may be the owner
+            passed = dialect.pass_on(claim.name, claim.token)
+            yield from persist(passed, LEAVING, reply.now, AWAY | PASSING)
+    except Trouble:
+        yield Disown(tuple(claim.tickets))
+        return
+    claim.tickets.clear()
 
 
 def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
-        yield Run(dialect.release(claim.name, claim.token))
+        yield Run(dialect.pass_on(claim.name, claim.token))
 
 
 def abandon(
@@ -123,7 +134,7 @@ def abandon(
         yield Disown(tuple(claim.tickets))
         raise
     yield from leave(dialect, claim, now)
-    query = dialect.release(claim.name, claim.token)
+    query = dialect.pass_on(claim.name, claim.token)
     while now < until:
         state, now = yield from look(dialect, claim.name, until - now, now)
         if state is None or state.token != claim.token:
@@ -143,14 +154,20 @@ def release(
     start: float,
     *,
     gated: bool = False,
+    guarded: bool = False,
 ) -> Protocol[None]:
     """Give the lease back, with the gate if that is kept. Raises LockLost when it was not held.
+
+    What was ``guarded`` is passed on to nobody: the transaction with the guard may be open yet, and
+    who takes the name has to wait for its end.
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
     later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
     from the first trouble.
     """
-    now, query, in_doubt = start, dialect.release(name, token), False
+    now, in_doubt = start, False
+    free, pass_on = dialect.release(name, token), dialect.pass_on(name, token, not guarded)
+    query = pass_on if held.contended else free
     until: float | None = None
     while True:
         try:
@@ -175,6 +192,9 @@ def release(
             continue
         if reply.matched == 1:
             return
+        if dialect.calls and query is free:  # somebody waits for it
+            query = pass_on
+            continue
         loss = yield from _why_lost(dialect, name, token, held, reply.now)
         if loss is not None:
             if in_doubt:
@@ -201,7 +221,7 @@ def force(dialect: Dialect, name: str, patience: float, start: float) -> Protoco
     state, now = yield from look(dialect, name, patience, start)
     if state is None or state.token is None:
         return False
-    token, query = state.token, dialect.release(name, state.token)
+    token, query = state.token, dialect.pass_on(name, state.token, passes=False)
     while state is not None and state.token == token:
         try:
             reply = yield from persist(query, patience, now, AWAY | PASSING)
@@ -311,11 +331,10 @@ def look(
 
 
 def look_from(
-    dialect: Dialect, name: str, patience: float, now: float, ticket: str | None = None
+    dialect: Dialect, name: str, patience: float, now: float, query: Query | None = None
 ) -> Protocol[tuple[LockRow | None, Reply]]:
-    """As :func:`look`; return the reply too, and ask where a ticket stands."""
-    query = dialect.look(name) if ticket is None else dialect.look_queued(name, ticket)
-    reply = yield from insist(dialect, query, name, patience, now)
+    """As :func:`look`, perhaps with a ``query`` that asks for more; return the reply too."""
+    reply = yield from insist(dialect, query or dialect.look(name), name, patience, now)
     states = dialect.lock_rows(reply)
     return (states[0] if states else None), reply
 

@@ -96,11 +96,24 @@ class LockRow:
 class Place(NamedTuple):
     """Where a ticket stands in a name's queue: None if not at all, else how many are before it.
 
-    ``free`` says that it may take the name now.
+    ``free`` says that it may take the name now. ``clock`` is what the database's clock said then,
+    in seconds, where it was asked.
     """
 
     before: int | None
     free: bool
+    clock: float | None = None
+
+
+class Passed(NamedTuple):
+    """What the first in a queue is told when a release has made the name its own.
+
+    ``granted`` is when, by the database's clock; ``ttl`` how long its first term is.
+    """
+
+    fence: int
+    granted: float
+    ttl: float
 
 
 @dataclass(frozen=True, slots=True)

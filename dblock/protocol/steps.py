@@ -87,6 +87,9 @@ class Sleep:
     seconds: float
 
 
+ANY_SERVER = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Stand:
     """Wait for the first place in one of this process's lines, ``seconds`` long.
@@ -95,7 +98,8 @@ class Stand:
     whether that can be called; before, it has none, and the place is kept. It is left, and the
     ticket void, when the protocol ends. ``matched`` is 1 when one before it found that the
     database is away. ``server`` is the one to be called by, None for none; ``look`` allows for a
-    ticket that cannot be called, where that is not to be had.
+    ticket that cannot be called, where that is not to be had. With :data:`ANY_SERVER` there is a
+    ticket if some server can call already.
     """
 
     line: Hashable
@@ -108,7 +112,8 @@ class Stand:
 class Await:
     """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
 
-    It is also when nobody can call any more: then :class:`Stand` has another ticket.
+    It is also when nobody can call any more: then :class:`Stand` has another ticket. Where the name
+    was passed on, the reply has the row of a :class:`.Passed`.
     """
 
     seconds: float

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 MARGIN_SHARE = 0.1
 MARGIN_MAX = 5.0
+#: The first term of a hold that a release has passed on, in seconds, or its TTL if that is less.
+#: Who has it is renewed soon; who does not answer costs the others no more.
+FIRST_TERM = 2.0
 
 
 def margin(ttl: float) -> float:

@@ -1,0 +1,40 @@
+"""The ways to wait for a name, of which each database has one.
+
+::
+
+    Polling      SQLite, and behind a pooler: stand in the name's queue, and look now and then
+    Queueing     PostgreSQL: stand in it, and be told; the release passes the name on
+    ServerWait   MariaDB: wait in the server, for a lock of the session's
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..attempt import Attempt
+from .polling import Polling, Waiting
+from .queueing import Queueing
+from .server_wait import ServerWait
+
+if TYPE_CHECKING:
+    from ...policy import RetryPolicy
+    from ..registering import Waiter
+
+__all__ = ["Polling", "Queueing", "ServerWait", "Waiting", "way_to_wait"]
+
+
+def way_to_wait(
+    attempt: Attempt,
+    policy: RetryPolicy,
+    waiter: Waiter,
+    *,
+    fair: bool,
+    gated: bool,
+    hot: bool,
+) -> Waiting:
+    """Return how to wait: ``gated`` and ``hot`` are as with :func:`.acquire`."""
+    if gated and policy.endless and not fair:  # in the server the order is a rough one
+        return ServerWait(attempt, policy, waiter, fair, hot)
+    if attempt.dialect.calls:
+        return Queueing(attempt, policy, waiter, fair, hot)
+    return Polling(attempt, policy, waiter, fair)

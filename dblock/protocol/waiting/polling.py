@@ -1,0 +1,185 @@
+"""Waiting where nobody is told: in the name's queue, looking now and then.
+
+::
+
+    stand ── the first of this process ── join ── sleep ── look ── our turn ───────> ask
+                                           ^        ^        ├── still others ── (sleep)
+                                           └────────┴────────┴── not in it any more
+
+Of a process's waiters for one name only the first stands in the database. A free name is kept for
+the first in the queue for a moment, :attr:`.Dialect.grace`. Then the second may take it, a moment
+later the third, and so on; so a waiter that has died stops nobody for long.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..attempt import Attempt
+from ..leasing import Held
+from ..steps import Protocol, Sleep, Stand
+
+if TYPE_CHECKING:
+    from ...policy import RetryPolicy
+    from ..registering import Waiter
+
+# Of the policy's sleep, for the first in the queue; the second sleeps twice that. And no more, in
+# seconds, while the queue moves; twice that for each look that shows it does not.
+HURRY, HURRY_MIN = 0.05, 0.001
+# After so many seconds of looking everybody stands in the queue, so that nobody is left behind.
+TIRED = 0.02
+
+
+class Turn(NamedTuple):
+    """Where a waiter is among those of its process who wait like it, for one name.
+
+    The ``first`` of them has a ``ticket``, if there is one to be had; ``told`` says that who stands
+    in the database's queue with it is told of its turn.
+    """
+
+    first: bool = True
+    ticket: str | None = None
+    told: bool = False
+
+
+class Polling:
+    """One wait for a name. The others are made of it."""
+
+    def __init__(self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool) -> None:
+        self.attempt = attempt
+        self.deadline = attempt.deadline
+        self.policy = policy
+        self.waiter = waiter
+        self.fair = fair
+        self.turn = Turn()
+        #: How often was asked, or looked.
+        self.number = 0
+        #: The next time is no more than the rest of the last: it joins the queue.
+        self.joins = False
+        #: For how many looks the place in the queue has been the same.
+        self.stuck = 0
+
+    def begin(self) -> Protocol[bool]:
+        """Wait until nobody else of this process waits like this; False if it takes too long.
+
+        Where who waits can be told already, what is asked first joins the queue.
+        """
+        if not self.policy.endless:  # its tries are counted, so they are made
+            yield from self.stand(0.0)
+            return True
+        while True:
+            alarmed = yield from self.stand(self.deadline.left)
+            if self.turn.first:
+                return True
+            if not alarmed:
+                return False
+            # Else one would be told after the other that the database is away, each in its turn.
+            yield from self.attempt.look(None)
+
+    def ask(self) -> Protocol[Held | None]:
+        """Ask for the name."""
+        self.number += not self.joins
+        self.joins = False
+        return (yield from self.attempt.run(self.turn.ticket))
+
+    def rest(self) -> Protocol[bool]:
+        """Wait until it makes sense to ask again; False to give up."""
+        while True:
+            if not self.deadline.over:
+                yield from self.stand(0.0)
+            if self.joins or self.ready():
+                return True
+            share, most = self.hurry()
+            sleep = self.policy.sleep_after(
+                self.attempt.claim.name,
+                self.number,
+                self.deadline.elapsed,
+                self.deadline.left,
+                share=share,
+                most=most,
+            )
+            if sleep is None:
+                return False
+            if (yield from self.pause(sleep)):
+                return True
+            # Who waits looks, which takes no lock, and asks when the name seems free.
+            before = self.attempt.seen.place.before
+            yield from self.attempt.look(self.turn.ticket)
+            place = self.attempt.seen.place
+            self.stuck = self.stuck + 1 if place.before == before else 0
+            self.joins = self.turn.ticket is not None and place.before is None
+            if place.free or self.attempt.mine or self.joins:
+                return True
+            self.number += 1
+
+    # --- what differs ------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Whether to ask again without having slept."""
+        return False
+
+    def queues(self) -> bool:
+        """Whether to stand in the queue at all."""
+        return True
+
+    def pause(self, sleep: float) -> Protocol[bool]:
+        """Let ``sleep`` seconds pass; return whether to ask at once, without a look."""
+        until = self.deadline.now + sleep
+        if not self.turn.first:
+            yield from self.stand(sleep)
+            sleep = max(0.0, until - self.deadline.now)
+            if self.joins:
+                return True
+        return (yield from self.sleep(sleep))
+
+    def sleep(self, sleep: float) -> Protocol[bool]:
+        """As :meth:`pause`, for the first of this process."""
+        state, closed = self.attempt.seen.state, self.attempt.closed
+        if state is not None and state.held and state.remaining is not None:
+            sleep = min(sleep, state.remaining)
+        if closed:
+            sleep = self.deadline.within(closed)
+        self.deadline.now = (yield from self.waiter.wait(Sleep, sleep, self.deadline.now)).now
+        return False
+
+    def hurry(self) -> tuple[float, float]:
+        """Return which share of the policy's sleep to sleep, and how many seconds at most.
+
+        A free name is kept for the first in the queue for a moment only.
+        """
+        place = self.attempt.seen.place
+        if place.before is None or place.free or self.turn.told or not self.policy.endless:
+            return 1.0, inf
+        behind = 1 + place.before
+        most = min(HURRY_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
+        return min(1.0, HURRY * behind) if self.fair else 1.0, most * behind
+
+    # --- this process ------------------------------------------------------------------------
+
+    def server(self) -> str | None:
+        """The server that tells who waits; None where that is not known, or none does."""
+        return None
+
+    def stand(self, seconds: float | None) -> Protocol[bool]:
+        """Wait for the first place of those in this process who wait like this, for one name.
+
+        Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
+        Return whether somebody has found that the database is away.
+        """
+        line = self.attempt.claim.name, id(self.policy.wait), self.fair
+        tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
+        look = tired or (self.fair and self.number > 0)
+        stand = partial(Stand, line, server=self.server(), look=look)
+        reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
+        self.deadline.now = reply.now
+        ticket, told = reply.rows[0] if reply.rows else (None, False)
+        if ticket is not None and ticket != self.turn.ticket:
+            self.joins = True
+        self.turn = Turn(bool(reply.rows), ticket, told)
+        return bool(reply.matched)
+
+
+#: What :func:`.acquire` needs of a way to wait: ``begin``, ``ask`` and ``rest``.
+Waiting = Polling

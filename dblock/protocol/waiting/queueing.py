@@ -1,0 +1,75 @@
+"""Waiting on PostgreSQL: in the name's queue, until a release passes the name on.
+
+::
+
+    join ── wait to be told ── the name is ours ──────────────> believe
+              ^      ├── it is free: the holder was guarded ──> ask
+              └──────┴── nothing was heard: look
+
+The release makes the name the first waiter's and tells it alone: with a first term of
+:data:`.FIRST_TERM`, which the first renewal makes as long as was asked. Who does not answer costs
+the others that term: the second has looked by then, and knows when it ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..attempt import Attempt
+from ..leasing import Held
+from ..state import Passed
+from ..steps import ANY_SERVER, Await, Protocol
+from ..term import FIRST_TERM
+from .polling import Polling
+
+if TYPE_CHECKING:
+    from ...policy import RetryPolicy
+    from ..registering import Waiter
+
+# Between two looks of one who waits to be told, in seconds: as often as the first term of one who
+# does not answer; those further back less often. By up to so many seconds more, by chance.
+LOOK, LOOK_MORE, LOOK_MAX, LOOK_JITTER = FIRST_TERM, 0.5, 10.0, 0.2
+
+
+class Queueing(Polling):
+    """Where nobody can tell, behind a pooler or while there is no connection for it, it polls."""
+
+    def __init__(
+        self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
+    ) -> None:
+        super().__init__(attempt, policy, waiter, fair)
+        #: The name was waited for a moment ago, so the first thing is to join.
+        self.hot = hot
+        self.passed: Passed | None = None
+
+    def server(self) -> str | None:
+        return ANY_SERVER if self.hot and self.number == 0 else self.attempt.server
+
+    def ask(self) -> Protocol[Held | None]:
+        if self.passed is None:
+            return (yield from super().ask())
+        passed, self.passed = self.passed, None
+        return (yield from self.attempt.believe(passed, self.turn.ticket))
+
+    def sleep(self, sleep: float) -> Protocol[bool]:
+        place = self.attempt.seen.place
+        if not self.turn.told or place.before is None or place.free:
+            # Where it is our turn and we were refused, a row lock is in the way: nobody tells then.
+            return (yield from super().sleep(sleep))
+        reply = yield from self.waiter.wait(Await, self._until_look(sleep), self.deadline.now)
+        self.deadline.now = reply.now
+        if reply.rows:
+            self.passed = Passed(*reply.rows[0])
+        return bool(reply.matched)
+
+    def _until_look(self, sleep: float) -> float:
+        """Return how long to wait before looking: until it may be our turn anyway."""
+        if self.policy.endless:
+            state, before = self.attempt.seen.state, self.attempt.seen.place.before or 0
+            sleep = min(LOOK + LOOK_MORE * max(0, before - 1), LOOK_MAX) + min(sleep, LOOK_JITTER)
+            if state is not None and state.remaining is not None:
+                # By then those before may have died, so all but the first look after a moment.
+                places = before if state.remaining < 0 else min(before, 1)
+                turn = state.remaining + places * self.attempt.dialect.grace
+                sleep = min(sleep, max(0.001, turn))
+        return self.deadline.within(sleep)

@@ -1,0 +1,109 @@
+"""Waiting in the server: for a lock of the session's, which is had with the name and let go with
+it. On MariaDB that is ``GET_LOCK``.
+
+That lock decides nothing. The row does, and who stands in its queue comes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..attempt import Attempt
+from ..faults import Fault, Trouble
+from ..leasing import Held
+from ..persisting import UNDONE
+from ..steps import AtGate, Protocol, Reply, Sleep
+from .polling import Polling
+
+if TYPE_CHECKING:
+    from ...policy import RetryPolicy
+    from ..registering import Waiter
+
+# How long to wait in the server in one go, in seconds.
+LONGEST = 2.5
+
+
+@dataclass(slots=True)
+class Gate:
+    """How it stands with the session's lock."""
+
+    #: Whether there is a connection for it to be had; whether it is waited for next, or was the
+    #: last time in vain; and whether it is had.
+    open: bool = True
+    knocks: bool = False
+    in_vain: bool = False
+    had: bool = False
+    #: The name was free, and the lock had, and others came first: those in the queue.
+    outranked: bool = False
+
+
+class ServerWait(Polling):
+    """Who finds no room in the server polls, as others do."""
+
+    def __init__(
+        self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
+    ) -> None:
+        super().__init__(attempt, policy, waiter, fair)
+        self.gate = Gate(knocks=hot)
+
+    def ask(self) -> Protocol[Held | None]:
+        self.number += not self.joins
+        self.joins = False
+        return (yield from self.attempt.run(self.turn.ticket, self._ask))
+
+    def _ask(self) -> Protocol[Reply]:
+        if self.gate.knocks:
+            yield from self._knock()
+        free = self.attempt.seen.place.free
+        if not self.gate.had:
+            return (yield from self.attempt.grant(self.turn.ticket))
+        try:
+            reply = yield AtGate(self.attempt.statement(self.turn.ticket))
+        except Trouble as trouble:
+            self.gate.had = trouble.fault in UNDONE
+            raise
+        granted = self.attempt.dialect.granted(reply, self.attempt.claim.token) is not None
+        self.gate.outranked = self.gate.outranked or (free and not granted)
+        return reply
+
+    def _knock(self) -> Protocol[None]:
+        """Wait in the server for the session's lock."""
+        self.gate.knocks = False
+        patience = yield from self._patience()
+        try:
+            reply = yield AtGate(
+                self.attempt.dialect.knock(self.attempt.claim.name, patience), first=True
+            )
+        except Trouble as trouble:
+            if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
+                raise
+            self.gate.in_vain = True
+            self.gate.open = self.gate.open and trouble.fault in UNDONE  # else there is none
+            self.deadline.now = (yield Sleep(0)).now
+        else:
+            held = self.attempt.dialect.gate_was_held(reply)
+            self.attempt.contended = self.attempt.contended or held
+            self.deadline.now, self.gate.had = reply.now, True
+
+    def _patience(self) -> Protocol[float]:
+        """Return how long to wait in the server in one go."""
+        self.deadline.now = yield from self.waiter.note(self.deadline.now)
+        dialect, state = self.attempt.dialect, self.attempt.seen.state
+        patience = min(LONGEST, dialect.timeouts.query / 2)
+        if state is not None and not state.held:  # it is kept for who has the session's lock
+            patience = min(patience, dialect.grace)
+        elif state is not None and state.remaining is not None:
+            # Who is stopped keeps that, but not the name.
+            patience = min(patience, state.remaining)
+        return self.waiter.piece(self.deadline.within(patience), self.deadline.now)
+
+    def ready(self) -> bool:
+        """Whether to wait in the server next: not twice in vain."""
+        in_vain, self.gate.in_vain = self.gate.in_vain, False
+        waits = self.gate.open and self.turn.first and not self.deadline.over
+        self.gate.knocks = self.joins = waits and not (self.gate.had or in_vain)
+        return self.gate.knocks
+
+    def queues(self) -> bool:
+        return self.gate.outranked or not self.gate.open
