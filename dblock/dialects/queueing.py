@@ -222,7 +222,7 @@ class Queueing(Witnessing):
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
         connection.pgconn.consume_input()
         calls = iter(connection.pgconn.notifies, None)
-        return [_read(call.extra.decode("ascii", "replace")) for call in calls]
+        return [read_call(call.extra.decode("ascii", "replace")) for call in calls]
 
     # --- the place in the queue --------------------------------------------------------------
 
@@ -270,7 +270,7 @@ def _alive(waiters: str) -> str:
     return f"""{waiters}[(SELECT number FROM {_QUEUE} WHERE {_THERE} LIMIT 1):]"""
 
 
-def _read(message: str) -> tuple[str, Passed | None]:
+def read_call(message: str) -> tuple[str, Passed | None]:
     """Return the ticket that is called, and the hold that is passed on to it, if one is."""
     ticket, *hold = message.split(" ")
     if len(hold) != 3:

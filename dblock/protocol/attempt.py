@@ -43,6 +43,9 @@ class Seen(NamedTuple):
     at: float = 0.0
 
 
+UNSEEN = Seen()
+
+
 @dataclass(slots=True)
 class Doubt:
     """Tries had no clear reply, and may have been granted or be so yet.
@@ -62,7 +65,7 @@ class Attempt:
     dialect: Dialect
     claim: Claim
     deadline: Deadline
-    seen: Seen = Seen()
+    seen: Seen = UNSEEN
     server: str | None = None
     doubt: Doubt | None = None
     #: How often the connection broke.

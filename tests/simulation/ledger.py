@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dblock.dialects.base import TICKET
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
@@ -116,10 +117,14 @@ class Ledger:
                 self.tickets.setdefault(ticket, actor)
         if row.fence > before.fence and row.token is not None:
             self._note(f"{name} to {row.fence}")
+            passed = kind_of(query) == "pass_on"
             if row.fence <= self._fences[name]:
                 raise Violation(f"{name!r} was granted with the fence {row.fence} again")
             self._fences[name] = row.fence
-            if not before.free(now):
+            if passed:
+                self._ours(name, before.token, actor, query)
+                actor = self._waiter(before, row.token)
+            elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
                 self.grants[row.token] = Grant(name, actor, self.loop.now)
@@ -134,6 +139,11 @@ class Ledger:
         elif row.token is None and before.token is not None:
             self._note(f"{name} free")
             self._ours(name, before.token, actor, query)
+
+    def _waiter(self, row: Row, token: str) -> Actor | None:
+        """Return who stands in a queue to get the name with a token."""
+        entries = (entry for entry in row.tickets if entry[TICKET:].startswith(token))
+        return next((self.tickets.get(entry) for entry in entries), None)
 
     def _ours(self, name: str, token: str | None, actor: Actor | None, query: Any) -> None:
         """Only the holder releases and renews, with its token; or force does."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError
 
 from dblock import Locks
 from dblock.dialects.base import Answer
-from dblock.dialects.calling import LAZY
+from dblock.dialects.queueing import LAZY
 from dblock.dialects.witness import SERVER
 from dblock.protocol.epoch import consult
 from dblock.protocol.steps import Query

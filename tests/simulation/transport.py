@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from dblock.dialects.base import Answer, Dialect, Session
+from dblock.dialects.queueing import read_call
 from dblock.protocol.faults import Fault as Trouble
+from dblock.protocol.state import Passed
 from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
@@ -376,8 +378,8 @@ class Simulated(Dialect):
             self.client.link(connection).listening = True
         return channel
 
-    def called(self, connection: Any) -> list[str]:
-        return self.client.link(connection).called()
+    def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
+        return list(map(read_call, self.client.link(connection).called()))
 
     def is_usable(self, connection: Any) -> bool:
         return not self.client.link(connection).broken

@@ -135,7 +135,9 @@ class Watcher:
         if before is not None and row.token == before.token:
             return
         grant = self.ledger.grants[row.token]
-        if self._answers(grant.actor, "release") and not self.beliefs.believed(name):
+        if self._answers(grant.actor, "release", "pass_on", "leave") and not self.beliefs.believed(
+            name
+        ):
             raise Violation(f"{name!r} is held by nobody, since {grant.actor.name} had it")
 
     def _answers(self, actor: Actor, *kinds: str) -> bool:

@@ -17,10 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from dblock.dialects import PostgreSQL
-from dblock.dialects.base import UNCALLED, Answer, Session
-from dblock.protocol.commands import EndSession, Join
+from dblock.dialects.base import TICKET, UNCALLED, Answer, Session
+from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault
 from dblock.protocol.steps import Query
+from dblock.protocol.term import FIRST_TERM
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Error, Lost
@@ -36,7 +37,7 @@ PATIENT, STEADY = 0.025, 0.25
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
 LONGEST_TTL = 10.0
 #: How long who waits to be called does not look by itself, with two before it.
-LOOK = 4.5
+LOOK = 2.7
 #: Of a witness that is written anew: how long what it knows is valid.
 VALID = 25 * 3600.0
 
@@ -99,7 +100,6 @@ class ModelDriver:
     locked: dict[str, str] = field(default_factory=dict)
     in_transaction: bool = False
     channel: str | None = None
-    gates: set[str] = field(default_factory=set)
     #: Where psycopg keeps what handles notifications.
     pgconn: SimpleNamespace = field(default_factory=SimpleNamespace)
 
@@ -111,7 +111,7 @@ class ModelDriver:
 
 
 # What a grant's row has more where it may have joined the queue.
-_PADDING = (None,) * 9
+_PADDING = (None,) * 10
 # Which locks of a row exclude each other.
 _EXCLUDED = {
     "update": {"update", "no key update", "key share"},
@@ -174,7 +174,6 @@ class ModelStore(Store):
 
     def undo(self, driver: ModelDriver) -> None:
         driver.locked.clear()
-        driver.gates.clear()
         driver.in_transaction = False
         driver.channel = None
         self._drivers.pop(driver.number, None)
@@ -267,7 +266,7 @@ class ModelStore(Store):
 
     # Locks of rows.
 
-    def _others(self, driver: ModelDriver, name: str, mode: str) -> bool:
+    def _in_use(self, driver: ModelDriver, name: str, mode: str) -> bool:
         """Whether others have the row locked so that it cannot be locked in a mode."""
         return any(
             other.locked.get(name) in _EXCLUDED[mode]
@@ -276,7 +275,7 @@ class ModelStore(Store):
         )
 
     def _await_row(self, driver: ModelDriver, name: str, mode: str, patience: float | None) -> None:
-        if self._others(driver, name, mode):
+        if self._in_use(driver, name, mode):
             raise Blocked(math.inf if patience is None else patience, Refused(Fault.BUSY))
 
     # The queue.
@@ -289,13 +288,6 @@ class ModelStore(Store):
     def _before(self, name: Name, position: int | None) -> int:
         ahead = name.queue if position is None else name.queue[:position]
         return sum(map(self._lives, ahead))
-
-    def _gated(self, driver: ModelDriver, key: str, name: Name) -> int:
-        if name.expires is None or not name.expires <= self.clock() <= name.expires + 0.4:
-            return 0
-        return int(
-            any(key in other.gates for other in self._drivers.values() if other is not driver)
-        )
 
     def _turn(self, name: Name, before: int) -> bool:
         now = self.clock()
@@ -310,9 +302,22 @@ class ModelStore(Store):
             queue.pop(0)
         return queue
 
+    def _position(self, name: Name, token: str) -> int | None:
+        """Return where the waiter with a token stands."""
+        return next((n for n, entry in enumerate(name.queue) if _token(entry) == token), None)
+
+    def _others(self, name: Name, position: int) -> list[str]:
+        """The queue when the one at a position has taken the name."""
+        before = [entry for entry in name.queue[:position] if self._can_be_called(entry)]
+        return before + name.queue[position + 1 :]
+
+    def _can_be_called(self, entry: str) -> bool:
+        return not entry.startswith(UNCALLED) and self._lives(entry)
+
     def _call(self, name: Name) -> None:
-        if name.queue and not name.queue[0].startswith(UNCALLED):
-            self._calls.append(name.queue[0])
+        first = next(filter(self._can_be_called, name.queue), None)
+        if first is not None:
+            self._calls.append(first[:TICKET])
 
     def _open(self, ttl: float | None = None) -> Witness | None:
         """The witness, where it lets anything be granted; with a TTL, of a lease as long."""
@@ -339,10 +344,10 @@ class ModelStore(Store):
         if name is None:
             return self._first(command, witness)
         before = self._before(name, None) if name.queue else 0
-        turn = self._turn(name, before + self._gated(driver, command.name, name))
-        if witness is None or not turn or self._others(driver, command.name, "update"):
+        turn = self._turn(name, before)
+        if witness is None or not turn or self._in_use(driver, command.name, "update"):
             return (), 0
-        name.queue = []
+        name.queue = self._others(name, len(name.queue))
         return [self._take(name, command, witness)], 1
 
     def _first(self, command: Any, witness: Witness | None) -> Answer:
@@ -354,29 +359,34 @@ class ModelStore(Store):
 
     def _join(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
-        key, ticket, former = command.name, command.ticket, command.former or command.ticket
+        assert isinstance(query.params, dict)
+        key, token, entry = command.name, command.token, query.params["entry"]
         witness, name = self._open(command.ttl), self.tables.names.get(key)
         if name is None:
             rows, matched = self._first(command, witness)
             return [(*row, *_PADDING) for row in rows], matched
-        place = next((name.queue.index(one) for one in (ticket, former) if one in name.queue), None)
-        newcomer = self._gated(driver, key, name) if place is None else 0
         if witness is None:
             return (), 0
-        if self._turn(name, self._before(name, place) + newcomer):
+        place = self._position(name, token)
+        if self._turn(name, self._before(name, place)):
             self._await_row(driver, key, "update", PATIENT)
-            name.queue = [] if place is None else name.queue[place + 1 :]
+            name.queue = self._others(name, len(name.queue) if place is None else place)
             return [(*self._take(name, command, witness), *_PADDING)], 1
-        if ticket in name.queue:
+        if entry in name.queue or name.token == token:
             return (), 0
         self._await_row(driver, key, "no key update", PATIENT)
-        if former in name.queue:
-            name.queue[name.queue.index(former)] = ticket
+        if place is None:
+            name.queue = [*self._alive(name), entry]
         else:
-            name.queue = [*self._alive(name), ticket]
+            name.queue[place] = entry
         self._writes(lazily=True)
-        before = name.queue.index(ticket)
-        return [(None, None, "off", *self._told(key, name), before, self._turn(name, before))], 1
+        return [(None, None, "off", *self._told(key, name), *self._place(name, token))], 1
+
+    def _place(self, name: Name, token: str) -> tuple[Any, ...]:
+        """Where one who has just joined stands."""
+        before = self._position(name, token)
+        assert before is not None
+        return before, self._turn(name, before), EPOCH.timestamp() + self.clock()
 
     def _told(self, key: str, name: Name) -> tuple[Any, ...]:
         return (
@@ -397,13 +407,17 @@ class ModelStore(Store):
 
     def _look_queued(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
-        key, ticket = command.name, command.ticket
+        key = command.name
         name = self.tables.names.get(key)
         if name is None:
             return (), 0
-        place = name.queue.index(ticket) if ticket in name.queue else None
+        place = self._position(name, command.token)
         before = self._before(name, place)
-        told = (None if place is None else before, self._turn(name, before))
+        told = (
+            None if place is None else before,
+            self._turn(name, before),
+            EPOCH.timestamp() + self.clock(),
+        )
         return [(*self._told(key, name), *told)], 1
 
     def _list_held(self, driver: ModelDriver, query: Query) -> Answer:
@@ -418,12 +432,13 @@ class ModelStore(Store):
 
     def _leave(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
-        key, ticket = command.name, command.ticket
+        key = command.name
         name = self.tables.names.get(key)
-        if name is None or ticket not in name.queue:
+        place = None if name is None else self._position(name, command.token)
+        if name is None or place is None:
             return (), 0
         self._await_row(driver, key, "no key update", STEADY)
-        name.queue.remove(ticket)
+        del name.queue[place]
         self._writes(lazily=True)
         if name.expires is not None and name.expires <= self.clock():
             self._call(name)
@@ -431,16 +446,37 @@ class ModelStore(Store):
 
     def _release(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
-        key = command.name
-        name = self.tables.names.get(key)
+        name = self.tables.names.get(command.name)
+        if name is None or name.token != command.token or name.queue:
+            return (), 0
+        self._await_row(driver, command.name, "no key update", PATIENT)
+        name.token, name.expires = None, self.clock()
+        self._writes(lazily=True)
+        return [("off",)], 1
+
+    def _pass_on(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        name = self.tables.names.get(command.name)
         if name is None or name.token != command.token:
             return (), 0
-        self._await_row(driver, key, "no key update", PATIENT)
-        name.token, name.expires = None, self.clock()
+        self._await_row(driver, command.name, "no key update", PATIENT)
+        now, witness = self.clock(), self._open(FIRST_TERM)
         name.queue = self._alive(name)
-        self._writes(lazily=True)
-        self._call(name)
-        return [(None, "off")], 1
+        first = name.queue[0] if name.queue else ""
+        if not first or first.startswith(UNCALLED) or witness is None or not command.passes:
+            name.token, name.expires = None, now
+            self._writes(lazily=True)
+            self._call(name)
+            return [(None, "off")], 1
+        del name.queue[0]
+        term = int(first[TICKET + 32 : TICKET + 36]) / 1000
+        name.fence = max(name.fence, witness.epoch) + 1
+        name.token, name.owner = _token(first), first[TICKET + 36 :]
+        name.acquired, name.expires = now, now + term
+        self._writes()
+        granted = EPOCH.timestamp() + now
+        self._calls.append(f"{first[:TICKET]} {name.fence} {granted:.6f} {term:.6f}")
+        return [(None, "")], 1
 
     def _renew(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
@@ -450,7 +486,7 @@ class ModelStore(Store):
             return (), 0
         for key, token, ttl in command.asked:
             name = self.tables.names.get(key)
-            if name is None or name.token != token or self._others(driver, key, "no key update"):
+            if name is None or name.token != token or self._in_use(driver, key, "no key update"):
                 continue
             if name.fence > witness.epoch and name.expires is not None and name.expires > now:
                 earlier, name.expires = now + ttl < name.expires, now + ttl
@@ -460,39 +496,6 @@ class ModelStore(Store):
         if renewed:
             self._writes()
         return renewed, len(renewed)
-
-    # Gates.
-
-    def _knock(self, driver: ModelDriver, query: Query) -> Answer:
-        command: Any = query.command
-        key, patience = command.name, query.patience or 0.0
-        others = [other for other in self._drivers.values() if other is not driver]
-        if any(key in other.gates for other in others):
-            raise Blocked(patience, Refused(Fault.BUSY))
-        name, witness = self.tables.names.get(key), self._open(command.ttl)
-        if name is not None:
-            self._await_row(driver, key, "no key update", patience)
-        driver.gates.add(key)
-        if name is None or witness is None:
-            return (), 0
-        if self._turn(name, len(name.queue)):
-            self._await_row(driver, key, "update", patience)
-            name.queue = []
-            return [(*self._take(name, command, witness), *_PADDING, False)], 1
-        join = Join(**command._asdict(), former=command.ticket)
-        rows, matched = self._join(driver, query._replace(command=join))
-        return [(*row, False) for row in rows], matched
-
-    def _let_go(self, driver: ModelDriver, query: Query) -> Answer:
-        command: Any = query.command
-        answer = self._release(driver, query)
-        if answer[1]:
-            driver.gates.discard(command.name)
-        return answer
-
-    def _ungate(self, driver: ModelDriver, query: Query) -> Answer:
-        driver.gates.clear()
-        return [(None,)], 1
 
     # The witness.
 
@@ -556,7 +559,7 @@ class ModelStore(Store):
         )
         if name is None or not free or not opened:
             return [(True, None, opened)], 1
-        if "SKIP LOCKED" in query.sql and self._others(driver, key, "update"):
+        if "SKIP LOCKED" in query.sql and self._in_use(driver, key, "update"):
             return [(True, None, opened)], 1
         self._await_row(driver, key, "update", query.patience)
         driver.locked[key] = "update"
@@ -568,7 +571,7 @@ class ModelStore(Store):
         name = self.tables.names.get(key)
         if name is None or (name.fence, name.token) != (command.fence, command.token):
             return (), 0
-        if witness is None or name.fence <= witness.epoch or self._others(driver, key, "key share"):
+        if witness is None or name.fence <= witness.epoch or self._in_use(driver, key, "key share"):
             return (), 0
         driver.locked.setdefault(key, "key share")
         return [(name.fence,)], 1
@@ -635,3 +638,8 @@ class ModelStore(Store):
 
 def _moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else EPOCH + timedelta(seconds=seconds)
+
+
+def _token(entry: str) -> str:
+    """Return the token of who stands in the queue with an entry."""
+    return entry[TICKET : TICKET + 32]

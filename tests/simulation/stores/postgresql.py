@@ -36,7 +36,7 @@ from tests.simulation.transport import simulated
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
 LONGEST_TTL = 10.0
 #: How long who waits to be called does not look by itself, with two before it.
-LOOK = 4.5
+LOOK = 2.7
 #: Seconds of a wait before the server looks whether it would never end: its default.
 DEADLOCK_TIMEOUT = 1.0
 
