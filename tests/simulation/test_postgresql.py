@@ -197,7 +197,8 @@ def test_who_is_called_hears_of_it_after_the_commit(durable: PostgreSQLStore) ->
     outcome = run(HAND_OFF, durable, Schedule())
     at = outcome.steps.index
     assert outcome.violation is None
-    assert at("a.release#1") < at("b.notified#1") < at("b.join#2")
+    assert at("a.release#1") < at("a.pass_on#1") < at("b.notified#1")
+    assert "b.join#2" not in outcome.steps
 
 
 @pytest.mark.parametrize("line", ["b.notified#1!lost", "b.notified#1!deaf", "b.notified#1+9"])

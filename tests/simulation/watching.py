@@ -91,8 +91,6 @@ class Watcher:
             return
         # Who is not there when it is called is passed by after a moment, and who is next hears of
         # nothing: on a database that calls that one may be passed by too.
-        if self.allowance.calls and not self.allowance.quiet:
-            return
         for wait in self.beliefs.waits:
             first = wait.name == name and wait.joined is not None and wait.joined < mine.since
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
