@@ -73,4 +73,4 @@ def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
 def _give_up(attempt: Attempt) -> Protocol[None]:
     yield from leave(attempt.dialect, attempt.claim, attempt.deadline.now)
     if attempt.doubt is not None:  # one that is still under way must not outlive this
-        yield from give_back(attempt.dialect, attempt.claim)
+        yield from give_back(attempt.dialect, attempt.claim, attempt.deadline.now)

@@ -109,7 +109,7 @@ class Attempt:
         if held is None or not held.term.over(self.deadline.now):
             return held
         # The reply took longer than the lease is good for.
-        yield from give_back(self.dialect, self.claim)
+        yield from give_back(self.dialect, self.claim, self.deadline.now)
         yield from self.look(ticket)
         return None
 
@@ -242,7 +242,7 @@ class Attempt:
             return replace(held, term=outcome)
         if not isinstance(outcome, LockLost):
             raise self._unknown(outcome) from outcome.__cause__
-        yield from give_back(self.dialect, self.claim)
+        yield from give_back(self.dialect, self.claim, self.deadline.now)
         yield from self.look(None)
         return None
 

@@ -23,7 +23,7 @@ from .troubles import explain, transaction_broken
 if TYPE_CHECKING:
     from ..dialects import Dialect
 
-# How long to try to leave the queue where others are at the row, in seconds.
+# How long to try to leave the queue, or to give back, where others are at the row, in seconds.
 LEAVING = 1.0
 
 
@@ -112,10 +112,11 @@ def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
     claim.tickets.clear()
 
 
-def give_back(dialect: Dialect, claim: Claim) -> Protocol[None]:
+def give_back(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself."""
     with contextlib.suppress(Trouble):
-        yield Run(dialect.pass_on(claim.name, claim.token))
+        query = dialect.pass_on(claim.name, claim.token)
+        yield from persist(query, LEAVING, now, AWAY | PASSING)
 
 
 def abandon(
