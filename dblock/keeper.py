@@ -42,6 +42,9 @@ logger = logging.getLogger("dblock")
 
 # The timer's longest sleep: after a suspend it is awake as soon.
 SLICE = 1.0
+# The same while holds come and go: before the first renewal of one with a short first term is due,
+# so that it need not be woken for each of them.
+SOON = 0.15
 # How long a thread without anything to do stays.
 LINGER = 5.0
 BATCH = 500
@@ -127,9 +130,8 @@ class Keeper:
     def _watch(self) -> float:
         """Do what is due; return how long there is nothing to do."""
         now = self._runtime.now()
-        wake = now + SLICE
         with lock:
-            self._next = wake
+            wake = self._next = now + (SOON if self._came else SLICE)
         calls: list[Call] = []
         due: set[Renewer] = set()
         for reference in list(self._kept):

@@ -265,9 +265,8 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     ) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
 
-        It is free for who is not in the queue only when nobody is. With a ticket a name that is
-        not free is queued for, which may wait for a moment; in the place of any other ticket of the
-        same token.
+        It is free for who is not in the queue only when nobody is. With a ticket it may wait for a
+        moment; and where nobody is called, a name that is not free is queued for.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -275,6 +274,10 @@ class Dialect(WaiterStatements, JobStatements, ABC):
 
     @abstractmethod
     def granted(self, reply: Reply, token: str) -> Granted | None: ...
+
+    def join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        """Let the ticket stand in the queue, in the place of any other of the same token."""
+        return self.grant(name, token, owner, ttl, ticket)
 
     def stands(self, reply: Reply) -> tuple[LockRow, Place] | None:
         """Return what a grant that joined the queue said of the name.

@@ -241,7 +241,7 @@ class PostgreSQL(Queueing):
         ticket: str | None = None,
     ) -> Query:
         if ticket is not None:
-            return self.grant_or_join(name, token, owner, ttl, ticket)
+            return self.take(name, token, owner, ttl, ticket)
         asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
         return Query(self._grant, asked, commands.Grant(name, token, owner, ttl), 0.0)
 

@@ -50,6 +50,8 @@ _QUEUE = "unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
 # Where this waiter stands; how many stand in the queue.
 _POSITION = f"(SELECT number FROM {_QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
 _LENGTH = "coalesce(cardinality(waiters), 0)"
+# How many stand before one who has just joined.
+_STANDS = "array_position(waiters, %(entry)s) - 1"
 
 #: Tells the first who can be called that the name is free, or will be.
 CALL = f"""CASE WHEN waiters IS NOT NULL THEN (
@@ -66,7 +68,7 @@ _STEADY = f"set_config('lock_timeout', '{_LEAVING * 1000:.0f}', true) IS NOT NUL
 
 
 class Queueing(Witnessing):
-    """A refused try joins in its own statement: a release sees the waiter, or is seen by it."""
+    """Who joins waits for a release that is under way: that sees the waiter, or is seen by it."""
 
     calls = True
 
@@ -82,23 +84,19 @@ class Queueing(Witnessing):
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING"""
 
-    def grant_or_join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        """Take the name if it is the waiter's turn, or else let it stand in the queue."""
-        # It waits for the row, which others who join have for a moment. Who joins disturbs no
-        # guard, and who stands in the queue already and is refused writes nothing.
-        term = f"{int(min(ttl, FIRST_TERM) * 1000):04d}"
-        asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
+    def take(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        """Take the name if it is the waiter's turn."""
         return Query(
-            self._grant_or_join,
-            asked | {"ticket": ticket, "entry": f"{ticket}{token}{term}{owner}"},
-            commands.Join(name, token, owner, ttl, ticket),
+            self._take,
+            {"name": name, "token": token, "owner": owner, "ttl": ttl},
+            commands.Take(name, token, owner, ttl, ticket),
             TURN,
-            durable=False,
         )
 
     @cached_property
-    def _grant_or_join(self) -> str:
-        # Who takes over leaves those before it in the queue who are there, and can be called.
+    def _take(self) -> str:
+        # It waits for the row, which others who join have for a moment. Who takes over leaves those
+        # before it in the queue who are there, and can be called.
         return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, coalesce({_POSITION}, {_LENGTH} + 1) AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
@@ -108,33 +106,34 @@ class Queueing(Witnessing):
                     waiters = {self.others("number > mine.position OR number < mine.position AND")},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM mine WHERE l.lock_name = mine.lock_name RETURNING l.fence, l.expires_at
+                FROM mine WHERE l.lock_name = mine.lock_name
+                RETURNING fence, {self.remaining}, {DURABLE}
             ), created AS (
-                {self.first_grant} RETURNING fence, expires_at
-            ), refused AS MATERIALIZED (
-                SELECT lock_name FROM {self.lock_table} WHERE lock_name = %(name)s
-                    AND token IS DISTINCT FROM %(token)s
-                    AND array_position(waiters, %(entry)s) IS NULL
-                    AND NOT EXISTS (TABLE taken) AND NOT EXISTS (TABLE created)
-                    AND EXISTS (SELECT FROM {self.open})
-                FOR NO KEY UPDATE
-            ), joined AS (
-                UPDATE {self.lock_table} AS l
-                SET waiters = CASE WHEN {_POSITION} IS NULL
-                    THEN array_append({_alive("waiters")}, %(entry)s)
-                    ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
-                        FROM {_QUEUE} ORDER BY number) END
-                FROM refused WHERE l.lock_name = refused.lock_name
-                RETURNING l.lock_name, l.fence, l.token, l.owner, l.acquired_at, l.expires_at,
-                    {_POSITION} - 1 AS before
+                {self.first_grant} RETURNING fence, {self.remaining}, {DURABLE}
             )
-            SELECT fence, {self.remaining}, {DURABLE}, NULL, NULL, NULL, NULL, NULL::timestamptz,
-                NULL::timestamptz, NULL, NULL, NULL, NULL
-            FROM (TABLE taken UNION ALL TABLE created) AS granted
-            UNION ALL
-            SELECT NULL, NULL, {LAZY}, lock_name, fence, token, owner, acquired_at, expires_at,
-                {self.remaining}, before, {self.turn("before")}, {self.seconds}
-            FROM joined"""
+            TABLE taken UNION ALL TABLE created"""
+
+    def join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        term = f"{int(min(ttl, FIRST_TERM) * 1000):04d}"
+        return Query(
+            self._join,
+            {"name": name, "token": token, "entry": f"{ticket}{token}{term}{owner}"},
+            commands.Join(name, token, owner, ttl, ticket),
+            TURN,
+            durable=False,
+        )
+
+    @cached_property
+    def _join(self) -> str:
+        # Whoever it is for may have the name already, by a try whose reply was lost.
+        return f"""UPDATE {self.lock_table} SET waiters = CASE
+                WHEN waiters IS NULL THEN ARRAY[%(entry)s]
+                WHEN {_POSITION} IS NULL THEN array_append({_alive("waiters")}, %(entry)s)
+                ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
+                    FROM {_QUEUE} ORDER BY number) END
+            WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
+            RETURNING NULL, NULL, {LAZY}, {self._columns()}, {_STANDS},
+                {self.turn(_STANDS)}, {self.seconds}"""
 
     def release(self, name: str, token: str) -> Query:
         params = {"name": name, "token": token}

@@ -143,10 +143,15 @@ class Attempt:
         return (yield from persist(query, deadline.reach, deadline.now, AWAY - {_BROKEN}))
 
     def statement(self, ticket: str | None) -> Query:
-        if ticket is not None:
-            self.claim.queued(ticket)
-        claim = self.claim
-        return self.dialect.grant(claim.name, claim.token, claim.owner, claim.ttl, ticket)
+        """Return what to ask: who does not stand in the queue yet has to join, if it can."""
+        claim, place = self.claim, self.seen.place
+        asked = claim.name, claim.token, claim.owner, claim.ttl
+        if ticket is None:
+            return self.dialect.grant(*asked)
+        claim.queued(ticket)
+        if place.before is None and not place.free:
+            return self.dialect.join(*asked, ticket)
+        return self.dialect.grant(*asked, ticket)
 
     def believe(self, passed: Passed, ticket: str | None) -> Protocol[Held | None]:
         """Return the hold that a release has passed on, as its message says, or the table.

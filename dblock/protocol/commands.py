@@ -24,8 +24,19 @@ class Grant(NamedTuple):
     ttl: float
 
 
+class Take(NamedTuple):
+    """Take the name if it is the turn of who stands in the queue with a ticket."""
+
+    name: str
+    token: str
+    owner: str
+    ttl: float
+    ticket: str
+
+
 class Join(NamedTuple):
-    """Take the name if it is the ticket's turn, or let that stand in the queue."""
+    """Let the ticket stand in the queue; where nobody is called, or take the name if that is its
+    turn."""
 
     name: str
     token: str
@@ -275,6 +286,7 @@ class EndSession(NamedTuple):
 
 Command = (
     Grant
+    | Take
     | Join
     | Leave
     | Renew

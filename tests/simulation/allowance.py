@@ -50,7 +50,7 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 #: Faults of the server, which fail all that is under way, and may undo what was done.
 _FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
-_CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "pass_on", "let_go"})
+_CHANGING = frozenset({"grant", "take", "join", "knock", "renew", "release", "pass_on", "let_go"})
 #: Those of a transaction that has locked something, which stays so until the late one has come.
 _HOLDING = frozenset(
     {

@@ -110,8 +110,6 @@ class ModelDriver:
         """The link's end is the session's."""
 
 
-# What a grant's row has more where it may have joined the queue.
-_PADDING = (None,) * 10
 # Which locks of a row exclude each other.
 _EXCLUDED = {
     "update": {"update", "no key update", "key share"},
@@ -328,7 +326,7 @@ class ModelStore(Store):
             return None
         return witness
 
-    def _take(self, name: Name, command: Any, witness: Witness) -> tuple[Any, ...]:
+    def _give(self, name: Name, command: Any, witness: Witness) -> tuple[Any, ...]:
         now = self.clock()
         name.fence = max(name.fence, witness.epoch) + 1
         name.token, name.owner = command.token, command.owner
@@ -348,33 +346,37 @@ class ModelStore(Store):
         if witness is None or not turn or self._in_use(driver, command.name, "update"):
             return (), 0
         name.queue = self._others(name, len(name.queue))
-        return [self._take(name, command, witness)], 1
+        return [self._give(name, command, witness)], 1
 
     def _first(self, command: Any, witness: Witness | None) -> Answer:
         """Take a name that nobody has had yet."""
         if witness is None:
             return (), 0
         name = self.tables.names[command.name] = Name()
-        return [self._take(name, command, witness)], 1
+        return [self._give(name, command, witness)], 1
+
+    def _take(self, driver: ModelDriver, query: Query) -> Answer:
+        command: Any = query.command
+        key = command.name
+        witness, name = self._open(command.ttl), self.tables.names.get(key)
+        if name is None:
+            return self._first(command, witness)
+        place = self._position(name, command.token)
+        if witness is None or not self._turn(name, self._before(name, place)):
+            return (), 0
+        self._await_row(driver, key, "update", PATIENT)
+        name.queue = self._others(name, len(name.queue) if place is None else place)
+        return [self._give(name, command, witness)], 1
 
     def _join(self, driver: ModelDriver, query: Query) -> Answer:
         command: Any = query.command
         assert isinstance(query.params, dict)
         key, token, entry = command.name, command.token, query.params["entry"]
-        witness, name = self._open(command.ttl), self.tables.names.get(key)
-        if name is None:
-            rows, matched = self._first(command, witness)
-            return [(*row, *_PADDING) for row in rows], matched
-        if witness is None:
-            return (), 0
-        place = self._position(name, token)
-        if self._turn(name, self._before(name, place)):
-            self._await_row(driver, key, "update", PATIENT)
-            name.queue = self._others(name, len(name.queue) if place is None else place)
-            return [(*self._take(name, command, witness), *_PADDING)], 1
-        if entry in name.queue or name.token == token:
+        name = self.tables.names.get(key)
+        if name is None or name.token == token:
             return (), 0
         self._await_row(driver, key, "no key update", PATIENT)
+        place = self._position(name, token)
         if place is None:
             name.queue = [*self._alive(name), entry]
         else:
