@@ -63,6 +63,10 @@ class Entry:
     def token(self) -> str:
         return self.text[TICKET:][:32]
 
+    @property
+    def owner(self) -> str:
+        return self.text[TICKET:][36:]
+
 
 @dataclass
 class Queue:

@@ -7,17 +7,22 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
+from itertools import count
 
 import pytest
 from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
-from dblock import Attempt, Locks, RetryPolicy
+from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.protocol import leasing, registering
 from dblock.protocol.leasing import look_from
 from dblock.waiting import Spot
+from tests.aio.support import cancelled_at, settled
+from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
+from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
@@ -214,6 +219,64 @@ def test_who_cannot_leave_is_disowned(
     newcomer.release()
     threads.join()
     assert turns == [1]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken"])
+def test_ctrl_c_at_each_statement(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    locks, other, interrupt = watched.locks(), lease(watched.locks()), Interrupt(monkeypatch)
+    mine = lease(locks)
+    if taken:
+        assert other.acquire()
+    timeout = 0.1 if taken else SECONDS
+
+    def undo() -> None:
+        if not taken:
+            mine.release()
+
+    def hurried() -> Callable[[], object]:
+        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        return partial(mine.acquire, timeout=timeout)
+
+    seen = 0
+    for _ in each(interrupt, locks, hurried, undo):
+        seen += 1
+        assert not mine.held
+        assert watched.tickets == []
+        assert watched.blocked == []
+        if not taken:
+            with other:
+                pass
+    assert seen >= 2
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> None:
+    other = lease(watched.locks())
+
+    def check() -> None:
+        assert watched.blocked == []
+        assert watched.tickets == []
+        assert other.acquire(timeout=0.01)
+        other.release()
+
+    async def main() -> None:
+        async with AsyncLocks(watched.db.url) as locks:
+            mine = locks.lease(NAME, ttl=LONG)
+            for at in count(1):
+                locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+                cancelled = await cancelled_at(mine.acquire(), at, how)
+                await settled(locks)
+                assert mine.held is not cancelled
+                if not cancelled:
+                    await mine.release()
+                await asyncio.to_thread(check)
+                if not cancelled:
+                    assert at > 1
+                    return
+
+    asyncio.run(main())
 
 
 SLOW = {

@@ -196,6 +196,23 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     assert sorted(turns) == list(range(30))
 
 
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+def test_the_deadline_is_kept(watched: Watched) -> None:
+    """By who looks now and then, and by who is told; the one is the other's yardstick."""
+    took: list[float] = []
+    polls = RetryPolicy(wait=wait_fixed(0.01))
+    with lease(watched.locks()):
+        for retry in (polls, None):
+            locks = watched.locks()
+            start = time.monotonic()
+            assert not lease(locks, retry=retry).acquire(timeout=0.3)
+            took.append(time.monotonic() - start)
+            assert watched.tickets == []
+            assert watched.blocked == []
+    polling, told = took
+    assert told < 10 * polling
+
+
 @pytest.mark.usefixtures("only_calls")
 def test_no_call_is_lost(queue: Queue) -> None:
     """``python -m tests.waiting.race`` is the same for longer."""
