@@ -30,7 +30,7 @@ from dblock.protocol.steps import (
     Stand,
     Step,
 )
-from dblock.protocol.term import Term
+from dblock.protocol.term import FIRST_TERM, Term
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -39,6 +39,7 @@ Script = Mapping[str, Sequence[str]]
 
 START, TTL = 1000.0, 30.0
 LATENCY, LATE = 0.001, 40.0
+AHEAD = 500.0  # of the holder's clock, the database's
 MOST = 60  # steps that are written down
 
 THEN = datetime(2026, 1, 1)
@@ -47,6 +48,13 @@ STATES = {
     "free": ("report", 2, None, "another", THEN, THEN, -1.0),
     "mine": ("report", 3, "token", "me", THEN, THEN, 29.0),
     "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0),
+}
+#: What who waits hears: that it is its turn, or what was passed on to it, and how long ago.
+CALLS: dict[str, tuple[int, float] | None] = {
+    "called": None,
+    "passed on": (3, LATENCY),
+    "passed on again": (2, LATENCY),
+    "passed on long ago": (3, FIRST_TERM / 2 + LATENCY),
 }
 #: Where a ticket stands: how many are before it, and whether it may take the name.
 PLACES = {
@@ -67,6 +75,7 @@ USUAL = {
     "read_witness": "there",
     "renew": "renewed",
     "release": "released",
+    "pass_on": "released",
     "let_go": "released",
     "create": "created",
     "lock_row": "locked",
@@ -125,8 +134,10 @@ class Stage:
         self.lines.append(f"{said:<28} {answer}".rstrip())
         sent = self.now
         match step:
+            case Await() if answer in CALLS:
+                self.now += LATENCY
             case Sleep() | Await():
-                self.now += 0.0 if answer == "called" else step.seconds
+                self.now += step.seconds
             case Stand() if answer == "not in front":
                 self.now += step.seconds or 0.0
             case _:
@@ -147,18 +158,30 @@ class Stage:
     def _rows(self, step: Step, answer: str) -> tuple[Rows, int]:
         match step:
             case Stand(look=look):
-                listening = step.server is not None or answer.endswith("listening")
+                listening = bool(step.server) or answer.endswith("listening")
                 called = self.dialect.calls and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
                 return [(ticket, called)] if in_front else [], int(answer == "alarm")
             case Await():
-                return [], int(answer == "called")
+                return self._passed(answer), int(answer in CALLS)
             case Run(query) | RunHeld(query) | AtGate(query):
                 rows = self._found(query, answer)
                 return rows, len(rows)
             case _:
                 return [], 0
+
+    def _passed(self, answer: str) -> Rows:
+        passed = CALLS.get(answer)
+        if passed is None:
+            return []
+        fence, ago = passed
+        return [(fence, self._clock - ago, FIRST_TERM)]
+
+    @property
+    def _clock(self) -> float:
+        """The database's clock."""
+        return self.now + AHEAD
 
     def _found(self, query: Query, answer: str) -> Rows:
         yes: Rows = [(1,)]
@@ -168,16 +191,13 @@ class Stage:
             case commands.Join():
                 return self._joined(answer)
             case commands.Knock():
-                gate = (answer != "at once",)
-                if not self.dialect.calls:
-                    return [gate]
-                return [(*row, *gate) for row in self._joined(answer.replace("at once", "granted"))]
+                return [(answer != "at once",)]
             case commands.Look(names):
                 return [] if answer == "none" else [STATES[answer] for _ in names]
             case commands.LookQueued():
                 if answer == "mine":
-                    return [(*STATES["mine"], None, False)]
-                return [(*_state(answer), *PLACES[answer])]
+                    return [(*STATES["mine"], *self._place(None, False))]
+                return [(*_state(answer), *self._place(*PLACES[answer]))]
             case commands.ReadWitness():
                 pause = 1.5 if answer == "pause" else -1.0
                 return [] if answer == "missing" else [(1, None, pause, 3600.0)]
@@ -187,7 +207,9 @@ class Stage:
                 return self._row(answer, borrowed=borrowed)
             case commands.EndSession():
                 return [] if answer == "gone" else yes
-            case commands.Release() | commands.LetGo() | commands.Guard():
+            case commands.Leave():
+                return [] if answer == "none" else yes
+            case commands.Release() | commands.PassOn() | commands.LetGo() | commands.Guard():
                 return yes if answer in ("released", "given") else []
             case commands.Create():
                 return yes if answer == "created" else []
@@ -202,7 +224,7 @@ class Stage:
         return [(2, 25.0, "its token")] if self.dialect.name == "mariadb" else []
 
     def _joined(self, answer: str) -> Rows:
-        nothing: tuple[object, ...] = (None,) * 9
+        nothing: tuple[object, ...] = (None,) * 10
         if answer == "granted" and self.dialect.calls:
             return [(3, TTL, "", *nothing)]
         if answer == "granted":
@@ -210,7 +232,10 @@ class Stage:
         if answer == "nothing":
             return []
         grant = (2, 25.0, "its token") if self.dialect.name == "mariadb" else (None, None, None)
-        return [(*grant, *_state(answer), *PLACES[answer])]
+        return [(*grant, *_state(answer), *self._place(*PLACES[answer]))]
+
+    def _place(self, before: int | None, free: bool) -> tuple[object, ...]:
+        return (before, free, self._clock) if self.dialect.calls else (before, free)
 
     def _row(self, answer: str, *, borrowed: bool) -> Rows:
         locked = answer == "locked"
@@ -227,6 +252,8 @@ def _state(place: str) -> tuple[object, ...]:
 
 def _said(step: Step) -> str:
     match step:
+        case Run(Query(command=commands.PassOn(passes=False))):
+            return "pass_on, to nobody"
         case Run(query):
             return query.kind
         case RunHeld(query):

@@ -51,8 +51,8 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         (Run, []),  # refused
         (Run, [(*TAKEN, None, False)]),  # looked
         (Stand, FIRST_IN_LINE),
-        (Run, [(*NOT_GRANTED, *FREE, 0, True)]),  # joined, and it is free
-        (Run, [(*NOT_GRANTED, *TAKEN, 0, False)]),  # tried at once: another was faster
+        (Run, [(*NOT_GRANTED, *FREE, 0, True, 500.0)]),  # joined, and it is free
+        (Run, [(*NOT_GRANTED, *TAKEN, 0, False, 500.0)]),  # tried at once: another was faster
         (Stand, FIRST_IN_LINE),
     ]
     step: object = next(acquiring)
@@ -141,4 +141,4 @@ def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
     assert acquiring.send(Reply([("mine",)], 1, 55.0, 86.0, "server")) == Sleep(0)
-    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Run(DIALECT.release("report", "mine"))
+    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Run(DIALECT.pass_on("report", "mine"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from dblock import RetryPolicy
 from dblock.dialects import DIALECTS
 from dblock.protocol import leasing, renewing, rowing
 from dblock.protocol.acquiring import acquire
-from dblock.protocol.leasing import Claim
+from dblock.protocol.leasing import Claim, Held
 from dblock.protocol.renewing import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Protocol
@@ -36,23 +37,23 @@ def taking(
     wait: float | None = None,
     *,
     fair: bool = False,
-    quick: bool = False,
+    hot: bool = False,
+    short: bool = True,
     policy: RetryPolicy = USUAL,
     holds: dict[str, int | None] | None = None,
 ) -> Protocol[Any]:
     dialect = stage.dialect
     waiter = stage.waiter("lease", holds or {})
-    gated = wait != 0 and dialect.has_gates and (quick or not dialect.calls)
     taking = acquire(
         dialect,
-        Claim("report", "token", "me", TTL),
+        Claim("report", "token", "me", TTL, short),
         policy,
         fair=fair,
         wait=wait,
         patience=PATIENCE,
         waiter=waiter,
-        gated=gated,
-        quick=gated and quick,
+        gated=wait != 0 and dialect.has_gates,
+        hot=hot,
     )
     return waiter.during(taking)
 
@@ -65,8 +66,18 @@ def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) 
     )
 
 
-def releasing(stage: Stage, *, gated: bool = False) -> Protocol[None]:
-    return leasing.release(stage.dialect, "report", "token", HELD, PATIENCE, START, gated=gated)
+def releasing(
+    stage: Stage, *, held: Held = HELD, gated: bool = False, guarded: bool = False
+) -> Protocol[None]:
+    return leasing.release(
+        stage.dialect, "report", "token", held, PATIENCE, START, gated=gated, guarded=guarded
+    )
+
+
+def abandoning(stage: Stage) -> Protocol[None]:
+    """One that stands in the queue is interrupted."""
+    claim = Claim("report", "token", "me", TTL, tickets=["ticket"])
+    return leasing.abandon(stage.dialect, claim, [], PATIENCE, START)
 
 
 def renewing_it(stage: Stage) -> Protocol[Any]:
@@ -84,8 +95,9 @@ class Scene(NamedTuple):
     kinds: tuple[str, ...] = EVERY
 
 
-QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb", "postgresql"), ("mariadb", "sqlite")
+QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
 LOST = "!disconnected"
+PASSED_ON: Script = {"await": ["passed on"]}
 users = partial(locking, borrowed=True)
 
 SCENES = [
@@ -99,8 +111,92 @@ SCENES = [
             "grant": ["refused", "granted"],
             "look": ["held", "held", "free"],
             "join": ["first", "granted"],
-            "await": ["called"],
+            "await": ["passed on"],
         },
+    ),
+    Scene("passed on to one who does not renew", partial(taking, short=False), PASSED_ON, QUEUES),
+    Scene(
+        "passed on to one who does not renew, and lost by then",
+        partial(taking, short=False),
+        {
+            **PASSED_ON,
+            "renew": ["none"],
+            "look": ["held", "followed", "followed"],
+            "look_queued": ["out"],
+            "join": ["first", "granted"],
+        },
+        QUEUES,
+    ),
+    Scene(
+        "passed on, and the database is away when who does not renew asks",
+        partial(taking, wait=1.0, short=False),
+        {**PASSED_ON, "renew": ["!unreachable"] * 500, "leave": ["none"]},
+        QUEUES,
+    ),
+    Scene(
+        "passed on with the fence of a hold before",
+        taking,
+        {"await": ["passed on again", "passed on"]},
+        QUEUES,
+    ),
+    Scene(
+        "passed on, and heard of late, but not too late",
+        taking,
+        {"await": ["passed on long ago"], "look_queued": ["mine"]},
+        QUEUES,
+    ),
+    Scene(
+        "passed on, and heard of too late",
+        taking,
+        {"await": ["passed on long ago", "passed on"]},
+        QUEUES,
+    ),
+    Scene(
+        "a hot name, in a process that listens",
+        partial(taking, hot=True),
+        {"stand": ["in front, listening"] * 2, "await": ["passed on"]},
+        QUEUES,
+    ),
+    Scene(
+        "a hot name, in a process that does not listen",
+        partial(taking, hot=True),
+        {"grant": ["granted"]},
+        QUEUES,
+    ),
+    Scene(
+        "a hot name that is free",
+        partial(taking, hot=True),
+        {"stand": ["in front, listening"], "join": ["granted"]},
+        QUEUES,
+    ),
+    Scene(
+        "given up, and passed on at the same moment",
+        partial(taking, wait=1.0),
+        {"leave": ["none"]},
+        QUEUES,
+    ),
+    Scene(
+        "given up, and nobody can be asked",
+        partial(taking, wait=1.0),
+        {"leave": ["!privilege"]},
+        QUEUES,
+    ),
+    Scene(
+        "interrupted, and passed on at the same moment",
+        abandoning,
+        {"leave": ["none"], "look": ["followed"]},
+        QUEUES,
+    ),
+    Scene(
+        "interrupted",
+        abandoning,
+        {"look": ["held"]},
+    ),
+    Scene(
+        "held until it is freed, and nobody is passed it",
+        taking,
+        {"join": ["first", "granted"], "await": ["called"]},
+        QUEUES,
     ),
     Scene(
         "held until it is released, and asked for when it has been waited for a moment",
@@ -158,7 +254,7 @@ SCENES = [
             "look": ["held", "held"],
             "look_queued": ["first", "turn"],
             "join": ["first", "granted"],
-            "await": ["called"],
+            "await": ["passed on"],
         },
     ),
     Scene(
@@ -167,13 +263,13 @@ SCENES = [
     ),
     Scene(
         "a quick name, and its gate is had",
-        partial(taking, quick=True),
+        partial(taking, hot=True),
         {"stand": ["in front, listening"], "knock": ["at once"], "grant": ["granted"]},
         GATES,
     ),
     Scene(
         "a quick name, and its gate is not had",
-        partial(taking, quick=True),
+        partial(taking, hot=True),
         {
             "stand": ["in front, listening"],
             "knock": ["!busy"],
@@ -185,7 +281,7 @@ SCENES = [
     ),
     Scene(
         "a quick name, and others have it when the gate is had",
-        partial(taking, quick=True),
+        partial(taking, hot=True),
         {
             "stand": ["in front, listening"],
             "grant": ["refused", "granted"],
@@ -256,17 +352,40 @@ SCENES = [
     # --- given back, renewed, proved ---------------------------------------------------------
     Scene("given back", releasing),
     Scene("given back with its gate", partial(releasing, gated=True), {}, GATES),
+    Scene("passed on", releasing, {"release": ["none"]}, QUEUES),
+    Scene(
+        "passed on by one who had waited for it",
+        partial(releasing, held=replace(HELD, contended=True)),
+        {},
+        QUEUES,
+    ),
+    Scene(
+        "given back when a transaction is guarded with it",
+        partial(releasing, guarded=True),
+        {"release": ["none"]},
+        QUEUES,
+    ),
+    Scene(
+        "passed on, and the reply is lost",
+        releasing,
+        {"release": ["none"], "pass_on": [LOST, "none"], "look": ["followed"]},
+        QUEUES,
+    ),
     Scene(
         "given back, and the reply is lost",
         releasing,
-        {"release": [LOST, "none"], "look": ["free"]},
+        {"release": [LOST, "none"], "pass_on": ["none"], "look": ["free"]},
     ),
     Scene(
         "given back, and it is another's",
         releasing,
-        {"release": ["none"], "look": ["followed"]},
+        {"release": ["none"], "pass_on": ["none"], "look": ["followed"]},
     ),
-    Scene("given back, its row being busy", releasing, {"release": ["none"], "look": ["mine"]}),
+    Scene(
+        "given back, its row being busy",
+        releasing,
+        {"release": ["none"], "pass_on": ["none"], "look": ["mine"]},
+    ),
     Scene("renewed", renewing_it),
     Scene("renewed, and the reply is lost", renewing_it, {"renew": [LOST]}),
     Scene("renewed, and it is another's", renewing_it, {"renew": ["none"], "look": ["followed"]}),

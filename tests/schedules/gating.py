@@ -37,7 +37,7 @@ class User:
     """One who has a name with a gate."""
 
     def __init__(self, gates: Gates) -> None:
-        self.gate = Gate(gates, quick=False)
+        self.gate = Gate(gates, hot=False)
         self.refused = False
 
     def take(self) -> None:

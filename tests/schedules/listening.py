@@ -20,6 +20,7 @@ from dblock.connections import Connections
 from dblock.dialects.base import Session
 from dblock.dialects.sqlite import SQLite
 from dblock.protocol.faults import Fault
+from dblock.protocol.state import Passed
 from dblock.timeouts import Timeouts
 from dblock.waiting import Call, Listener, Room
 
@@ -91,11 +92,11 @@ class Calling(SQLite):
     def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
         return cast(str, connection.channel)
 
-    def called(self, connection: Any) -> list[str]:
+    def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
         read = connection.near.recv(100 * WIDTH).decode()
         if not read:
             raise ConnectionResetError("it was cut")
-        return [read[at : at + WIDTH].strip() for at in range(0, len(read), WIDTH)]
+        return [(read[at : at + WIDTH], None) for at in range(0, len(read), WIDTH)]
 
     def classify(self, error: BaseException) -> Fault | None:
         return Fault.DISCONNECTED if isinstance(error, OSError) else None
@@ -128,7 +129,7 @@ class Waiters:
                     self.woken[name] = self._run.now
                     return
                 self.queue[name] = ticket
-                if spot.wait(LONG) and spot._call is not None and not spot._call.over:
+                if spot.wait(LONG)[0] and spot._call is not None and not spot._call.over:
                     self.woken[name] = self._run.now
                     return
         finally:

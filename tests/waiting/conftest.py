@@ -11,7 +11,8 @@ import pytest
 
 from dblock import Lease, Locks, RetryPolicy
 from dblock.dialects import Dialect
-from dblock.protocol import acquiring, registering
+from dblock.dialects.base import TICKET
+from dblock.protocol.waiting import queueing
 from tests.conftest import Database, NewDatabase
 from tests.lending import Lender
 from tests.servers import execute
@@ -20,8 +21,8 @@ from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
 if TYPE_CHECKING:
-    from tests.waiting.gates import Gate
     from tests.waiting.gates_mariadb import UserLock
+    from tests.waiting.watching import Watched
 
 NAME = "report"
 AGES = 10 * SECONDS  # a TTL that ends no wait here
@@ -46,6 +47,25 @@ def take_turn(
 ) -> None:
     with lease(locks, fair=fair, retry=retry):
         turns.append(number)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in the queue for one waiter, on PostgreSQL."""
+
+    text: str
+
+    @property
+    def ticket(self) -> str:
+        return self.text[:TICKET]
+
+    @property
+    def token(self) -> str:
+        return self.text[TICKET:][:32]
+
+    @property
+    def owner(self) -> str:
+        return self.text[TICKET:][36:]
 
 
 @dataclass
@@ -94,8 +114,8 @@ def uncalled(request: pytest.FixtureRequest, new_database: NewDatabase) -> Itera
 @pytest.fixture
 def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks before it is called."""
-    monkeypatch.setattr(acquiring, "LOOK", 3600.0)
-    monkeypatch.setattr(acquiring, "LOOK_MAX", 3600.0)
+    monkeypatch.setattr(queueing, "LOOK", 3600.0)
+    monkeypatch.setattr(queueing, "LOOK_MAX", 3600.0)
 
 
 @pytest.fixture
@@ -112,13 +132,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture
-def gate(new_database: NewDatabase, world: World) -> Iterator[Gate]:
-    from tests.waiting.gates import Gate  # late: it is a Queue
+def watched(new_database: NewDatabase, world: World) -> Iterator[Watched]:
+    from tests.waiting.watching import Watched  # late: it is a Queue
 
     db = new_database("postgresql", migrated=True)
     execute(db.url, f"INSERT INTO dblock_lock (lock_name, fence) VALUES ('{NAME}', 0)")
     with ExitStack() as stack:
-        yield Gate(db, stack, world)
+        yield Watched(db, stack, world)
 
 
 @pytest.fixture
@@ -130,10 +150,3 @@ def user_lock(lender: Lender, world: World) -> Iterator[UserLock]:
         made = UserLock(db, stack, world)
         made.create()
         yield made
-
-
-@pytest.fixture
-def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as the test takes, that is."""
-    monkeypatch.setattr(acquiring, "GATE", SECONDS / 2)
-    monkeypatch.setattr(registering, "AFTER", 3600.0)  # in one piece

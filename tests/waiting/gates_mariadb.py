@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Connection
 
-from dblock import Locks, Timeouts
+from dblock import Lease, Locks, Timeouts, clock
+from dblock.database import Database
 from dblock.dialects import MariaDB
-from dblock.protocol import acquiring, registering
+from dblock.protocol import registering
+from dblock.protocol.waiting import server_wait
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
-from tests.waiting.gates import Gate, Statements
+from tests.waiting.watching import Statements, Watched
+from tests.worlds.surface import Surface
 
 TABLE = "dblock_lock"
 
 
 @dataclass
-class UserLock(Gate):
+class UserLock(Watched):
     """The gate of :data:`NAME` there, and who is at it."""
 
     def create(self) -> None:
@@ -30,6 +33,12 @@ class UserLock(Gate):
         self._watching.exec_driver_sql(
             f"INSERT INTO {TABLE} (lock_name, fence) VALUES ('{NAME}', 0)"
         )
+
+    def quick(self, *names: str) -> Locks:
+        """Locks that wait at the gate at once when they next want one of these names."""
+        locks = self.locks()
+        hurry(locks, *names or (NAME,))
+        return locks
 
     @contextmanager
     def shut(self, *names: str) -> Iterator[Connection]:
@@ -62,9 +71,11 @@ class UserLock(Gate):
         self.change(f"SET token = {token}, expires_at = {ago}")
 
     def had_by(self, name: str = NAME) -> list[int]:
+        """The sessions that have the gate: one at most."""
         return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({user_lock(name)})") if pid]
 
     def waited_for_by(self) -> list[int]:
+        """The sessions that wait at the gate."""
         return self._with("state = 'User lock'")
 
     def _tickets(self, name: str) -> list[str]:
@@ -73,6 +84,7 @@ class UserLock(Gate):
 
     @property
     def sessions(self) -> list[int]:
+        """All of this database but the one that asks."""
         return self._with("true")
 
     @property
@@ -87,6 +99,13 @@ class UserLock(Gate):
 
     def wait_until_waited_for(self, by: int = 1) -> None:
         eventually(lambda: len(self.waited_for_by()) == by)
+
+    def wait_until_had(self, name: str = NAME) -> None:
+        eventually(lambda: len(self.had_by(name)) == 1)
+
+    def wait_until_let_go(self, name: str = NAME) -> None:
+        """A connection that was closed is gone from the server in a moment."""
+        eventually(lambda: self.had_by(name) == [])
 
 
 class Asked(Statements):
@@ -122,7 +141,7 @@ class Asked(Statements):
 
 def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Wait at gates as long as the test takes, that is, and in one piece."""
-    patch.setattr(acquiring, "LOOK", SECONDS / 2)
+    patch.setattr(server_wait, "LONGEST", SECONDS / 2)
     patch.setattr(registering, "AFTER", 3600.0)
 
 
@@ -130,3 +149,24 @@ def user_lock(name: str) -> str:
     """The user lock that is a name's gate in the session's database."""
     gate = MariaDB(None, "dblock_", Timeouts()).gate(name)
     return f"SHA1(CONCAT('{gate}/', DATABASE()))"
+
+
+def has(gate: UserLock, held: Lease) -> Lease:
+    """A hold that has the gate."""
+    assert held.acquire()
+    assert len(gate.had_by()) == 1
+    return held
+
+
+def hurry(locks: Locks, *names: str) -> None:
+    """Let some Locks have got names in a moment, a moment ago."""
+    if isinstance(locks, Surface):
+        locks.run(hurry_here, locks.database, *names)
+    else:
+        hurry_here(locks.database, *names)
+
+
+def hurry_here(database: Database, *names: str) -> None:
+    """In the world that the database's Locks are of."""
+    for name in names:
+        database.hot.note(name, 0.0, clock.now() + SECONDS)

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from dblock import Locks
-from dblock.protocol import acquiring
+from dblock.protocol.waiting import queueing
 from dblock.schema import upgrade
 from tests.servers import PostgreSQL
 from tests.support import LONG, SECONDS
@@ -20,16 +20,15 @@ from tests.support import LONG, SECONDS
 SPREAD = 0.002  # seconds, about as long as it takes to join the queue
 
 
-def race(url: str, rounds: int, *, fair: bool, seed: int = 1) -> int:
+def race(url: str, rounds: int, seed: int = 1) -> int:
     """Race so many times; return how often the waiter had joined the queue in time to be called.
 
-    If not ``fair`` the waiter mostly has the gate, for the name is a quick one, and then joins.
     Raises NotAcquired when a call was lost.
     """
     start = threading.Barrier(2, timeout=SECONDS)
 
     def release(locks: Locks) -> None:
-        lease, chance = locks.lease("race", ttl=LONG, fair=fair), random.Random(seed)
+        lease, chance = locks.lease("race", ttl=LONG), random.Random(seed)
         for _ in range(rounds):
             with lease:
                 start.wait()
@@ -37,7 +36,7 @@ def race(url: str, rounds: int, *, fair: bool, seed: int = 1) -> int:
             start.wait()
 
     def acquire(locks: Locks) -> None:
-        lease = locks.lease("race", ttl=LONG, wait=SECONDS, fair=fair)
+        lease = locks.lease("race", ttl=LONG, wait=SECONDS)
         chance = random.Random(-seed)
         for _ in range(rounds):
             start.wait()
@@ -56,12 +55,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.waiting.race", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100_000)
     rounds = parser.parse_args().rounds
-    acquiring.LOOK = acquiring.LOOK_MAX = 3600.0
+    queueing.LOOK = queueing.LOOK_MAX = 3600.0
     with PostgreSQL() as server:
         upgrade(server.url)
-        for fair, where in ((True, "for the queue"), (False, "with the gate")):
-            called = race(server.url, rounds, fair=fair)
-            print(f"{rounds:,} races {where}, {called:,} waiters called, none lost", flush=True)
+        called = race(server.url, rounds)
+        print(f"{rounds:,} races, {called:,} waiters called, none lost")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ import dblock.gate
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
 from dblock.connections import OwnConnection
 from dblock.dialects import Dialect
-from dblock.protocol import acquiring, registering
+from dblock.protocol import registering
 from dblock.protocol.steps import Query
+from dblock.protocol.waiting import server_wait
 from tests.conftest import NewDatabase
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease, take_turn
@@ -209,7 +210,7 @@ def test_the_deadline_is_kept_at_the_gate(gate: UserLock) -> None:
         assert gate.waited_for_by() == []
         assert gate.had_by() == [other.exec_driver_sql("SELECT CONNECTION_ID()").scalar()]
     plain, gated = took
-    assert gated < acquiring.LOOK / 2
+    assert gated < server_wait.LONGEST / 2
     assert gated < 10 * plain
 
 
@@ -282,7 +283,7 @@ def test_so_many_when_all_come_at_once(
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()
     threads.join()
-    assert len(let_in) == 2 * dblock.gate.GATES  # since the names are quick
+    assert len(let_in) == 2 * dblock.gate.GATES  # since the names are hot
     assert locks.database.gates.kept == 2 * dblock.gate.GATES
 
 

@@ -13,15 +13,16 @@ import pytest
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
-from dblock.protocol import acquiring, registering
+from dblock.protocol import registering
+from dblock.protocol.waiting import server_wait
 from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease
-from tests.waiting.gates import PATIENT, has, hurry, hurry_here
-from tests.waiting.gates_mariadb import Asked, UserLock, wait_for_ever
+from tests.waiting.gates_mariadb import Asked, UserLock, has, hurry, hurry_here, wait_for_ever
+from tests.waiting.watching import PATIENT
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_one_statement_lets_the_name_go_and_its_gate(
 
 def knock(say: Say, wait: Wait, url: str, name: str) -> None:
     """Wait at the gate for as long as it takes, in one piece."""
-    acquiring.LOOK, registering.AFTER = SECONDS / 2, 3600.0
+    server_wait.LONGEST, registering.AFTER = SECONDS / 2, 3600.0
     with Locks(url, timeouts=PATIENT) as locks:
         hurry(locks, name)
         try:

@@ -7,23 +7,27 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
+from itertools import count
 
 import pytest
 from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
-from dblock import Attempt, Locks, RetryPolicy
+from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.protocol import leasing, registering
 from dblock.protocol.leasing import look_from
-from dblock.protocol.state import Place
 from dblock.waiting import Spot
+from tests.aio.support import cancelled_at, settled
+from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
+from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import AGES, LISTENERS, NAME, Queue, lease, take_turn
-from tests.waiting.gates import Gate, Statements
+from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, Queue, lease, take_turn
+from tests.waiting.watching import Statements, Watched
 from tests.worlds.portal import WORLDS
 
 
@@ -116,9 +120,11 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             dying.close()
             eventually(lambda: len(execute(queue.db.url, LISTENERS)) == 1)
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
-            look = look_from(locks.dialect, NAME, 0.0, 0.0, queue.tickets[-1])
-            _, reply = locks.database.run(look)
-            assert locks.dialect.place(reply) == Place(0, free=True)
+            last = Entry(queue.tickets[-1])
+            look = locks.dialect.look_queued(NAME, last.token, last.ticket)
+            _, reply = locks.database.run(look_from(locks.dialect, NAME, 0.0, 0.0, look))
+            place = locks.dialect.place(reply)
+            assert (place.before, place.free) == (0, True)
 
 
 def test_released_by_an_earlier_version(queue: Queue) -> None:
@@ -160,14 +166,14 @@ def test_who_joins_disturbs_no_guard(
 
 
 def give_up_with_the_row_locked(
-    gate: Gate, threads: Threads, locks: Locks, until: Callable[[Future[bool]], bool]
+    watched: Watched, threads: Threads, locks: Locks, until: Callable[[Future[bool]], bool]
 ) -> None:
     """Let one wait, and give up while another program has the name's row locked for a while."""
     enough = threading.Event()
     until_then = RetryPolicy(wait=wait_fixed(0.01), stop=lambda _: enough.is_set())
     waiting = threads.start(locks.lease(NAME, retry=until_then).acquire)
-    gate.wait_for(1)
-    with gate.row_locked():
+    watched.wait_for(1)
+    with watched.row_locked():
         enough.set()
         eventually(lambda: until(waiting))
     assert not waiting.result(SECONDS)
@@ -176,43 +182,101 @@ def give_up_with_the_row_locked(
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
 def test_while_others_are_at_the_row(
-    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holder, locks = lease(gate.locks()), gate.locks()
+    holder, locks = lease(watched.locks()), watched.locks()
     assert holder.acquire()
     statements = Statements(locks, monkeypatch)
 
     def tried_twice(waiting: Future[bool]) -> bool:
-        return waiting.done() or sum("array_remove" in sql for sql in statements.all) > 1
+        return waiting.done() or statements.kinds.count("leave") > 1
 
-    give_up_with_the_row_locked(gate, threads, locks, tried_twice)
-    assert gate.tickets == []
+    give_up_with_the_row_locked(watched, threads, locks, tried_twice)
+    assert watched.tickets == []
 
 
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
 @pytest.mark.parametrize("released", [False, True], ids=["then released", "released"])
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
 def test_who_cannot_leave_is_disowned(
-    gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch, released: bool
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch, released: bool
 ) -> None:
     """Its process lives, and nobody waits for it all the same."""
     monkeypatch.setattr(leasing, "LEAVING", 0.1)
-    holder, locks, turns = lease(gate.locks()), gate.locks(), list[int]()
+    holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
-    give_up_with_the_row_locked(gate, threads, locks, lambda waiting: waiting.done())
-    assert len(gate.tickets) == 1
+    give_up_with_the_row_locked(watched, threads, locks, lambda waiting: waiting.done())
+    assert len(watched.tickets) == 1
     if released:  # to be called, while it seemed to be there
-        gate.change("SET token = NULL, expires_at = clock_timestamp()")
+        watched.change("SET token = NULL, expires_at = clock_timestamp()")
     else:
-        eventually(lambda: execute(gate.db.url, LISTENERS) == [])
+        eventually(lambda: execute(watched.db.url, LISTENERS) == [])
         holder.release()
-    newcomer = lease(gate.locks())
+    newcomer = lease(watched.locks())
     eventually(lambda: newcomer.acquire(blocking=False))
     threads.start(take_turn, locks, turns, 1)  # it listens anew
-    gate.wait_for(1)
+    watched.wait_for(1)
     newcomer.release()
     threads.join()
     assert turns == [1]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken"])
+def test_ctrl_c_at_each_statement(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    locks, other, interrupt = watched.locks(), lease(watched.locks()), Interrupt(monkeypatch)
+    mine = lease(locks)
+    if taken:
+        assert other.acquire()
+    timeout = 0.1 if taken else SECONDS
+
+    def undo() -> None:
+        if not taken:
+            mine.release()
+
+    def hurried() -> Callable[[], object]:
+        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        return partial(mine.acquire, timeout=timeout)
+
+    seen = 0
+    for _ in each(interrupt, locks, hurried, undo):
+        seen += 1
+        assert not mine.held
+        assert watched.tickets == []
+        assert watched.blocked == []
+        if not taken:
+            with other:
+                pass
+    assert seen >= 2
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> None:
+    other = lease(watched.locks())
+
+    def check() -> None:
+        assert watched.blocked == []
+        assert watched.tickets == []
+        assert other.acquire(timeout=0.01)
+        other.release()
+
+    async def main() -> None:
+        async with AsyncLocks(watched.db.url) as locks:
+            mine = locks.lease(NAME, ttl=LONG)
+            for at in count(1):
+                locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+                cancelled = await cancelled_at(mine.acquire(), at, how)
+                await settled(locks)
+                assert mine.held is not cancelled
+                if not cancelled:
+                    await mine.release()
+                await asyncio.to_thread(check)
+                if not cancelled:
+                    assert at > 1
+                    return
+
+    asyncio.run(main())
 
 
 SLOW = {

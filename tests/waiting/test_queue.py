@@ -17,8 +17,8 @@ from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import LISTENERS, NAME, Queue, lease, take_turn
-from tests.waiting.gates import Gate
 from tests.waiting.race import race
+from tests.waiting.watching import Watched
 from tests.worlds.portal import WORLDS
 
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -38,14 +38,15 @@ def test_a_release_calls_the_next_in_the_order_of_arrival(queue: Queue, threads:
 
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
 def test_nobody_overtakes(queue: Queue, threads: Threads) -> None:
+    """Not even where the name is free, since it was not passed on."""
     turns: list[int] = []
-    first = queue.locks()
-    holder, passer_by = lease(first), lease(queue.locks())
-    assert holder.acquire()
+    first, second = queue.locks(), queue.locks()
+    passer_by = lease(second)
+    assert lease(first).acquire()
     with Process(queue_up, queue.db.url, NAME) as waiter:
         queue.wait_for(1)
         waiter.send(signal.SIGSTOP)  # called, and not there
-        holder.release()
+        assert second.release(NAME, force=True)
         assert not passer_by.acquire(blocking=False)
         threads.start(take_turn, first, turns, 1)
         queue.wait_for(2)
@@ -74,12 +75,13 @@ def test_a_waiter_that_died_is_passed_over(queue: Queue, threads: Threads) -> No
 
 def test_one_that_does_not_come_is_passed_over_too(queue: Queue) -> None:
     """Its session is there, so it is called; a moment later the next may take the name."""
-    holder, second = lease(queue.locks()), lease(queue.locks())
-    assert holder.acquire()
+    locks = queue.locks()
+    second = lease(locks)
+    assert lease(queue.locks()).acquire()
     with Process(queue_up, queue.db.url, NAME) as waiter:
         queue.wait_for(1)
         waiter.send(signal.SIGSTOP)
-        holder.release()
+        assert locks.release(NAME, force=True)
         assert second.acquire()
         second.release()
         waiter.send(signal.SIGCONT)
@@ -131,29 +133,29 @@ def test_a_listener_that_is_lost_is_replaced(queue: Queue, threads: Threads) -> 
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
 def test_who_can_be_called_at_last_keeps_its_place_and_no_other(
-    gate: Gate, threads: Threads
+    watched: Watched, threads: Threads
 ) -> None:
     """The first of many to wait connects; till then the others look, and stand in the queue."""
-    holder, locks, turns = lease(gate.locks()), gate.locks(), list[int]()
+    holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
     listener = locks.database.room.listener
     listener._connecting = True  # another waiter of this process
     threads.start(take_turn, locks, turns, 1)
-    gate.wait_for(1)
-    (deaf,) = gate.tickets
+    watched.wait_for(1)
+    (deaf,) = watched.tickets
     assert deaf.startswith(UNCALLED)
-    threads.start(take_turn, gate.locks(), turns, 2)
-    gate.wait_for(2)
-    behind = gate.tickets[1]
+    threads.start(take_turn, watched.locks(), turns, 2)
+    watched.wait_for(2)
+    behind = watched.tickets[1]
     listener._connecting = False
-    eventually(lambda: deaf not in gate.tickets)
-    called, second = gate.tickets
+    eventually(lambda: deaf not in watched.tickets)
+    called, second = watched.tickets
     assert not called.startswith(UNCALLED)
     assert second == behind
     holder.release()
     threads.join()
     assert turns == [1, 2]
-    assert gate.tickets == []
+    assert watched.tickets == []
 
 
 @pytest.mark.usefixtures("only_calls")
@@ -194,15 +196,25 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     assert sorted(turns) == list(range(30))
 
 
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+def test_the_deadline_is_kept(watched: Watched) -> None:
+    """By who looks now and then, and by who is told; the one is the other's yardstick."""
+    took: list[float] = []
+    polls = RetryPolicy(wait=wait_fixed(0.01))
+    with lease(watched.locks()):
+        for retry in (polls, None):
+            locks = watched.locks()
+            start = time.monotonic()
+            assert not lease(locks, retry=retry).acquire(timeout=0.3)
+            took.append(time.monotonic() - start)
+            assert watched.tickets == []
+            assert watched.blocked == []
+    polling, told = took
+    assert told < 10 * polling
+
+
 @pytest.mark.usefixtures("only_calls")
 def test_no_call_is_lost(queue: Queue) -> None:
     """``python -m tests.waiting.race`` is the same for longer."""
     rounds = 500
-    called = race(queue.db.url, rounds, fair=True)
-    assert 0 < called < rounds  # it was a race
-
-
-@pytest.mark.usefixtures("only_calls")
-def test_no_call_is_lost_by_who_has_the_gate(queue: Queue) -> None:
-    rounds = 500
-    assert 0 < race(queue.db.url, rounds, fair=False) < rounds
+    assert 0 < race(queue.db.url, rounds) < rounds  # it was a race

@@ -15,7 +15,8 @@ from tests.conftest import Database, new_name, upgrade
 from tests.faults.proxy import Proxy
 from tests.servers import Server, execute
 from tests.support import MOMENT, Threads, eventually
-from tests.waiting.conftest import Queue, lease, take_turn
+from tests.waiting.conftest import Entry, Queue, lease, take_turn
+from tests.waiting.gates_mariadb import UserLock
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -105,7 +106,7 @@ def test_what_is_no_ticket_is_nothing(
             before = len(proxy.requests)
             (channel,) = stranger.channels
             stranger.call(channel, said)
-            stranger.call(channel, f"'{channel}ffff'")
+            stranger.call(channel, f"'{channel}{'f' * 16}'")
             time.sleep(MOMENT)
             assert len(proxy.requests) == before
         threads.join()
@@ -158,14 +159,14 @@ def test_called_in_the_middle_of_a_statement(queue: Queue, stranger: Stranger) -
 def test_called_for_nothing_it_is_looked_at_now_and_then(
     queue: Queue, world: World, threads: Threads, stranger: Stranger
 ) -> None:
-    """The tickets of a channel can be guessed: they are numbered."""
+    """By one who has read the lock table, where the tickets are."""
     turns: list[int] = []
     with Proxy(queue.db.url) as proxy, world.locks(proxy.url) as locks:
         with lease(queue.locks()):
             threads.start(take_turn, locks, turns, 1)
             queue.wait_for(1)
             quiet(proxy)
-            (ticket,) = queue.tickets
+            ticket = Entry(*queue.tickets).ticket
             before, start = len(proxy.requests), time.monotonic()
             stranger.call(ticket[:8], f"'{ticket}'", CALLS)
             took = time.monotonic() - start
@@ -175,20 +176,18 @@ def test_called_for_nothing_it_is_looked_at_now_and_then(
     assert turns == [1]
 
 
-@pytest.mark.parametrize("fixture", ["gate", "user_lock"])
 def test_a_gate_that_a_stranger_has_shut_stops_nobody(
-    request: pytest.FixtureRequest, threads: Threads, fixture: str
+    user_lock: UserLock, threads: Threads
 ) -> None:
-    """The numbers and names of gates can be computed."""
-    gate = request.getfixturevalue(fixture)
+    """The names of gates can be computed."""
     turns: list[int] = []
 
     def work(number: int) -> None:
-        locks = gate.locks()
+        locks = user_lock.locks()
         for _ in range(2):
             take_turn(locks, turns, number)
 
-    with gate.shut():
+    with user_lock.shut():
         for number in range(3):
             threads.start(work, number)
         threads.join()

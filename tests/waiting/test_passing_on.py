@@ -1,0 +1,501 @@
+"""A release makes the name the first waiter's, which then has it without asking (promise 10).
+
+Who is passed a name and is not to do anything about it yet is another process, and stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from dblock import Lease, Locks, clock
+from dblock.aio import AsyncLocks
+from dblock.database import Database
+from dblock.dialects import Dialect
+from dblock.dialects.base import TICKET
+from dblock.protocol.term import FIRST_TERM
+from tests.faults.database import shorten_pause
+from tests.processes.workers import Process, queue_up
+from tests.servers import execute
+from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
+from tests.waiting.conftest import LISTENERS, NAME, Entry, lease
+from tests.waiting.watching import Statements, Watched, calls
+from tests.worlds.portal import WORLDS
+
+both = pytest.mark.parametrize("world", WORLDS, indirect=True)
+#: What is sent by who waits so that it can be seen waiting.
+SEEN = {"register", "sweep", "unregister"}
+
+
+class Row(NamedTuple):
+    fence: int
+    token: str | None
+    owner: str
+    #: For how long it was granted, or renewed; and how much of that is left.
+    term: float
+    left: float
+
+
+def row(watched: Watched) -> Row:
+    query = """SELECT fence, token, owner, extract(epoch FROM expires_at - acquired_at)::float8,
+        extract(epoch FROM expires_at - clock_timestamp())::float8 FROM dblock_lock"""
+    with watched.session() as session:
+        return Row(*session.exec_driver_sql(query).one())
+
+
+class Stopped(NamedTuple):
+    """A process that stands in the queue, and is stopped."""
+
+    process: Process
+    entry: Entry
+
+    def has(self, held: Row) -> bool:
+        return held.token == self.entry.token
+
+    def goes_on(self) -> None:
+        """Let it go on; it has the name now, and holds it until it is killed."""
+        self.process.send(signal.SIGCONT)
+        assert [self.process.message() for _ in range(2)] == ["waiting", "held"]
+
+
+@contextmanager
+def stopped(watched: Watched) -> Iterator[Stopped]:
+    before = len(watched.tickets)
+    with Process(queue_up, watched.db.url, NAME) as process:
+        watched.wait_for(before + 1)
+        process.send(signal.SIGSTOP)
+        yield Stopped(process, Entry(watched.tickets[-1]))
+
+
+def held(watched: Watched) -> Lease:
+    """The name, held for as long as a test likes."""
+    mine = lease(watched.locks())
+    assert mine.acquire()
+    return mine
+
+
+class Meanwhile:
+    """Something that happens once, when a kind of statement is about to be sent by some Locks."""
+
+    def __init__(self, database: Database, patch: pytest.MonkeyPatch, kind: str) -> None:
+        self.happened = False
+        self._do: Callable[[], object] = lambda: None
+        dialect: Any = database.dialect
+        send = dialect.send
+
+        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+            if query.kind == kind and not self.happened:
+                self.happened = True
+                self._do()
+            return send(driver, query, *args, **how)
+
+        patch.setattr(dialect, "send", sending)
+
+    def do(self, what: Callable[[], object]) -> None:
+        self._do = what
+
+
+# --- who is passed it --------------------------------------------------------------------------
+
+
+@both
+def test_the_release_makes_the_first_waiter_the_holder(watched: Watched) -> None:
+    mine = held(watched)
+    fence = mine.fence
+    with stopped(watched) as first, stopped(watched) as second:
+        mine.release()
+        now = row(watched)
+        assert first.has(now)
+        assert now.fence == fence + 1
+        assert now.owner == first.entry.owner
+        assert [Entry(entry) for entry in watched.tickets] == [second.entry]
+        first.goes_on()
+        assert row(watched).fence == fence + 1
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_it_has_the_name_without_a_statement_of_its_own(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And who waited for it a moment ago joins with the first statement it sends."""
+    locks = watched.locks()
+    mine, other = held(watched), lease(locks)
+    assert not other.acquire(timeout=MOMENT)  # with connections made
+    statements = Statements(locks, monkeypatch)
+
+    def wait() -> list[str]:
+        del statements.kinds[:]
+        assert other.acquire()
+        return [kind for kind in statements.kinds if kind not in SEEN]
+
+    for asked in (["grant", "look", "join"], ["join"]):
+        waiting: Future[list[str]] = threads.start(wait)
+        watched.wait_for(1)
+        mine.release()
+        assert waiting.result(SECONDS) == asked
+        threads.run(other.release)
+        assert mine.acquire()
+        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+    assert calls(locks) == 2
+
+
+def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is joined for, and had with that; a try that does not wait forgets nothing of it."""
+    locks = watched.locks()
+    with lease(watched.locks()):  # so that it listens
+        assert not lease(locks).acquire(timeout=MOMENT)
+    locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+    mine, statements = lease(locks), Statements(locks, monkeypatch)
+    for asked in ({"blocking": False}, {}):
+        assert mine.acquire(**asked)
+        mine.release()
+    assert statements.kinds == ["grant", "release", "join", "release"]
+
+
+@both
+def test_its_first_term_is_short_and_a_renewal_makes_it_long(watched: Watched) -> None:
+    mine = held(watched)
+    with stopped(watched) as first:
+        mine.release()
+        now = row(watched)
+        assert first.has(now)
+        assert FIRST_TERM - MOMENT < now.term < FIRST_TERM + MOMENT
+        first.goes_on()
+        eventually(lambda: row(watched).left > 10 * FIRST_TERM)
+        assert first.has(row(watched))
+
+
+@both
+@pytest.mark.parametrize("ttl", [0.5, 1.0])
+def test_a_ttl_that_is_shorter_is_its_first_term(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch, ttl: float
+) -> None:
+    """Also where nobody has asked for a longer one yet."""
+    mine, locks = watched.locks().lease(NAME, ttl=ttl), watched.locks()
+    assert mine.acquire()
+    other = locks.lease(NAME, ttl=ttl, wait=SECONDS)
+    statements, waiting = Statements(locks, monkeypatch), threads.start(other.acquire)
+    watched.wait_for(1)
+    mine.release()
+    assert waiting.result(SECONDS)
+    assert row(watched).left <= ttl
+    assert statements.kinds.count("join") == 1  # it was not called to ask by itself
+    threads.run(other.release)
+
+
+@both
+@pytest.mark.parametrize("plan", [{"renew": False}, {"max_renewals": 1}], ids=str)
+def test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once(
+    watched: Watched, threads: Threads, plan: dict[str, Any]
+) -> None:
+    mine = held(watched)
+    other = watched.locks().lease(NAME, ttl=LONG, wait=SECONDS, **plan)
+
+    def wait() -> float:
+        assert other.acquire()
+        return row(watched).left
+
+    waiting = threads.start(wait)
+    watched.wait_for(1)
+    mine.release()
+    assert waiting.result(SECONDS) > LONG / 2
+    threads.run(other.release)
+
+
+# --- who is not --------------------------------------------------------------------------------
+
+
+@both
+def test_a_guarded_hold_is_not_passed_on(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction may be open yet: who is called has to wait for that by itself."""
+    mine, locks = held(watched), watched.locks()
+    fence, other = mine.fence, lease(locks)
+    statements = Statements(locks, monkeypatch)
+    engine = watched.world.engine(watched.db.url)
+    with engine.connect() as connection:
+        with mine.guard(connection):
+            pass
+        waiting = threads.start(other.acquire)
+        watched.wait_for(1)
+        before = len(statements.kinds)
+        mine.release()
+        eventually(lambda: "join" in statements.kinds[before:] or waiting.done())
+        assert not waiting.done()
+        now = row(watched)
+        assert (now.fence, now.token) == (fence, None)
+        connection.rollback()
+    assert waiting.result(SECONDS)
+    assert threads.run(lambda: row(watched).fence) == fence + 1
+    engine.dispose()
+
+
+@both
+def test_a_waiter_that_died_is_passed_over(watched: Watched) -> None:
+    mine = held(watched)
+    with ExitStack() as dying:
+        for _ in range(2):
+            dying.enter_context(stopped(watched))
+        with stopped(watched) as living:
+            dying.close()
+            eventually(lambda: len(execute(watched.db.url, LISTENERS)) == 1)
+            mine.release()
+            assert living.has(row(watched))
+            assert watched.tickets == []
+            living.goes_on()
+
+
+def test_a_waiter_that_is_stopped_costs_the_short_term(watched: Watched, threads: Threads) -> None:
+    """By the yardstick of what a statement takes here at the worst."""
+    mine, second, took = held(watched), lease(watched.locks()), list[float]()
+    fence = mine.fence
+    with stopped(watched):
+        waiting = threads.start(second.acquire)
+        watched.wait_for(2)
+        start = time.monotonic()
+        mine.release()
+        released = time.monotonic() - start
+        while not waiting.done():
+            began = time.monotonic()
+            assert row(watched).fence > fence
+            took.append(time.monotonic() - began)
+        waited = time.monotonic() - start
+        assert waiting.result()
+        assert row(watched).fence == fence + 2
+    assert FIRST_TERM - MOMENT < waited < FIRST_TERM + 0.5 + 10 * max(released, *took)
+
+
+@both
+def test_released_by_force_it_is_nobodys(watched: Watched) -> None:
+    """The first is called to take it by itself."""
+    mine, other = held(watched), watched.locks()
+    fence = mine.fence
+    with stopped(watched) as first:
+        assert other.release(NAME, force=True)
+        now = row(watched)
+        assert (now.fence, now.token) == (fence, None)
+        assert [Entry(entry) for entry in watched.tickets] == [first.entry]
+        first.goes_on()
+        assert row(watched).fence == fence + 1
+
+
+@both
+def test_nothing_is_passed_on_while_nothing_is_granted(watched: Watched) -> None:
+    """As after a crash, by what the witness says."""
+    mine = held(watched)
+    fence = mine.fence
+    with stopped(watched) as first:
+        shorten_pause(watched.db.url, LONG)
+        mine.release()
+        now = row(watched)
+        assert (now.fence, now.token) == (fence, None)
+        shorten_pause(watched.db.url, 0)
+        first.goes_on()
+        assert row(watched).fence == fence + 1
+
+
+def test_one_of_an_earlier_version_is_called_and_passed_nothing(watched: Watched) -> None:
+    """Its entry is a ticket alone, and what it hears is that."""
+    channel, mine = "0000abcd", held(watched)
+    ticket, fence = channel.ljust(TICKET, "1"), mine.fence
+    there = make_url(watched.db.url).set(drivername="postgresql")
+    with psycopg.connect(there.render_as_string(hide_password=False), autocommit=True) as old:
+        number, kind = int(channel, 16), int.from_bytes(b"dblk", "big")
+        old.execute(f"SELECT pg_advisory_lock({kind}, {number})")
+        old.execute(f"LISTEN dblock_{channel}")
+        with stopped(watched):
+            watched.change(f"SET waiters = array_prepend('{ticket}', waiters)")
+            mine.release()
+            now = row(watched)
+            assert (now.fence, now.token) == (fence, None)
+            assert len(watched.tickets) == 2
+            said = [call.payload for call in old.notifies(timeout=SECONDS, stop_after=1)]
+    assert said == [ticket]
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_a_message_without_the_tickets_secret_half_is_nothing(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, mine = watched.locks(), held(watched)
+    statements, waiting = Statements(locks, monkeypatch), threads.start(lease(locks).acquire)
+    watched.wait_for(1)
+    eventually(lambda: SEEN - {"unregister"} <= set(statements.kinds))
+    before, channel = len(statements.kinds), watched.tickets[0][:8]
+    for secret in ("", "f" * 16):
+        said = f"concat_ws(' ', '{channel}{secret}', 99, extract(epoch FROM clock_timestamp()), 2)"
+        watched.ask(f"SELECT pg_notify('dblock_{channel}', {said})")
+    time.sleep(MOMENT)
+    assert not waiting.done()
+    assert statements.kinds[before:] == []
+    mine.release()
+    assert waiting.result(SECONDS)
+
+
+# --- who gives up at that moment ---------------------------------------------------------------
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_who_gives_up_when_it_is_passed_the_name_passes_it_on(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = watched.locks()
+    meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+    with Locks(watched.db.url) as others:
+        holder, third = lease(others), lease(others)
+        assert holder.acquire()
+        meanwhile.do(holder.release)
+        assert not threads.run(lease(locks).acquire, timeout=MOMENT)
+        assert meanwhile.happened
+        assert third.acquire(blocking=False)
+        third.release()
+
+
+@both
+@pytest.mark.usefixtures("only_calls")
+def test_and_to_the_next_in_the_queue(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = watched.locks()
+    meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+    with Locks(watched.db.url) as others, ExitStack() as stack:
+        holder = lease(others)
+        assert holder.acquire()
+        impatient = threads.start(lease(locks).acquire, timeout=10 * MOMENT)
+        watched.wait_for(1)
+        meanwhile.do(holder.release)
+        second = stack.enter_context(stopped(watched))
+        assert not impatient.result(SECONDS)
+        assert meanwhile.happened
+        assert second.has(row(watched))
+        second.goes_on()
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_who_is_interrupted_when_it_is_passed_the_name_passes_it_on(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, holder, third = watched.locks(), held(watched), lease(watched.locks())
+
+    def interrupted(descriptor: int, seconds: float) -> bool:
+        watched.wait_for(1)
+        holder.release()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(locks.database.runtime, "readable", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lease(locks).acquire()
+    assert third.acquire(blocking=False)
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_task_that_is_cancelled_when_it_is_passed_the_name_passes_it_on(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, third = held(watched), lease(watched.locks())
+
+    async def main() -> None:
+        async with AsyncLocks(watched.db.url) as locks:
+            meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+            meanwhile.do(holder.release)
+            task = asyncio.create_task(locks.lease(NAME, wait=SECONDS).acquire())
+            await asyncio.to_thread(watched.wait_for, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            eventually(lambda: meanwhile.happened)
+
+    asyncio.run(main())
+    assert third.acquire(blocking=False)
+
+
+@both
+@pytest.mark.usefixtures("kept_for_ever")
+def test_after_any_number_of_waits_in_vain_the_name_is_free(
+    watched: Watched, threads: Threads
+) -> None:
+    """They are passed it at any moment of their giving up."""
+    mine = lease(watched.locks())
+
+    def wait_in_vain(locks: Locks, chance: random.Random) -> None:
+        for _ in range(25):
+            other = lease(locks)
+            if other.acquire(timeout=chance.uniform(0.0, 0.03)):
+                other.release()
+
+    waiting = [
+        threads.start(wait_in_vain, watched.locks(), random.Random(seed)) for seed in range(4)
+    ]
+    while not all(one.done() for one in waiting):
+        with mine:
+            time.sleep(0.002)
+    threads.join()
+    assert watched.tickets == []
+    for _ in range(3):
+        assert mine.acquire(blocking=False)
+        mine.release()
+
+
+# --- after an expiry ---------------------------------------------------------------------------
+
+
+def test_the_living_keep_their_places_when_another_takes_over(
+    watched: Watched, threads: Threads
+) -> None:
+    """One that comes after them, since the first does not come."""
+    stale = watched.locks().lease(NAME, ttl=1.0, renew=False)
+    assert stale.acquire()
+    second = lease(watched.locks())
+    with stopped(watched) as first:
+        waiting = threads.start(second.acquire)
+        watched.wait_for(2)
+        with stopped(watched) as third:
+            assert waiting.result(SECONDS)
+            assert [Entry(entry) for entry in watched.tickets] == [first.entry, third.entry]
+            second.release()
+            assert first.has(row(watched))
+            first.goes_on()
+
+
+def test_the_dead_do_not(watched: Watched, threads: Threads) -> None:
+    stale = watched.locks().lease(NAME, ttl=1.0, renew=False)
+    assert stale.acquire()
+    second = lease(watched.locks())
+    with ExitStack() as dying:
+        dying.enter_context(stopped(watched))
+        waiting = threads.start(second.acquire)
+        watched.wait_for(2)
+        dying.close()
+        assert waiting.result(SECONDS)
+        assert watched.tickets == []
+
+
+@both
+def test_who_takes_over_waits_for_a_guard(watched: Watched, threads: Threads) -> None:
+    """Whoever stands in the queue, and whatever is over."""
+    mine, second = held(watched), lease(watched.locks())
+    engine = watched.world.engine(watched.db.url)
+    with engine.connect() as connection:
+        with mine.guard(connection):
+            watched.change("SET expires_at = '2000-01-01'")
+            waiting = threads.start(second.acquire)
+            time.sleep(Dialect.grace)
+            assert not waiting.done()
+            assert row(watched).fence == mine.fence
+        connection.rollback()
+    assert waiting.result(SECONDS)
+    engine.dispose()
