@@ -48,7 +48,7 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 
 #: Faults of the server, which fail all that is under way, and may undo what was done.
-_FALLS = frozenset({"crash", "crash-after", "promote"})
+FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
 #: Those of a transaction that has locked something, which stays so until the late one has come.
@@ -73,7 +73,7 @@ class Allowance:
         self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
         #: The reply to a statement that changes something can have been lost.
         self.doubtful = any(
-            isinstance(change, Fault) and (change.kind in _FALLS or _changes(label))
+            isinstance(change, Fault) and (change.kind in FALLS or _changes(label))
             for label, change in schedule.changes
         ) or (schedule.delayed >= 0.8 * _SOCKET)
         self.total = schedule.delayed + sum(
@@ -107,7 +107,7 @@ class Allowance:
         failing = 0
         for label, change in self._changes:
             if isinstance(change, Fault):
-                if change.kind in _FALLS:
+                if change.kind in FALLS:
                     return True
                 if _of(label, client):
                     failing += 1

@@ -119,7 +119,7 @@ LENDING = frozenset({"lending"})
 SNAPSHOTS = LENDING | {"snapshots"}
 
 SCENARIOS = {
-    "cycle": Scenario(cycle, needs=LENDING),
+    "cycle": Scenario(cycle),
     "guarded-snapshot": Scenario(guarded_snapshot, needs=SNAPSHOTS),
     "guarded-late": Scenario(guarded_late, needs=LENDING),
     "row-and-lease": Scenario(row_and_lease),
