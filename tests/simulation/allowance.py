@@ -51,6 +51,8 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "join", "knock", "renew", "release", "let_go"})
+#: Those that are repeated when the answer to them is lost.
+_REPEATED = frozenset({"grant", "join", "release", "renew", "look", "look_queued", "lock_row"})
 #: Those of a transaction that has locked something, which stays so until the late one has come.
 _HOLDING = frozenset(
     {
@@ -69,6 +71,8 @@ class Allowance:
         self.calls = look > 0
         #: Nothing fails and nothing is late by more than a moment.
         self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
+        #: One thing is another, and that is a statement whose session is ended where it is lost.
+        self.ends = len(schedule.changes) == 1 and _is_ended(*schedule.changes[0])
         #: No reply can have been given up, nor a connection that is made.
         self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
         #: The reply to a statement that changes something can have been lost.
@@ -118,6 +122,13 @@ class Allowance:
     def disturbs(self, client: str) -> bool:
         """Whether something fails at a client, or it may be too late for its turn."""
         return self.fails(client) or self.late(client) >= _GRACE / 2
+
+
+def _is_ended(label: str, change: object) -> bool:
+    """Whether a statement is repeated, and its session ended before that."""
+    falls = isinstance(change, Fault) and change.kind in FALLS
+    # The look of a renewal that found nothing is not: the next renewal is another one.
+    return not falls and _kind(label) in _REPEATED and ".renewer.look#" not in label
 
 
 def _changes(label: str) -> bool:

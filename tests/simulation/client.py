@@ -47,7 +47,11 @@ class Client:
 
     def now(self) -> float:
         """The process's monotonic clock."""
-        return 1_000.0 + self.rate * self.loop.now
+        return self.at(self.loop.now)
+
+    def at(self, moment: float) -> float:
+        """What its clock says at a moment of the loop's."""
+        return 1_000.0 + self.rate * moment
 
     def link(self, driver: Any) -> Link:
         """Return the connection that a driver's object stands for."""

@@ -13,6 +13,7 @@ from tests.simulation.folder import prepared
 from tests.simulation.run import run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
+from tests.simulation.stores import HAS
 
 #: So many schedules of each scenario, chosen once for all.
 SAMPLE = 12
@@ -26,7 +27,8 @@ def folder() -> Iterator[None]:
 
 #: These write where the users have transactions, which is not so in the model.
 WRITING = {"forced", "cycle"}
-SAME = [name for name, one in SCENARIOS.items() if not one.needs and name not in WRITING]
+MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= HAS["model"])
+SAME = [name for name in MODELLED if name not in WRITING]
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -9,7 +9,7 @@ from tests.simulation.run import Clients, Scenario
 from tests.simulation.thread import Thread
 
 
-def _both(first: str, second: str, me: Thread) -> None:
+def _both(first: str, second: str, me: Thread, told: list[str]) -> None:
     """Take two names, one after the other; begin again when they would be waited for for ever."""
     while True:
         one, other = me.lease(first, ttl=6), me.lease(second, ttl=6)
@@ -22,13 +22,45 @@ def _both(first: str, second: str, me: Thread) -> None:
             return
         except DeadlockDetected:
             me.note("begins again")
+            told.append(me.name)
+            if len(set(told)) > 1 and me.allowance.quiet:
+                raise Violation("more than one of a cycle is told") from None
             me.work(0.2)
 
 
 def both_orders(clients: Clients) -> None:
     """Two take the same two names, each in its own order: one is told."""
-    clients.thread("a", lambda me: _both("x", "y", me))
-    clients.thread("b", lambda me: _both("y", "x", me))
+    told: list[str] = []
+    clients.thread("a", lambda me: _both("x", "y", me, told))
+    clients.thread("b", lambda me: _both("y", "x", me, told))
+
+
+def row_in_both_orders(clients: Clients) -> None:
+    """The same with a lease and a row lock: also who waits for the row looks."""
+
+    def first_row(me: Thread) -> None:
+        try:
+            with me.holding(me.locks.row("y"), 5) as had:
+                if had:
+                    me.work(0.02)
+                    with me.holding(me.lease("x", ttl=6), 20) as both:
+                        if not both:
+                            me.note("gives up")
+        except DeadlockDetected:
+            me.note("is told")
+
+    def first_lease(me: Thread) -> None:
+        try:
+            with me.holding(me.lease("x", ttl=6), 5) as had:
+                if had:
+                    me.work(0.02)
+                    with me.calling("waiting in a circle", 8), me.holding(me.locks.row("y"), 20):
+                        pass
+        except DeadlockDetected:
+            me.note("is told")
+
+    clients.thread("a", first_row)
+    clients.thread("b", first_lease, after=0.001)
 
 
 def together(clients: Clients) -> None:
@@ -56,6 +88,34 @@ def together(clients: Clients) -> None:
     all_of_them("y", "x")
     all_of_them("x", "y")
     all_of_them("y")
+
+
+def together_slowly(clients: Clients) -> None:
+    """One has to wait for the second of two names for longer than the first one lasts."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(1.5)
+
+    def taking(me: Thread) -> None:
+        leases = [me.lease(name, ttl=1, renew=False) for name in ("x", "y")]
+        lock = me.locks.all(*leases, wait=5)
+        try:
+            lock.__enter__()
+        except NotAcquired:
+            me.note("has not all")
+            return
+        if not all(lease.held for lease in leases):
+            raise Violation(f"{me.name} is told that it has all, and has not")
+        for lease in leases:
+            me.beliefs.begin(me, lease)
+        for lease in leases:
+            me.beliefs.end(me, lease.name)
+        lock.release()
+
+    clients.thread("a", holder)
+    clients.thread("b", taking, after=0.01, may=(LockLost,))
 
 
 def slot(clients: Clients) -> None:
@@ -107,13 +167,40 @@ def at_least(clients: Clients) -> None:
         clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
 
 
+def at_least_killed(clients: Clients) -> None:
+    """The same, though the host dies in its run: the next one begins no earlier."""
+    begun: list[float] = []
+
+    def starting(me: Thread) -> None:
+        def job() -> None:
+            now = me.loop.now
+            if begun and now - begun[0] < 4.0 - MOMENT - me.allowance.total:
+                raise Violation(f"runs begin {now - begun[0]:.2f} s apart, not four at least")
+            begun.append(now)
+            me.ledger.left.add(host.lease.token)
+            if me.name == "a":
+                me.work(1.7)
+                me.client.kill()
+
+        host = me.locks.cron("job", 3, 10, at_least=4.0)(job)
+        host()
+
+    for number, client in enumerate(("a", "b")):
+        clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
+
+
+#: A row lock keeps nobody from other names.
+ROWS = frozenset({"rows"})
 #: Their jobs are on record.
 RUNS = frozenset({"runs"})
 
 SCENARIOS = {
     "both-orders": Scenario(both_orders),
+    "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
     "together": Scenario(together),
+    "together-slowly": Scenario(together_slowly),
     "slot": Scenario(slot, needs=RUNS),
     "slot-waited-for": Scenario(slot_waited_for, needs=RUNS),
     "at-least": Scenario(at_least, needs=RUNS),
+    "at-least-killed": Scenario(at_least_killed, needs=RUNS),
 }

@@ -150,7 +150,7 @@ class ModelStore(Store):
     name = "model"
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
-    has = frozenset()
+    has = frozenset({"rows"})
     look = LOOK
     ends_sessions = True
     faults = (
