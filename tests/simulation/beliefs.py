@@ -14,6 +14,7 @@ from dblock import Lease, LockLost, RowLock
 from dblock.beliefs import Belief as Observed
 from dblock.beliefs import Change
 from dblock.holds import LeaseHold
+from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Actor, Loop, Violation
@@ -95,6 +96,7 @@ class Beliefs:
         self._losses: list[LockLost] = []
         #: What whoever observes is told: tokens, and whether the belief in them has ended.
         self._observed: dict[str, bool] = {}
+        self._terms: dict[str, float] = {}
         #: What the clients have had, as long as they know of it.
         self.holds: WeakSet[LeaseHold] = WeakSet()
         #: What was given back, and told to have been.
@@ -263,8 +265,19 @@ class Beliefs:
         over = self._observed.get(token)
         wrong = over is not (None if change is Change.GRANTED else False)
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
+        if change is Change.RENEWED and belief.term is not None:
+            wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
         if wrong:
-            self.loop.accuse(f"a belief in {belief.name!r} is {change}, which was over or not new")
+            self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
+
+    def _is_in_vain(self, name: str, token: str, term: Term) -> bool:
+        """Whether a later term is believed, which was asked for when the name was gone."""
+        before, self._terms[token] = self._terms.get(token, 0.0), term.deadline
+        known = self.ledger.has(name, token) or self.ledger.is_forgotten(token)
+        if known or term.deadline <= before:
+            return False
+        client, gone = self.ledger.grants[token].actor.client, self.ledger.gone.get(token)
+        return gone is not None and client.at(gone) < term.start and not term.over(client.now())
 
     def check_freed(self, name: str, token: str, actor: Actor) -> None:
         """Who gives a name back does not believe in it any more."""

@@ -54,6 +54,8 @@ class Ledger:
         self.changed: dict[str, float] = {}
         #: Tokens that are left to run out, as was asked for.
         self.left: set[str] = set()
+        #: When a token was not on its name any more.
+        self.gone: dict[str, float] = {}
         #: Those of them that are to expire when that was asked for, and for which it is.
         self.final: set[str] = set()
         self.leaving: set[str] = set()
@@ -104,6 +106,8 @@ class Ledger:
             before = self.rows.get(name, _NEW)
             if row != before:
                 self.changed[name] = self.loop.now
+                if before.token not in (None, row.token):
+                    self.gone[before.token or ""] = self.loop.now
                 self._compare(name, before, row, now, None if link is None else link.actor, query)
         if kind in _COMMITTING:
             self._commit(rows)

@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.util
 import multiprocessing
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from tests.mutants.mutant import Mutant
 from tests.simulation.folder import prepared
 from tests.simulation.reached import ROOT, Reaching, about, dump, explore, load
 
+#: Seconds after which a mutant goes round in circles.
+HANGS = 15.0
 #: Seconds of one search at random.
 PIECE = 5.0
 
@@ -77,12 +80,19 @@ def attempt(task: Task) -> Verdict:
     """See whether a mutant dies; in a process of its own."""
     sys.meta_path.insert(0, Planted(task.file, task.text))
     began = time.monotonic()
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, task.seconds + HANGS, 1.0)
     try:
         line = _kill(task, began)
     except Exception as error:  # it cannot even be imported, or set up
         line = None
         print(f"{task.name}: {type(error).__name__}: {error}", file=sys.stderr)
     return Verdict(task.name, line, time.monotonic() - began)
+
+
+def _give_up(*args: object) -> None:
+    """End a run that does not by itself."""
+    raise TimeoutError("it goes on and on")
 
 
 def _kill(task: Task, began: float) -> str | None:
@@ -97,6 +107,13 @@ def _kill(task: Task, began: float) -> str | None:
         if replay(line).violation is not None:
             return _shortest(line)
     return _at_random(task, until)
+
+
+def fails(line: str) -> bool:
+    """Whether a schedule fails: without a mutant that is a defect, or a check that is wrong."""
+    from tests.simulation.exploring import replay
+
+    return replay(line).violation is not None
 
 
 def _shortest(line: str) -> str:
@@ -187,9 +204,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with prepared():
         known = _known(options) if options.search else []
         tasks = (_task(mutant, code, lines, known, options.search) for mutant in chosen)
-        with fork.Pool(options.j, maxtasksperchild=1) as pool:
+        with fork.Pool(options.j, maxtasksperchild=1) as pool, fork.Pool(1) as without:
             for name, line, seconds in pool.imap_unordered(attempt, tasks, 1):
                 word = "killed" if line else "SURVIVED"
+                if line and without.apply(fails, (line,)):
+                    word, line = f"FAILS WITHOUT {line}", None
                 print(f"{word:9} {name} ({seconds:.1f} s) {line or ''}", flush=True)
                 lines.pop(name, None)
                 if line is None:

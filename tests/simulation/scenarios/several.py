@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dblock import DeadlockDetected, LockLost, NotAcquired
 from tests.simulation.beliefs import MOMENT
 from tests.simulation.loop import Violation
@@ -118,6 +120,18 @@ def together_slowly(clients: Clients) -> None:
     clients.thread("b", taking, after=0.01, may=(LockLost,))
 
 
+def names_alike(clients: Clients) -> None:
+    """Names that are nearly the same have nothing to do with each other."""
+
+    def holding(name: str, me: Thread) -> None:
+        with me.holding(me.lease(name, ttl=6), 0) as had:
+            if had:
+                me.work(0.1)
+
+    for number, name in enumerate(("n", "N", "n ")):
+        clients.thread("abc"[number], partial(holding, name), after=0.01 * number)
+
+
 def slot(clients: Clients) -> None:
     """Three hosts start a job, and one of them runs it."""
 
@@ -199,6 +213,7 @@ SCENARIOS = {
     "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
     "together": Scenario(together),
     "together-slowly": Scenario(together_slowly),
+    "names-alike": Scenario(names_alike),
     "slot": Scenario(slot, needs=RUNS),
     "slot-waited-for": Scenario(slot_waited_for, needs=RUNS),
     "at-least": Scenario(at_least, needs=RUNS),
