@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from dblock import DeadlockDetected, LockLost, NotAcquired
@@ -63,6 +64,80 @@ def row_in_both_orders(clients: Clients) -> None:
 
     clients.thread("a", first_row)
     clients.thread("b", first_lease, after=0.001)
+
+
+def behind_others(clients: Clients) -> None:
+    """The same, and another thread, which has nothing, waits for as long as who has something."""
+
+    def crossing(first: str, second: str, me: Thread) -> None:
+        try:
+            with me.holding(me.lease(first, ttl=6), 0) as had:
+                if had:
+                    me.work(0.1)
+                    with me.calling("waiting in a circle", 5), me.holding(me.lease(second), 20):
+                        pass
+        except DeadlockDetected:
+            me.note("is told")
+
+    def waiting(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=6), 30):
+            pass
+
+    clients.thread("b", partial(crossing, "x", "y"))
+    clients.thread("a", waiting, after=0.01)
+    clients.thread("a", partial(crossing, "y", "x"), after=0.05)
+
+
+def of_the_dead(clients: Clients) -> None:
+    """Who died with a name and waited for another is nobody to be told about after a while."""
+
+    def dying(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=20), 0) as had:
+            if had:
+                me.holding(me.lease("y", ttl=6), 30).__enter__()
+
+    def killing(me: Thread) -> None:
+        me.work(0.5)
+        me.client.kill()
+
+    def late(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(9)
+                with me.holding(me.lease("x", ttl=6), 30):
+                    pass
+
+    clients.thread("b", late)
+    clients.thread("a", dying, after=0.01)
+    clients.thread("a", killing, after=0.01)
+
+
+def of_before(clients: Clients) -> None:
+    """What a waiter had when it said so last is not what it has: another has taken it since."""
+
+    def losing(me: Thread) -> None:
+        lease = me.lease("x", ttl=12, renew=False)
+        if me.acquire(lease, 0):
+            with me.holding(me.lease("y", ttl=6), 30):
+                pass
+            with suppress(LockLost):
+                me.release(lease)
+
+    def next_one(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=6), 30) as had:
+            if had:
+                me.work(2)
+
+    def late(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(11.8)
+                with me.holding(me.lease("x", ttl=6), 30):
+                    pass
+
+    clients.thread("b", late)
+    clients.thread("a", losing, after=0.01, may=(LockLost,))
+    clients.thread("c", next_one, after=5)
 
 
 def together(clients: Clients) -> None:
@@ -211,6 +286,9 @@ RUNS = frozenset({"runs"})
 SCENARIOS = {
     "both-orders": Scenario(both_orders),
     "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
+    "behind-others": Scenario(behind_others),
+    "of-the-dead": Scenario(of_the_dead),
+    "of-before": Scenario(of_before),
     "together": Scenario(together),
     "together-slowly": Scenario(together_slowly),
     "names-alike": Scenario(names_alike),

@@ -44,6 +44,21 @@ def give_up(clients: Clients) -> None:
     clients.thread("c", once, after=0.02)
 
 
+def give_up_late(clients: Clients) -> None:
+    """One waits for some seconds, in vain: that long, and no longer."""
+
+    def impatient(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 2.5):
+            pass
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0):
+            me.work(5)
+
+    clients.thread("a", holder)
+    clients.thread("b", impatient, after=0.001)
+
+
 def tries(clients: Clients) -> None:
     """One tries without waiting, beside others who wait: nobody is passed by for ever."""
 
@@ -162,6 +177,7 @@ SCENARIOS = {
     "hand-off": Scenario(hand_off),
     "three": Scenario(three),
     "give-up": Scenario(give_up),
+    "give-up-late": Scenario(give_up_late),
     "tries-beside-waiters": Scenario(tries),
     "fair-trio": Scenario(fair),
     "threads-of-one": Scenario(threads),
