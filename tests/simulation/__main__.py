@@ -6,11 +6,12 @@ Without arguments: every scenario on every store, each with one deviation or one
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tests.simulation.explore import Bounds
 from tests.simulation.exploring import Tally, Task, replay, work
@@ -26,9 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--store", action="append", choices=STORES, help="only on this one")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only this one")
-    parser.add_argument("--deviations", type=int, default=1, metavar="N", help="at most so many")
-    parser.add_argument("--faults", type=int, default=1, metavar="N", help="at most so many")
-    parser.add_argument("--changes", type=int, default=1, metavar="N", help="of both together")
+    bounds = parser.add_argument_group("bounds", "what a schedule has at most: 1 of each, 1 in all")
+    bounds.add_argument("--deviations", type=int, default=1, metavar="N", help="that come later")
+    bounds.add_argument("--faults", type=int, default=1, metavar="N", help="that fail, but for")
+    bounds.add_argument("--crashes", type=int, default=1, metavar="N", help="crashes and failovers")
+    bounds.add_argument("--changes", type=int, default=1, metavar="N", help="of all together")
+    bounds.add_argument(
+        "--every", action="store_true", help="extend also what happens as in another schedule"
+    )
+    parser.add_argument("--minutes", type=float, metavar="M", help="end each search after so long")
     parser.add_argument("--hours", type=float, metavar="H", help="at random, so long")
     parser.add_argument("--seed", type=int, default=1, help="of what is tried at random")
     parser.add_argument("-j", type=int, default=os.cpu_count(), metavar="N", help="processes")
@@ -50,8 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if SCENARIOS[name].needs <= HAS[store]
     ]
     if options.hours is None:
-        bounds = Bounds(options.deviations, options.faults, options.changes)
-        tasks, each = [Task(store, name, bounds) for name, store in pairs], 4
+        limits = (options.deviations, options.faults, options.crashes, options.changes)
+        within = Bounds(*limits, every=options.every)
+        seconds = 60 * options.minutes if options.minutes else math.inf
+        tasks = [Task(store, name, within, seconds=seconds) for name, store in pairs]
+        each = 4
     else:
         seconds = options.hours * 3600 * options.j
         rounds = max(1, round(seconds / PIECE / len(pairs)))
@@ -77,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(tally.failures for tally in tallies) else 0
 
 
-def _report(tallies: Iterable[Tally], took: float) -> None:
+def _report(tallies: Sequence[Tally], took: float) -> None:
     """Print what was tried, a line for each scenario on each store."""
     sums: dict[tuple[str, str], list[float]] = {}
     for tally in tallies:
@@ -88,6 +98,9 @@ def _report(tallies: Iterable[Tally], took: float) -> None:
     for (store, scenario), (runs, stories, failed, seconds) in sorted(sums.items()):
         rate = runs / seconds if seconds else 0
         print(f"{store:12} {scenario:28} {runs:9.0f} {stories:8.0f} {failed:6.0f} {rate:6.0f}")
+    for tally in tallies:
+        if not tally.whole:
+            print(f"Not all within the bounds: {tally.task.scenario} on {tally.task.store}")
     total = sum(counts[0] for counts in sums.values())
     failed = sum(counts[2] for counts in sums.values())
     print(f"{total:.0f} schedules in {took:.0f} s, {failed:.0f} violations.")

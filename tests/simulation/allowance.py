@@ -9,6 +9,8 @@ from tests.simulation.schedule import HELD_MAX, After, Fault, Later, Schedule
 FREE_MAX = 1.2
 #: Seconds in which any other call ends, without a fault, and after a wait that was asked for.
 CALL_MAX = 1.2
+#: The same where nothing is late either: nobody sleeps longer than there is to wait.
+CALL_QUIET = 0.4
 
 #: The longest sleep of the retry policy: the next try, where one was in vain.
 _TRY = 1.0
@@ -48,9 +50,13 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
 
 #: Faults of the server, which fail all that is under way, and may undo what was done.
-_FALLS = frozenset({"crash", "crash-after", "promote"})
+FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset({"grant", "take", "join", "knock", "renew", "release", "pass_on", "let_go"})
+#: Those that are repeated when the answer to them is lost.
+_REPEATED = frozenset(
+    {"grant", "take", "join", "release", "pass_on", "renew", "look", "look_queued", "lock_row"}
+)
 #: Those of a transaction that has locked something, which stays so until the late one has come.
 _HOLDING = frozenset(
     {
@@ -69,11 +75,13 @@ class Allowance:
         self.calls = look > 0
         #: Nothing fails and nothing is late by more than a moment.
         self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
+        #: One thing is another, and that is a statement whose session is ended where it is lost.
+        self.ends = len(schedule.changes) == 1 and _is_ended(*schedule.changes[0])
         #: No reply can have been given up, nor a connection that is made.
         self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
         #: The reply to a statement that changes something can have been lost.
         self.doubtful = any(
-            isinstance(change, Fault) and (change.kind in _FALLS or _changes(label))
+            isinstance(change, Fault) and (change.kind in FALLS or _changes(label))
             for label, change in schedule.changes
         ) or (schedule.delayed >= 0.8 * _SOCKET)
         self.total = schedule.delayed + sum(
@@ -92,7 +100,7 @@ class Allowance:
     @property
     def call(self) -> float:
         """How long a call may last, beside what it was asked to wait."""
-        return CALL_MAX + self.total + self.stops
+        return (CALL_QUIET if self.quiet else CALL_MAX) + self.total + self.stops
 
     def late(self, actor: str) -> float:
         """By how much later an actor may come to do what it does at a moment."""
@@ -107,7 +115,7 @@ class Allowance:
         failing = 0
         for label, change in self._changes:
             if isinstance(change, Fault):
-                if change.kind in _FALLS:
+                if change.kind in FALLS:
                     return True
                 if _of(label, client):
                     failing += 1
@@ -118,6 +126,13 @@ class Allowance:
     def disturbs(self, client: str) -> bool:
         """Whether something fails at a client, or it may be too late for its turn."""
         return self.fails(client) or self.late(client) >= _GRACE / 2
+
+
+def _is_ended(label: str, change: object) -> bool:
+    """Whether a statement is repeated, and its session ended before that."""
+    falls = isinstance(change, Fault) and change.kind in FALLS
+    # The look of a renewal that found nothing is not: the next renewal is another one.
+    return not falls and _kind(label) in _REPEATED and ".renewer.look#" not in label
 
 
 def _changes(label: str) -> bool:

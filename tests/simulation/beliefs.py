@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from dblock import Lease, LockLost, RowLock
+from dblock.beliefs import Belief as Observed
+from dblock.beliefs import Change
 from dblock.holds import LeaseHold
+from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.ledger import Ledger
-from tests.simulation.loop import Loop, Violation
+from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link
 
 if TYPE_CHECKING:
@@ -90,7 +94,9 @@ class Beliefs:
         #: How often each loss was told, by its own identity; and the losses, so that they last.
         self._told: Counter[int] = Counter()
         self._losses: list[LockLost] = []
-        self._violation: Violation | None = None
+        #: What whoever observes is told: tokens, and whether the belief in them has ended.
+        self._observed: dict[str, bool] = {}
+        self._terms: dict[str, float] = {}
         #: What the clients have had, as long as they know of it.
         self.holds: WeakSet[LeaseHold] = WeakSet()
         #: What was given back, and told to have been.
@@ -134,6 +140,10 @@ class Beliefs:
             if any(one.thread is thread and one.link is link for one in believed):
                 self.end(thread, name)
 
+    def holds_any(self, thread: Thread) -> bool:
+        """Whether a thread takes itself for the holder of anything."""
+        return any(one.thread is thread for believed in self._now.values() for one in believed)
+
     def believed(self, name: str) -> list[Belief]:
         return [belief for belief in self._now[name] if belief.lasts()]
 
@@ -154,8 +164,6 @@ class Beliefs:
     # --- after every event -------------------------------------------------------------------
 
     def check(self) -> None:
-        if self._violation is not None:
-            raise self._violation
         for name, believed in self._now.items():
             if believed:
                 self._check(name, believed)
@@ -212,26 +220,73 @@ class Beliefs:
         self._losses.append(loss)
         self._told[id(loss)] += 1
         if self._told[id(loss)] > 1:
-            self._found(f"{thread.name} was told twice that it lost {loss.name!r}")
+            self.loop.accuse(f"{thread.name} was told twice that it lost {loss.name!r}")
 
     def _check_loss(self, thread: Thread, hold: LeaseHold, loss: LockLost) -> None:
-        """Nobody is told that a hold is lost which is there."""
+        """Nobody is told that a hold is lost which is there, nor for another reason than is so."""
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
         elif loss.reason == "failover":
             wrong = not self.allowance.fails_over
+        elif loss.reason == "forced":
+            # Who leaves it to run out may be told so where the reply to that is lost.
+            known = self.ledger.forced | self.ledger.leaving
+            wrong = hold.token not in known and thread.client.rate == self.ledger.store.rate
         else:
             wrong = loss.reason != "unknown" and self.ledger.has(hold.name, hold.token)
+        if loss.reason == "taken over":
+            wrong = wrong or self._was_forced_early(thread, hold)
         if wrong:
-            self._found(f"{thread.name} is told that {hold.name!r} is lost: {loss}")
+            self.loop.accuse(f"{thread.name} is told that {hold.name!r} is lost: {loss}")
+
+    def _was_forced_early(self, thread: Thread, hold: LeaseHold) -> bool:
+        """Whether another had it, by force, long before it would have run out."""
+        if hold.token not in self.ledger.forced or not self.allowance.answered:
+            return False
+        at = max(grant.at for grant in self.ledger.grants.values() if grant.name == hold.name)
+        unsure = 0.1 + 0.25 * (self.loop.now - at)  # clocks go at different rates
+        return thread.client.at(at) < hold.lease.term.deadline - unsure
 
     def tell_danger(self, thread: Thread, danger: Danger) -> None:
         """on_danger was called."""
         self.note(f"{thread.name} in danger of losing {danger.name}")
+        about = danger.name, danger.fence
+        hold = next((one for one in self.holds if (one.name, one.lease.fence) == about), None)
+        if hold is not None and self.allowance.quiet and hold.keeping.due < math.inf:
+            self.loop.accuse(f"{thread.name} is in danger of losing {danger.name!r}, for no reason")
 
-    def _found(self, violation: str) -> None:
-        """Keep what was found in a callback, where it cannot be raised, for :meth:`check`."""
-        self._violation = self._violation or Violation(violation)
+    # --- what whoever observes is told -------------------------------------------------------
+
+    def observe(self, belief: Observed, change: Change) -> None:
+        """A belief of a client's has changed."""
+        token = belief.token
+        if token is None:
+            return
+        over = self._observed.get(token)
+        wrong = over is not (None if change is Change.GRANTED else False)
+        self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
+        if change is Change.RENEWED and belief.term is not None:
+            wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
+        if wrong:
+            self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
+
+    def _is_in_vain(self, name: str, token: str, term: Term) -> bool:
+        """Whether a later term is believed, which was asked for when the name was gone."""
+        before, self._terms[token] = self._terms.get(token, 0.0), term.deadline
+        known = self.ledger.has(name, token) or self.ledger.is_forgotten(token)
+        if known or term.deadline <= before:
+            return False
+        client, gone = self.ledger.grants[token].actor.client, self.ledger.gone.get(token)
+        return gone is not None and client.at(gone) < term.start and not term.over(client.now())
+
+    def check_freed(self, name: str, token: str, actor: Actor) -> None:
+        """Who gives a name back does not believe in it any more."""
+        if (
+            actor.client.alive
+            and token not in self.ledger.forced
+            and not self._observed.get(token, True)
+        ):
+            raise Violation(f"{actor.name} gives {name!r} back, and believes in it")
 
     def was_told(self, loss: LockLost | None) -> bool:
         return self._told[id(loss)] > 0

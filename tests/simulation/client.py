@@ -18,12 +18,14 @@ from dblock.keeper import LINGER, SLICE, Call, Keeper
 from dblock.process_lock import lock
 from dblock.runtime import Event, Runtime, Semaphore
 from tests.simulation.lending import LentConnection
-from tests.simulation.loop import Actor, Loop
+from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link, Simulated
 
 if TYPE_CHECKING:
     from tests.simulation.store import Store
 
+# So often a worker has something to do at once, and again.
+AT_ONCE_MAX = 100
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
 
@@ -47,7 +49,11 @@ class Client:
 
     def now(self) -> float:
         """The process's monotonic clock."""
-        return 1_000.0 + self.rate * self.loop.now
+        return self.at(self.loop.now)
+
+    def at(self, moment: float) -> float:
+        """What its clock says at a moment of the loop's."""
+        return 1_000.0 + self.rate * moment
 
     def link(self, driver: Any) -> Link:
         """Return the connection that a driver's object stands for."""
@@ -267,9 +273,13 @@ class Worker:
             self._client.loop.begin(self._client, self._name, self._run, daemon=True)
 
     def _run(self) -> None:
+        at_once = 0
         while True:
             self._woken.clear()
             pause = self._work()
+            at_once = 0 if pause > 0 else at_once + 1
+            if at_once > AT_ONCE_MAX:
+                raise Violation(f"{self._name} works without a pause")
             if not self._woken.is_set():
                 self._woken.wait(min(pause, LINGER if pause == math.inf else SLICE))
             if not self._woken.is_set() and pause == math.inf:

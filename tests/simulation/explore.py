@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
+from tests.simulation.allowance import FALLS
 from tests.simulation.run import Outcome, Scenario, run
 from tests.simulation.schedule import After, Change, Fault, Later, Schedule
 from tests.simulation.store import Store
@@ -59,14 +60,36 @@ def faults(
             yield label, fault
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a search goes."""
+    """How far a search goes: how many changes of each kind a schedule has at most."""
 
     deviations: int = 1
+    #: Other faults than those of the whole server.
     faults: int = 1
-    #: Of both together.
+    #: Crashes and failovers.
+    crashes: int = 1
+    #: Of all together.
     changes: int = 1
+    #: Whether schedules are extended that tell the story of another one, too.
+    every: bool = False
+
+    def after(self, change: Change) -> Bounds:
+        """Return what is left after a change."""
+        crash = isinstance(change, Fault) and change.kind in FALLS
+        fault = isinstance(change, Fault) and not crash
+        return replace(
+            self,
+            deviations=self.deviations - (not fault and not crash),
+            faults=self.faults - fault,
+            crashes=self.crashes - crash,
+            changes=self.changes - 1,
+        )
+
+    @property
+    def kept(self) -> bool:
+        """Whether all is within the bounds."""
+        return min(self.deviations, self.faults, self.crashes, self.changes) >= 0
 
 
 @dataclass(slots=True)
@@ -77,44 +100,48 @@ class Search:
     store: Store
     runs: int = 0
     failures: list[Outcome] = field(default_factory=list)
-    stories: set[tuple[str, ...]] = field(default_factory=set)
+    #: Hashes of those that were told.
+    stories: set[int] = field(default_factory=set)
 
     def run(self, schedule: Schedule) -> tuple[Outcome, bool]:
         """Run one; return what came of it, and whether its story is a new one."""
         outcome = run(self.scenario, self.store, schedule)
         self.runs += 1
-        new = outcome.story not in self.stories
-        self.stories.add(outcome.story)
+        story = hash(outcome.story)
+        new = story not in self.stories
+        self.stories.add(story)
         if outcome.violation is not None:
             self.failures.append(outcome)
         return outcome, new
 
     def exhaust(
         self, bounds: Bounds, most: int = 1, goes_on: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Try all schedules within bounds, until so many have failed.
+    ) -> bool:
+        """Try all schedules within bounds, until so many have failed; return whether it did.
 
-        A schedule is extended behind its last change only, and only where its story is a new one.
+        A schedule is extended behind its last change only, and only where its story is a new one
+        among those that can be extended as far, unless every one is asked for.
         """
         outcome, _ = self.run(Schedule())
-        todo = [(outcome, 0, bounds)]
-        while todo and bounds.changes > 0 and len(self.failures) < most:
+        todo, known = [(outcome, 0, bounds)], set()
+        while todo and len(self.failures) < most:
             outcome, start, left = todo.pop()
             for label, change in self._changes(outcome, start, left):
-                found, new = self.run(outcome.schedule.plus(label, change))
+                found, _ = self.run(outcome.schedule.plus(label, change))
                 if len(self.failures) >= most or not goes_on():
-                    return
-                fault = isinstance(change, Fault)
-                rest = Bounds(left.deviations - (not fault), left.faults - fault, left.changes - 1)
-                if new and rest.changes > 0:
+                    return False
+                rest = left.after(change)
+                story = hash((found.story, rest))
+                if rest.changes > 0 and (bounds.every or story not in known):
+                    known.add(story)
                     # The run is the same up to there.
                     todo.append((found, outcome.steps.index(label) + 1, rest))
+        return not self.failures
 
     def _changes(self, outcome: Outcome, start: int, left: Bounds) -> Iterator[tuple[str, Change]]:
-        if left.deviations > 0:
-            yield from deviations(outcome, start)
-        if left.faults > 0:
-            yield from faults(outcome, start, self.store.faults)
+        """What may be another from a step on, within what is left of the bounds."""
+        changes = (*deviations(outcome, start), *faults(outcome, start, self.store.faults))
+        return ((label, change) for label, change in changes if left.after(change).kept)
 
     def wander(self, random: Random, goes_on: Callable[[], bool], most: int = 1) -> None:
         """Try schedules at random, each like one that told a new story."""

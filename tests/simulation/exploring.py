@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,13 +19,13 @@ from tests.simulation.stores import STORES
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One scenario on one store: all within bounds, or at random for some seconds."""
+    """One scenario on one store: all within bounds, or at random, for some seconds at most."""
 
     store: str
     scenario: str
     bounds: Bounds | None = None
     seed: int = 0
-    seconds: float = 0.0
+    seconds: float = math.inf
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class Tally:
     stories: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
+    #: Nothing within the bounds is left.
+    whole: bool = True
 
 
 @cache
@@ -49,17 +52,18 @@ def work(task: Task, *, most: int = 1) -> Tally:
     scenario, store = SCENARIOS[task.scenario], store_of(task.store)
     search = Search(scenario, store)
     began = time.monotonic()
+    until = began + task.seconds
     if task.bounds is not None:
-        search.exhaust(task.bounds, most)
+        whole = search.exhaust(task.bounds, most, lambda: time.monotonic() < until)
     else:
-        until = began + task.seconds
         search.wander(Random(task.seed), lambda: time.monotonic() < until, most)
+        whole = True
     failures = [
         f"{line(task.store, task.scenario, found)}\n    {found.violation}"
         for found in (search.shrink(failure) for failure in search.failures)
     ]
     took = time.monotonic() - began
-    return Tally(task, search.runs, len(search.stories), took, failures)
+    return Tally(task, search.runs, len(search.stories), took, failures, whole)
 
 
 def line(store: str, scenario: str, outcome: Outcome) -> str:

@@ -55,6 +55,11 @@ class Ledger:
         self.changed: dict[str, float] = {}
         #: Tokens that are left to run out, as was asked for.
         self.left: set[str] = set()
+        #: When a token was not on its name any more.
+        self.gone: dict[str, float] = {}
+        #: Those of them that are to expire when that was asked for, and for which it is.
+        self.final: set[str] = set()
+        self.leaving: set[str] = set()
         #: The tokens that others have released by force, and who does so just now.
         self.forced: set[str] = set()
         self.forcing: set[Actor] = set()
@@ -67,6 +72,12 @@ class Ledger:
         self._succeeded: set[tuple[str, str]] = set()
         #: Called with a name that was granted, its row before, and by whom.
         self.granted: Callable[[str, Row, Actor | None], None] = lambda name, before, actor: None
+        #: Called with a name that was given back, its token before, and by whom.
+        self.freed: Callable[[str, str, Actor], None] = lambda name, token, actor: None
+        #: Called with a token whose expiry is another.
+        self.moved: Callable[[str, str], None] = lambda name, token: None
+        #: Called with who has just said that it waits.
+        self.seen: Callable[[Actor], None] = lambda actor: None
         self._note = note
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
@@ -88,6 +99,7 @@ class Ledger:
             return
         if kind == "register" and link is not None and link.actor is not None:
             self.waiters[query.command.id] = link.actor
+            self.seen(link.actor)
         if self.store.forgot != self._forgot:
             self._forgot, self.rows = self.store.forgot, self.store.left
         rows, now = self.store.rows(), self.store.clock()
@@ -95,6 +107,8 @@ class Ledger:
             before = self.rows.get(name, _NEW)
             if row != before:
                 self.changed[name] = self.loop.now
+                if before.token not in (None, row.token):
+                    self.gone[before.token or ""] = self.loop.now
                 self._compare(name, before, row, now, None if link is None else link.actor, query)
         if kind in _COMMITTING:
             self._commit(rows)
@@ -136,9 +150,12 @@ class Ledger:
             self._ours(name, before.token, actor, query)
             if before.free(now):
                 raise Violation(f"{name!r} was renewed after it had expired")
+            self.moved(name, row.token)
         elif row.token is None and before.token is not None:
             self._note(f"{name} free")
             self._ours(name, before.token, actor, query)
+            if actor is not None:
+                self.freed(name, before.token, actor)
 
     def _waiter(self, row: Row, token: str) -> Actor | None:
         """Return who stands in a queue to get the name with a token."""

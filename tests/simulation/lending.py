@@ -49,7 +49,7 @@ class LentConnection:
         self._store = store
         self._link = link
         self._driver = driver
-        link.bound = math.inf
+        link.bound, link.lent = math.inf, True
         #: dblock uses it just now.
         self.lent = False
 

@@ -75,6 +75,7 @@ class Loop:
         self.actors: list[Actor] = []
         #: Called after every event.
         self.watch: Callable[[], None] = lambda: None
+        self._found: Violation | None = None
         self._hub = getcurrent()
         self._heap: list[tuple[float, int, Event]] = []
         self._number = 0
@@ -154,9 +155,16 @@ class Loop:
             for held in self._held.pop(event.label, ()):
                 self._push(0.0, held)
             self.watch()
+            if self._found is not None:
+                raise self._found
             if len(self.steps) > EVENTS_MAX or self.now > SECONDS_MAX:
                 waiting = [actor.name for actor in self.actors if not actor.finished]
                 raise Violation(f"no end: {waiting} go on after {self.now:.0f} s")
+
+    def accuse(self, violation: str) -> None:
+        """Keep what was found where it cannot be raised, until the event is over."""
+        if not self.over:
+            self._found = self._found or Violation(violation)
 
     # --- actors ------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Clients:
         found = self.all.get(name)
         if found is None:
             found = self.all[name] = Client(self.loop, self.store, name, rate=rate)
+            found.runtime.observer = self.beliefs.observe
         return found
 
     def thread(
@@ -95,6 +96,7 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     with _alone():
         store.begin(loop, scenario.rate)
         ledger = beliefs.ledger = Ledger(loop, store, beliefs.note)
+        ledger.freed = beliefs.check_freed
         store.watch = ledger.carried_out
         watcher = Watcher(loop, store, beliefs, ledger, allowance)
         loop.watch = watcher.look

@@ -11,16 +11,25 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import multiprocessing
+import re
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import NamedTuple
 
+from tests.mutants.code import Code
+from tests.mutants.mutant import Mutant
 from tests.simulation.folder import prepared
+from tests.simulation.reached import ROOT, Reaching, about, dump, explore, load
 
-ROOT = Path(__file__).parents[2]
+#: Seconds after which a mutant goes round in circles.
+HANGS = 15.0
+#: Seconds of one search at random.
+PIECE = 5.0
 
 
 class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -54,8 +63,8 @@ class Task(NamedTuple):
     text: str
     #: The schedule that has killed it before.
     line: str | None
-    #: Where else to look for one: on these stores, for so many seconds.
-    stores: list[str] | None
+    #: Where else to look for one, for so many seconds: in these schedules, and then at random.
+    lines: list[str]
     seconds: float
 
 
@@ -71,6 +80,8 @@ def attempt(task: Task) -> Verdict:
     """See whether a mutant dies; in a process of its own."""
     sys.meta_path.insert(0, Planted(task.file, task.text))
     began = time.monotonic()
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, task.seconds + HANGS, 1.0)
     try:
         line = _kill(task, began)
     except Exception as error:  # it cannot even be imported, or set up
@@ -79,28 +90,63 @@ def attempt(task: Task) -> Verdict:
     return Verdict(task.name, line, time.monotonic() - began)
 
 
+def _give_up(*args: object) -> None:
+    """End a run that does not by itself."""
+    raise TimeoutError("it goes on and on")
+
+
 def _kill(task: Task, began: float) -> str | None:
-    from tests.simulation.explore import Bounds, Search
-    from tests.simulation.exploring import line, replay, store_of
-    from tests.simulation.scenarios import SCENARIOS
-    from tests.simulation.stores import HAS, STORES
+    from tests.simulation.exploring import replay
 
     if task.line is not None and replay(task.line).violation is not None:
         return task.line
     until = began + task.seconds
-    searches = [
-        (name, store, Search(scenario, store_of(store)))
-        for name, scenario in SCENARIOS.items()
-        for store in task.stores or STORES
-        if scenario.needs <= HAS[store]
-    ]
-    for bounds in (Bounds(0, 0, 0), Bounds(0, 1, 1), Bounds(1, 0, 1)):
-        for scenario, store, search in searches:
-            if time.monotonic() < until:
-                search.exhaust(bounds, goes_on=lambda: time.monotonic() < until)
-            if search.failures:
-                return line(store, scenario, search.shrink(search.failures[0]))
+    for line in task.lines:
+        if time.monotonic() > until:
+            return None
+        if replay(line).violation is not None:
+            return _shortest(line)
+    return _at_random(task, until)
+
+
+def fails(line: str) -> bool:
+    """Whether a schedule fails: without a mutant that is a defect, or a check that is wrong."""
+    from tests.simulation.exploring import replay
+
+    return replay(line).violation is not None
+
+
+def _shortest(line: str) -> str:
+    """Return a line that fails with as few changes as still fail."""
+    from tests.simulation.explore import Search
+    from tests.simulation.exploring import line as line_of
+    from tests.simulation.exploring import replay, store_of
+    from tests.simulation.scenarios import SCENARIOS
+
+    store, scenario = line.partition(":")[0].split()
+    search = Search(SCENARIOS[scenario], store_of(store))
+    return line_of(store, scenario, search.shrink(replay(line)))
+
+
+def _at_random(task: Task, until: float) -> str | None:
+    """Look in schedules of several changes, of the scenarios that reach it."""
+    from tests.simulation.explore import Search
+    from tests.simulation.exploring import line, store_of
+    from tests.simulation.scenarios import SCENARIOS
+
+    random = Random(task.name)
+    places = sorted({one.partition(":")[0] for one in task.lines})
+    while places and time.monotonic() < until:
+        store, scenario = random.choice(places).split()
+        search = Search(SCENARIOS[scenario], store_of(store))
+        search.wander(random, _before(min(time.monotonic() + PIECE, until)))
+        if search.failures:
+            return line(store, scenario, search.shrink(search.failures[0]))
     return None
+
+
+def _before(moment: float) -> Callable[[], bool]:
+    return lambda: time.monotonic() < moment
 
 
 #: A line for each mutant that dies: its name, and the schedule that it does not survive.
@@ -122,48 +168,83 @@ def read_lines() -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.teeth", description=__doc__)
-    parser.add_argument("-k", metavar="NAME", default="", help="only mutants with this in the name")
+    parser.add_argument(
+        "-k", metavar="NAME", default="", help="only mutants with such names: a pattern"
+    )
+    parser.add_argument(
+        "--in", dest="within", default="", help="only those in such files: a pattern"
+    )
     parser.add_argument("-j", metavar="N", type=int, default=2, help="so many at a time")
     parser.add_argument("--store", action="append", help="search on these only")
     parser.add_argument(
         "--search", type=float, metavar="S", help="look for a schedule, so many seconds a mutant"
     )
+    parser.add_argument(
+        "--explore",
+        type=float,
+        metavar="S",
+        default=60.0,
+        help="before a search: see what schedules reach, so many seconds on each store",
+    )
+    parser.add_argument("--reached", type=Path, metavar="FILE", help="keeps what was seen so")
     options = parser.parse_args(arguments)
     for name in _GROUND:
         importlib.import_module(name)
     from tests.mutants.catalogue import CATALOGUE
-    from tests.mutants.code import Code
 
-    code, lines = Code(ROOT), read_lines()
-    tasks = [
-        Task(
-            mutant.name,
-            *mutant.plant(code),
-            lines.get(mutant.name),
-            options.store,
-            options.search or 0.0,
-        )
+    code, lines, fork = Code(ROOT), read_lines(), multiprocessing.get_context("fork")
+    began, survivors = time.monotonic(), []
+    chosen = [
+        mutant
         for mutant in CATALOGUE
-        if options.k in mutant.name and (options.search or mutant.name in lines)
+        if re.search(options.k, mutant.name)
+        and re.search(options.within, code.find(mutant.where)[0].file)
+        and (options.search or mutant.name in lines)
     ]
-    began = time.monotonic()
-    survivors = []
-    with (
-        prepared(),
-        multiprocessing.get_context("fork").Pool(options.j, maxtasksperchild=1) as pool,
-    ):
-        for name, line, seconds in pool.imap_unordered(attempt, tasks, 1):
-            print(f"{'killed' if line else 'SURVIVED':9} {name} ({seconds:.1f} s) {line or ''}")
-            lines.pop(name, None)
-            if line is None:
-                survivors.append(name)
-            else:
-                lines[name] = line
-            if options.search:
-                LINES.write_text("".join(f"{one}: {lines[one]}\n" for one in sorted(lines)))
+    with prepared():
+        known = _known(options) if options.search else []
+        tasks = (_task(mutant, code, lines, known, options.search) for mutant in chosen)
+        with fork.Pool(options.j, maxtasksperchild=1) as pool, fork.Pool(1) as without:
+            for name, line, seconds in pool.imap_unordered(attempt, tasks, 1):
+                word = "killed" if line else "SURVIVED"
+                if line and without.apply(fails, (line,)):
+                    word, line = f"FAILS WITHOUT {line}", None
+                print(f"{word:9} {name} ({seconds:.1f} s) {line or ''}", flush=True)
+                lines.pop(name, None)
+                if line is None:
+                    survivors.append(name)
+                else:
+                    lines[name] = line
+                if options.search:
+                    LINES.write_text("".join(f"{one}: {lines[one]}\n" for one in sorted(lines)))
     took = time.monotonic() - began
-    print(f"{len(tasks) - len(survivors)} of {len(tasks)} mutants were killed in {took:.0f} s.")
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were killed in {took:.0f} s.")
     return 1 if survivors and not options.search else 0
+
+
+def _known(options: argparse.Namespace) -> list[Reaching]:
+    """Return what schedules reach, as a process without a mutant has seen it."""
+    if options.reached and options.reached.exists():
+        return load(options.reached)
+    stores = options.store or ["sqlite", "model"]
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        known = pool.apply(explore, (stores, options.explore))
+    if options.reached:
+        dump(known, options.reached)
+    return known
+
+
+def _task(
+    mutant: Mutant,
+    code: Code,
+    lines: Mapping[str, str],
+    known: Sequence[Reaching],
+    seconds: float | None,
+) -> Task:
+    file, text = mutant.plant(code)
+    return Task(
+        mutant.name, file, text, lines.get(mutant.name), about(file, text, known), seconds or 0.0
+    )
 
 
 if __name__ == "__main__":

@@ -185,6 +185,8 @@ class Thread:
         clock = self.ledger.store.clock()
         with self.calling(f"giving {lock.name!r} back"):
             if isinstance(lock, Lease):
+                if after and hold is not None:
+                    self.ledger.leaving.add(hold.token)
                 lock.release(after)
             else:
                 lock.release()
@@ -200,6 +202,7 @@ class Thread:
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
         if after and row.token == hold.token:
             self.ledger.left.add(hold.token)
+            self.ledger.final.add(hold.token)
             until = clock + after * self.ledger.store.rate / self.client.rate
             assert row.expires is not None
             if row.expires < until - 0.002 and self.client.rate == self.ledger.store.rate:
@@ -241,6 +244,9 @@ class Thread:
         with lent(connection):
             guard = lease.guard(connection)
             fence = guard.__enter__()
+        hold = lease._holds.find()
+        if hold is None or hold.lease.term.over(self.client.now()):
+            raise Violation(f"{self.name} is given a guard by {lease.name!r}, which is over")
         values = {"name": lease.name, "fence": fence}
         connection.execute(WRITTEN.insert().inline(), values)
         guard.__exit__(None, None, None)

@@ -61,6 +61,10 @@ class Link:
     def __init__(self, client: Client, driver: Any, readable: SimulatedEvent) -> None:
         self.client = client
         self.driver = driver
+        #: It is for the user's own transactions; an answer may come that nobody waits for.
+        self.lent = self.dirty = False
+        #: The client has had an answer over it, so that it knows which session it is.
+        self.known = False
         #: The client knows that it is broken; nothing comes through any more; the session is over.
         self.broken = self.deaf = self.ended = False
         #: It is made ready just now, which is one event with its making.
@@ -84,6 +88,8 @@ class Link:
             return client.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
+        if self.dirty and not self.lent:
+            loop.accuse(f"{actor.name} is sent on a connection that was interrupted")
         self.actor = actor
         request = Request(actor, query, loop.label(f"{actor.name}.{kind_of(query)}"))
         event = loop.at(LATENCY, request.label, lambda: self._arrive(request, event))
@@ -120,6 +126,8 @@ class Link:
             self.client.loop.cancel(request.timer)
         if isinstance(answer, Lost):
             self.broken = True
+        else:
+            self.known = True
         self.client.loop.resume(request.actor, answer)
 
     def close(self) -> None:
@@ -233,7 +241,7 @@ class Link:
                 case "interrupt" if request.actor.daemon:
                     pass  # signals go to the user's own thread
                 case "interrupt":
-                    request.answered = True
+                    request.answered = self.dirty = True
                     request.actor.interruption = KeyboardInterrupt()
                     client.loop.at(
                         0.0,

@@ -11,6 +11,9 @@ from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.store import Store
 from tests.simulation.tables import Row
 
+#: Seconds of a wait in which nobody is told of it.
+_UNSEEN = 0.25
+
 
 class Watcher:
     """Looks at the waits and the beliefs after every event, and at what is left in the end."""
@@ -24,6 +27,8 @@ class Watcher:
         self.ledger = ledger
         self.allowance = allowance
         ledger.granted = self._granted
+        ledger.moved = self._moved
+        ledger.seen = self._seen
         self._before = 0.0
         self._free_since: dict[str, float] = {}
 
@@ -96,6 +101,33 @@ class Watcher:
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
                 raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
 
+    def _moved(self, name: str, token: str) -> None:
+        """What was left to run out when somebody said runs out then."""
+        if token in self.ledger.final and self.allowance.answered:
+            raise Violation(f"{name!r} was to run out, and is renewed")
+
+    def _seen(self, actor: Actor) -> None:
+        """A wait that is short costs nothing; and of those that hold nothing one is seen."""
+        wait = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
+        if wait is None:
+            return
+        if self.loop.now - wait.since < _UNSEEN:
+            raise Violation(f"{actor.name} is seen to wait for {wait.name!r} at once")
+        seen = {
+            self.ledger.waiters.get(id) for id, name in self.store.waiters() if name == wait.name
+        }
+        alike = [
+            other.thread.actor
+            for other in self.beliefs.waits
+            if other.thread.actor in seen
+            and other.thread.client is actor.client
+            and not self.beliefs.holds_any(other.thread)
+        ]
+        if len(alike) > 1 and self.allowance.quiet:
+            raise Violation(
+                f"{len(alike)} of {actor.client.name} are seen to wait for {wait.name!r}"
+            )
+
     # --- the end -----------------------------------------------------------------------------
 
     def judge(self) -> None:
@@ -109,6 +141,7 @@ class Watcher:
         for hold in self.beliefs.released:
             if hold.loss is not None:
                 raise Violation(f"{hold.name!r} was lost after it had been given back")
+        self._judge_sessions()
         for id, name in self.store.waiters():
             sender = self.ledger.waiters.get(id)
             if sender is not None and self._answers(sender, "register", "unregister"):
@@ -119,6 +152,15 @@ class Watcher:
                 raise Violation(f"{key} was taken, and told not to be")
             if self.ledger.committed.stock[stock] >= n:
                 raise Violation(f"there is enough for {key}, which was refused")
+
+    def _judge_sessions(self) -> None:
+        """A session that dblock has lost is not left on a server that can end it."""
+        if not self.store.ends_sessions or not self.allowance.ends:
+            return
+        for link in self.store.links:
+            ours = link.known and not (link.lent or link.listening)
+            if ours and link.client.alive and link.broken and not link.ended:
+                raise Violation(f"a session of {link.client.name} is left behind")
 
     def _judge_row(self, name: str, row: Row) -> None:
         before = self.store.left.get(name)  # a crash may have brought back what had ended

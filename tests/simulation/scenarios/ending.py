@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dblock import DeadlockDetected, LockLost
+from dblock import DeadlockDetected, Lease, LockLost, NotHeld
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
@@ -25,6 +25,20 @@ def forced(clients: Clients) -> None:
     clients.thread("c", lambda me: me.force(NAME), after=0.15)
 
 
+def forced_long(clients: Clients) -> None:
+    """The same, and the next one has it for so long that the holder before would renew it."""
+
+    def long(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=3)
+        with me.holding(lease, 30) as had:
+            if had:
+                me.work(1.5, lease)
+
+    clients.thread("a", long, may=(LockLost,))
+    clients.thread("b", long, after=0.1, may=(LockLost,))
+    clients.thread("c", lambda me: me.force(NAME), after=0.15)
+
+
 def later(clients: Clients) -> None:
     """It is given back, and kept from everybody for a while."""
 
@@ -36,6 +50,83 @@ def later(clients: Clients) -> None:
 
     clients.thread("a", keeping)
     clients.thread("b", once, after=0.8)
+
+
+def later_renewed(clients: Clients) -> None:
+    """It is given back while it is renewed, if that takes a moment, and kept for less."""
+
+    def keeping(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=3)
+        if me.acquire(lease, 0):
+            me.work(0.8)
+            hold = lease.current()
+            while me.loop.now < 1.2 and hold is not None and not hold.renewing:
+                me.work(0.02)
+            me.release(lease, after=0.5)
+
+    clients.thread("a", keeping)
+    clients.thread("b", once, after=1.1)
+
+
+def anothers(clients: Clients) -> None:
+    """A thread gives back what another one has taken: where the hold is the handle's it may."""
+    handles: list[Lease] = []
+    owners: list[Thread] = []
+
+    def taking(me: Thread) -> None:
+        owners.append(me)
+        handles.extend(me.lease(name, ttl=6, reentrant=name == "y") for name in (NAME, "y"))
+        if all(me.acquire(lease, 0) for lease in handles):
+            me.work(0.3)
+            me.release(handles[1])
+
+    def releasing(me: Thread) -> None:
+        if not all(me.beliefs.believed(name) for name in (NAME, "y")):
+            return
+        mine, private = handles
+        if private.held or not mine.held:
+            raise Violation(f"{me.name} is told wrongly what it holds")
+        try:
+            private.release()
+        except NotHeld:
+            me.beliefs.end(owners[0], NAME)
+            me.release(mine)
+        else:
+            raise Violation(f"{me.name} gives back what only another thread may")
+
+    clients.thread("a", taking)
+    clients.thread("a", releasing, after=0.1)
+    clients.thread("b", once, after=0.002)
+
+
+def released_at_once(clients: Clients) -> None:
+    """Two threads give back the same hold: one of them has done it."""
+    handles: list[Lease] = []
+    done: list[str] = []
+
+    def taking(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        if me.acquire(lease, 0):
+            me.work(0.05)
+            me.beliefs.end(me, NAME)
+            me.ledger.left.add(lease._holds.get().token)
+            handles.append(lease)
+            me.work(0.05)
+
+    def releasing(me: Thread) -> None:
+        for lease in handles:
+            try:
+                lease.release()
+            except NotHeld:
+                continue
+            if done:
+                raise Violation(f"{done[0]} and {me.name} have both given {NAME!r} back")
+            done.append(me.name)
+
+    clients.thread("a", taking)
+    for _ in range(2):
+        clients.thread("a", releasing, after=0.08)
+    clients.thread("b", once, after=0.002)
 
 
 def reentrant(clients: Clients) -> None:
@@ -83,7 +174,11 @@ def self_wait(clients: Clients) -> None:
 
 SCENARIOS = {
     "forced": Scenario(forced),
+    "forced-long": Scenario(forced_long),
     "given-back-later": Scenario(later),
+    "given-back-while-renewed": Scenario(later_renewed),
+    "anothers": Scenario(anothers),
+    "released-at-once": Scenario(released_at_once),
     "reentrant": Scenario(reentrant),
     "self-wait": Scenario(self_wait),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dblock import LockLost
+from tests.simulation.beliefs import MOMENT
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
@@ -51,6 +52,19 @@ def run_out(clients: Clients) -> None:
     clients.thread("b", once, after=1.5)
 
 
+def run_out_late(clients: Clients) -> None:
+    """A lease that lasts longer than anybody waits for an answer is not renewed either."""
+
+    def holder(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=15, renew=False)
+        if me.acquire(lease, 0):
+            me.locks.database.runtime.wait(lease.lost, 20)
+            me.release(lease)
+
+    clients.thread("a", holder, may=(LockLost,))
+    clients.thread("b", once, after=2)
+
+
 def run_out_slowly(clients: Clients) -> None:
     """The same, by a clock that is too slow."""
     clients.thread("a", _not_renewed, may=(LockLost,), rate=0.92)
@@ -65,8 +79,13 @@ def dropped(clients: Clients) -> None:
             me.beliefs.end(me, NAME)
             me.ledger.left.add(me.ledger.rows[NAME].token or "")
 
+    def patient(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 5) as had:
+            if not had and me.allowance.quiet:
+                raise Violation(f"{NAME!r} is kept, although its handle was dropped")
+
     clients.thread("a", careless)
-    clients.thread("b", once, after=1.5)
+    clients.thread("b", patient, after=1.5)
 
 
 def by_hand(clients: Clients) -> None:
@@ -106,13 +125,40 @@ def max_hold(clients: Clients) -> None:
     """A hold is to last no longer than so many seconds, however long the work is."""
 
     def bounded(me: Thread) -> None:
-        lease = me.lease(NAME, ttl=1.5, max_hold=2)
+        lease, began = me.lease(NAME, ttl=1.5, max_hold=1.8), me.loop.now
         with me.holding(lease, 0) as had:
             if had:
-                me.locks.database.runtime.wait(lease.lost, 4)
+                while not lease.lost.is_set() and me.loop.now < 4:
+                    row = me.ledger.rows.get(NAME)
+                    latest = began + 1.8 + MOMENT + me.allowance.total
+                    if row is not None and row.fence == 1 and (row.expires or 0.0) > latest:
+                        raise Violation(f"{NAME!r} is held until {row.expires}, not {latest}")
+                    me.locks.database.runtime.wait(lease.lost, 0.2)
 
     clients.thread("a", bounded, may=(LockLost,))
     clients.thread("b", once, after=1.6)
+
+
+def away(clients: Clients) -> None:
+    """The database is away for longer than a lease lasts: its holder is told so."""
+
+    def losing(me: Thread) -> None:
+        lease = me.locks.lease(NAME, ttl=3)  # its danger is told, and has a reason
+        if me.acquire(lease, 0):
+            me.locks.database.runtime.wait(lease.lost, 6)
+            hold = lease.current()
+            loss = None if hold is None else hold.loss
+            if me.allowance.quiet and (loss is None or loss.reason != "unreachable"):
+                raise Violation(f"{me.name} is not told that the database is away: {loss}")
+            me.beliefs.end(me, NAME)
+            me.ledger.left.add(hold.token if hold else "")
+
+    def stopping(me: Thread) -> None:
+        me.ledger.store.go_down()
+        me.ledger.store.down_until = me.loop.now + 5
+
+    clients.thread("a", losing)
+    clients.thread("b", stopping, after=0.5)
 
 
 SCENARIOS = {
@@ -122,9 +168,11 @@ SCENARIOS = {
     "fast-database": Scenario(long_work, rate=1.09),
     "slow-database": Scenario(long_work, rate=0.9),
     "run-out": Scenario(run_out),
+    "run-out-late": Scenario(run_out_late),
     "run-out-slowly": Scenario(run_out_slowly),
     "dropped-handle": Scenario(dropped),
     "renewed-by-hand": Scenario(by_hand),
     "renewed-by-hand-alone": Scenario(by_hand_alone),
+    "away": Scenario(away),
     "max-hold": Scenario(max_hold),
 }

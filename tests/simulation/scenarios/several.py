@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+
 from dblock import DeadlockDetected, LockLost, NotAcquired
 from tests.simulation.beliefs import MOMENT
 from tests.simulation.loop import Violation
@@ -9,7 +12,7 @@ from tests.simulation.run import Clients, Scenario
 from tests.simulation.thread import Thread
 
 
-def _both(first: str, second: str, me: Thread) -> None:
+def _both(first: str, second: str, me: Thread, told: list[str]) -> None:
     """Take two names, one after the other; begin again when they would be waited for for ever."""
     while True:
         one, other = me.lease(first, ttl=6), me.lease(second, ttl=6)
@@ -22,13 +25,119 @@ def _both(first: str, second: str, me: Thread) -> None:
             return
         except DeadlockDetected:
             me.note("begins again")
+            told.append(me.name)
+            if len(set(told)) > 1 and me.allowance.quiet:
+                raise Violation("more than one of a cycle is told") from None
             me.work(0.2)
 
 
 def both_orders(clients: Clients) -> None:
     """Two take the same two names, each in its own order: one is told."""
-    clients.thread("a", lambda me: _both("x", "y", me))
-    clients.thread("b", lambda me: _both("y", "x", me))
+    told: list[str] = []
+    clients.thread("a", lambda me: _both("x", "y", me, told))
+    clients.thread("b", lambda me: _both("y", "x", me, told))
+
+
+def row_in_both_orders(clients: Clients) -> None:
+    """The same with a lease and a row lock: also who waits for the row looks."""
+
+    def first_row(me: Thread) -> None:
+        try:
+            with me.holding(me.locks.row("y"), 5) as had:
+                if had:
+                    me.work(0.02)
+                    with me.holding(me.lease("x", ttl=6), 20) as both:
+                        if not both:
+                            me.note("gives up")
+        except DeadlockDetected:
+            me.note("is told")
+
+    def first_lease(me: Thread) -> None:
+        try:
+            with me.holding(me.lease("x", ttl=6), 5) as had:
+                if had:
+                    me.work(0.02)
+                    with me.calling("waiting in a circle", 8), me.holding(me.locks.row("y"), 20):
+                        pass
+        except DeadlockDetected:
+            me.note("is told")
+
+    clients.thread("a", first_row)
+    clients.thread("b", first_lease, after=0.001)
+
+
+def behind_others(clients: Clients) -> None:
+    """The same, and another thread, which has nothing, waits for as long as who has something."""
+
+    def crossing(first: str, second: str, me: Thread) -> None:
+        try:
+            with me.holding(me.lease(first, ttl=6), 0) as had:
+                if had:
+                    me.work(0.1)
+                    with me.calling("waiting in a circle", 5), me.holding(me.lease(second), 20):
+                        pass
+        except DeadlockDetected:
+            me.note("is told")
+
+    def waiting(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=6), 30):
+            pass
+
+    clients.thread("b", partial(crossing, "x", "y"))
+    clients.thread("a", waiting, after=0.01)
+    clients.thread("a", partial(crossing, "y", "x"), after=0.05)
+
+
+def of_the_dead(clients: Clients) -> None:
+    """Who died with a name and waited for another is nobody to be told about after a while."""
+
+    def dying(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=20), 0) as had:
+            if had:
+                me.holding(me.lease("y", ttl=6), 30).__enter__()
+
+    def killing(me: Thread) -> None:
+        me.work(0.5)
+        me.client.kill()
+
+    def late(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(9)
+                with me.holding(me.lease("x", ttl=6), 30):
+                    pass
+
+    clients.thread("b", late)
+    clients.thread("a", dying, after=0.01)
+    clients.thread("a", killing, after=0.01)
+
+
+def of_before(clients: Clients) -> None:
+    """What a waiter had when it said so last is not what it has: another has taken it since."""
+
+    def losing(me: Thread) -> None:
+        lease = me.lease("x", ttl=12, renew=False)
+        if me.acquire(lease, 0):
+            with me.holding(me.lease("y", ttl=6), 30):
+                pass
+            with suppress(LockLost):
+                me.release(lease)
+
+    def next_one(me: Thread) -> None:
+        with me.holding(me.lease("x", ttl=6), 30) as had:
+            if had:
+                me.work(2)
+
+    def late(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(11.8)
+                with me.holding(me.lease("x", ttl=6), 30):
+                    pass
+
+    clients.thread("b", late)
+    clients.thread("a", losing, after=0.01, may=(LockLost,))
+    clients.thread("c", next_one, after=5)
 
 
 def together(clients: Clients) -> None:
@@ -56,6 +165,46 @@ def together(clients: Clients) -> None:
     all_of_them("y", "x")
     all_of_them("x", "y")
     all_of_them("y")
+
+
+def together_slowly(clients: Clients) -> None:
+    """One has to wait for the second of two names for longer than the first one lasts."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0) as had:
+            if had:
+                me.work(1.5)
+
+    def taking(me: Thread) -> None:
+        leases = [me.lease(name, ttl=1, renew=False) for name in ("x", "y")]
+        lock = me.locks.all(*leases, wait=5)
+        try:
+            lock.__enter__()
+        except NotAcquired:
+            me.note("has not all")
+            return
+        if not all(lease.held for lease in leases):
+            raise Violation(f"{me.name} is told that it has all, and has not")
+        for lease in leases:
+            me.beliefs.begin(me, lease)
+        for lease in leases:
+            me.beliefs.end(me, lease.name)
+        lock.release()
+
+    clients.thread("a", holder)
+    clients.thread("b", taking, after=0.01, may=(LockLost,))
+
+
+def names_alike(clients: Clients) -> None:
+    """Names that are nearly the same have nothing to do with each other."""
+
+    def holding(name: str, me: Thread) -> None:
+        with me.holding(me.lease(name, ttl=6), 0) as had:
+            if had:
+                me.work(0.1)
+
+    for number, name in enumerate(("n", "N", "n ")):
+        clients.thread("abc"[number], partial(holding, name), after=0.01 * number)
 
 
 def slot(clients: Clients) -> None:
@@ -107,13 +256,44 @@ def at_least(clients: Clients) -> None:
         clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
 
 
+def at_least_killed(clients: Clients) -> None:
+    """The same, though the host dies in its run: the next one begins no earlier."""
+    begun: list[float] = []
+
+    def starting(me: Thread) -> None:
+        def job() -> None:
+            now = me.loop.now
+            if begun and now - begun[0] < 4.0 - MOMENT - me.allowance.total:
+                raise Violation(f"runs begin {now - begun[0]:.2f} s apart, not four at least")
+            begun.append(now)
+            me.ledger.left.add(host.lease.token)
+            if me.name == "a":
+                me.work(1.7)
+                me.client.kill()
+
+        host = me.locks.cron("job", 3, 10, at_least=4.0)(job)
+        host()
+
+    for number, client in enumerate(("a", "b")):
+        clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
+
+
+#: A row lock keeps nobody from other names.
+ROWS = frozenset({"rows"})
 #: Their jobs are on record.
 RUNS = frozenset({"runs"})
 
 SCENARIOS = {
     "both-orders": Scenario(both_orders),
+    "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
+    "behind-others": Scenario(behind_others),
+    "of-the-dead": Scenario(of_the_dead),
+    "of-before": Scenario(of_before),
     "together": Scenario(together),
+    "together-slowly": Scenario(together_slowly),
+    "names-alike": Scenario(names_alike),
     "slot": Scenario(slot, needs=RUNS),
     "slot-waited-for": Scenario(slot_waited_for, needs=RUNS),
     "at-least": Scenario(at_least, needs=RUNS),
+    "at-least-killed": Scenario(at_least_killed, needs=RUNS),
 }

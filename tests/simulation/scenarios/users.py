@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from sqlalchemy import text
+
 from dblock import Conflict, LockLost
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
@@ -100,6 +104,29 @@ def borrowed_row_snapshot(clients: Clients) -> None:
     borrowed_row(clients)
 
 
+def busy_row(clients: Clients) -> None:
+    """A stranger has the row of one of two leases for a while: the other one is renewed."""
+
+    def both(me: Thread) -> None:
+        one, other = me.lease(NAME, ttl=3), me.lease("y", ttl=3)
+        if me.acquire(one, 0) and me.acquire(other, 0):
+            me.work(4, other)
+            me.beliefs.end(me, NAME)
+            me.ledger.left.add(me.ledger.rows[NAME].token or "")
+            with suppress(LockLost):
+                one.release()
+            me.release(other)
+
+    def stranger(me: Thread) -> None:
+        table = text("SELECT fence FROM dblock_lock WHERE lock_name = :name FOR UPDATE")
+        with me.transaction() as connection:
+            connection.execute(table, {"name": NAME})
+            me.work(3.5)
+
+    clients.thread("a", both)
+    clients.thread("b", stranger, after=0.5)
+
+
 def stock(clients: Clients) -> None:
     """Three take two of five each: one of them has to go without."""
     clients.stock({1: 5})
@@ -119,12 +146,13 @@ LENDING = frozenset({"lending"})
 SNAPSHOTS = LENDING | {"snapshots"}
 
 SCENARIOS = {
-    "cycle": Scenario(cycle, needs=LENDING),
+    "cycle": Scenario(cycle),
     "guarded-snapshot": Scenario(guarded_snapshot, needs=SNAPSHOTS),
     "guarded-late": Scenario(guarded_late, needs=LENDING),
     "row-and-lease": Scenario(row_and_lease),
     "borrowed-row": Scenario(borrowed_row, needs=LENDING),
     "borrowed-row-snapshot": Scenario(borrowed_row_snapshot, needs=SNAPSHOTS),
+    "busy-row": Scenario(busy_row, needs=SNAPSHOTS),
     "stock": Scenario(stock, needs=LENDING),
     "stock-snapshot": Scenario(stock_snapshot, needs=SNAPSHOTS),
 }

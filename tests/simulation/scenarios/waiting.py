@@ -44,6 +44,21 @@ def give_up(clients: Clients) -> None:
     clients.thread("c", once, after=0.02)
 
 
+def give_up_late(clients: Clients) -> None:
+    """One waits for some seconds, in vain: that long, and no longer."""
+
+    def impatient(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 2.5):
+            pass
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0):
+            me.work(5)
+
+    clients.thread("a", holder)
+    clients.thread("b", impatient, after=0.001)
+
+
 def tries(clients: Clients) -> None:
     """One tries without waiting, beside others who wait: nobody is passed by for ever."""
 
@@ -83,6 +98,43 @@ def threads(clients: Clients) -> None:
     for number in range(3):
         clients.thread("a", shortly, after=0.005 * number)
     clients.thread("b", shortly, after=0.007)
+
+
+def threads_long(clients: Clients) -> None:
+    """Three threads of one client wait for so long that others are told of it, and one is."""
+
+    def long(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0) as had:
+            if had:
+                me.work(0.8)
+
+    clients.thread("b", long)
+    for number in range(3):
+        clients.thread("a", once, after=0.001 + 0.005 * number)
+
+
+def killed_waiters(clients: Clients) -> None:
+    """Who is killed while it waits is seen to wait no more, once another has waited."""
+
+    def long(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=20), 0) as had:
+            if had:
+                me.work(28)
+
+    def killed(me: Thread) -> None:
+        me.work(0.5)
+        me.client.kill()
+
+    def later(me: Thread) -> None:
+        once(me)
+        senders = [me.ledger.waiters.get(id) for id, _ in me.ledger.store.waiters()]
+        if me.allowance.quiet and any(one and not one.client.alive for one in senders):
+            raise Violation("the dead are seen to wait")
+
+    clients.thread("a", long)
+    clients.thread("b", once, after=0.001)
+    clients.thread("b", killed, after=0.002)
+    clients.thread("c", later, after=27)
 
 
 def shared(clients: Clients) -> None:
@@ -125,9 +177,12 @@ SCENARIOS = {
     "hand-off": Scenario(hand_off),
     "three": Scenario(three),
     "give-up": Scenario(give_up),
+    "give-up-late": Scenario(give_up_late),
     "tries-beside-waiters": Scenario(tries),
     "fair-trio": Scenario(fair),
     "threads-of-one": Scenario(threads),
+    "threads-waiting-long": Scenario(threads_long),
+    "killed-waiters": Scenario(killed_waiters),
     "shared-lease": Scenario(shared),
     "reader": Scenario(reader),
 }

@@ -19,12 +19,13 @@ from typing import Any
 from dblock.dialects import PostgreSQL
 from dblock.dialects.base import TICKET, UNCALLED, Answer, Session
 from dblock.protocol.commands import EndSession
-from dblock.protocol.faults import Fault
+from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.steps import Query
 from dblock.protocol.term import FIRST_TERM
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Error, Lost
+from tests.simulation.schedule import Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Simulated, simulated
@@ -45,7 +46,7 @@ VALID = 25 * 3600.0
 class Refused(Error):
     """The server's answer to a statement that fails."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Trouble) -> None:
         super().__init__(fault.name.lower())
         self.fault = fault
 
@@ -130,11 +131,11 @@ class ModelDialect(Simulated):
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
 
-    def classify(self, error: BaseException) -> Fault | None:
+    def classify(self, error: BaseException) -> Trouble | None:
         if isinstance(error, Refused):
             return error.fault
         if isinstance(error, Lost):
-            return Fault.DISCONNECTED
+            return Trouble.DISCONNECTED
         return None
 
     def timed_out(self, error: BaseException) -> bool:
@@ -147,9 +148,13 @@ class ModelStore(Store):
     name = "model"
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
-    has = frozenset()
+    has = frozenset({"rows"})
     look = LOOK
     ends_sessions = True
+    faults = (
+        *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
+        *(Fault("promote", lost) for lost in (0.0, 1.0, 3.0)),
+    )
 
     def __init__(self, folder: Path) -> None:
         self._sessions = 0
@@ -274,7 +279,7 @@ class ModelStore(Store):
 
     def _await_row(self, driver: ModelDriver, name: str, mode: str, patience: float | None) -> None:
         if self._in_use(driver, name, mode):
-            raise Blocked(math.inf if patience is None else patience, Refused(Fault.BUSY))
+            raise Blocked(math.inf if patience is None else patience, Refused(Trouble.BUSY))
 
     # The queue.
 
