@@ -255,18 +255,10 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     # --- the lease ---------------------------------------------------------------------------
 
     @abstractmethod
-    def grant(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None = None,
-    ) -> Query:
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
         """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
 
-        It is free for who is not in the queue only when nobody is. With a ticket it may wait for a
-        moment; and where nobody is called, a name that is not free is queued for.
+        It is free for who is not in the queue only when nobody is.
 
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
@@ -275,9 +267,17 @@ class Dialect(WaiterStatements, JobStatements, ABC):
     @abstractmethod
     def granted(self, reply: Reply, token: str) -> Granted | None: ...
 
+    @abstractmethod
     def join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        """Let the ticket stand in the queue, in the place of any other of the same token."""
-        return self.grant(name, token, owner, ttl, ticket)
+        """Let the ticket stand in the queue, in the place of any other of the same token; this may
+        wait for a moment. Where nobody is called, take the name if it is the ticket's turn."""
+
+    def take(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        """Take the name if it is the turn of the ticket, which stands in the queue or stood there.
+
+        This may wait for a moment.
+        """
+        return self.join(name, token, owner, ttl, ticket)
 
     def stands(self, reply: Reply) -> tuple[LockRow, Place] | None:
         """Return what a grant that joined the queue said of the name.

@@ -192,16 +192,7 @@ class MariaDB(Dialect):
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
         return f"{guard}, {super().privileges()}"
 
-    def grant(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None = None,
-    ) -> Query:
-        if ticket is not None:
-            return self._grant_or_join(commands.Join(name, token, owner, ttl, ticket))
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
         return Query(
             f"""BEGIN NOT ATOMIC
                 {self._grant(self.turn(f"({_LAST} + {self._gated})"), rest="NULL")}
@@ -222,7 +213,7 @@ class MariaDB(Dialect):
             "gate": self.gate(name),
         }
 
-    def _grant_or_join(self, join: commands.Join) -> Query:
+    def join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
         # It looks before it locks, so that who joins disturbs no guard.
         turn = self.turn(self.before)
         return Query(
@@ -242,8 +233,8 @@ class MariaDB(Dialect):
                     CASE WHEN {self.standing} THEN {self.before} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",
-            self._asked(join.name, join.token, join.owner, join.ttl) | {"ticket": join.ticket},
-            join,
+            self._asked(name, token, owner, ttl) | {"ticket": ticket},
+            commands.Join(name, token, owner, ttl, ticket),
             self.patience,
         )
 

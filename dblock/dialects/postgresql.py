@@ -232,16 +232,7 @@ class PostgreSQL(Queueing):
     def migration_holder(self, name: str) -> str:
         return MigrationMutex(name).holder()
 
-    def grant(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None = None,
-    ) -> Query:
-        if ticket is not None:
-            return self.take(name, token, owner, ttl, ticket)
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
         asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
         return Query(self._grant, asked, commands.Grant(name, token, owner, ttl), 0.0)
 

@@ -141,18 +141,8 @@ class SQLite(Dialect):
     def privileges(self) -> str:
         return "write access to the file and to its directory"
 
-    def grant(
-        self,
-        name: str,
-        token: str,
-        owner: str,
-        ttl: float,
-        ticket: str | None = None,
-    ) -> Query:
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query:
         params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
-        if ticket is not None:
-            join = commands.Join(name, token, owner, ttl, ticket)
-            return self._grant_or_join(join, {**params, "ticket": ticket})
         return Query(self._grant, params, commands.Grant(name, token, owner, ttl), self.patience)
 
     # The two of every pair are put together once.
@@ -172,7 +162,8 @@ class SQLite(Dialect):
         return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {_NOW}
             WHERE lock_name = :name AND token = :token"""
 
-    def _grant_or_join(self, join: commands.Join, params: dict[str, Any]) -> Query:
+    def join(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
+        params = {"name": name, "token": token, "owner": owner, "ttl": _modifier(ttl)}
         free = self.turn(self.before)
         return Query(
             f"""INSERT INTO {self.lock_table}
@@ -188,8 +179,8 @@ class SQLite(Dialect):
             WHERE {free} OR NOT {self.standing}
             RETURNING iif(token = :token, fence, NULL), {_REMAINING}, NULL, {self._columns()},
                 iif({self.standing}, {self.before}, NULL), {free}""",
-            params,
-            join,
+            params | {"ticket": ticket},
+            commands.Join(name, token, owner, ttl, ticket),
             self.patience,
         )
 

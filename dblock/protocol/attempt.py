@@ -151,7 +151,7 @@ class Attempt:
         claim.queued(ticket)
         if place.before is None and not place.free:
             return self.dialect.join(*asked, ticket)
-        return self.dialect.grant(*asked, ticket)
+        return self.dialect.take(*asked, ticket)
 
     def believe(self, passed: Passed, ticket: str | None) -> Protocol[Held | None]:
         """Return the hold that a release has passed on, as its message says, or the table.

@@ -107,7 +107,8 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
         dialect = locks.dialect
         queries = (
             dialect.grant(name, token, owner, ttl),
-            dialect.grant(name, token, owner, ttl, ticket),
+            dialect.join(name, token, owner, ttl, ticket),
+            dialect.take(name, token, owner, ttl, ticket),
             dialect.release(name, token),
             dialect.pass_on(name, token),
             dialect.leave(name, token, ticket),

@@ -69,6 +69,7 @@ HELD = Held(3, Term(START, TTL), "server")
 USUAL = {
     "grant": "refused",
     "join": "first",
+    "take": "granted",
     "knock": "first",
     "look": "held",
     "look_queued": "first",
@@ -186,7 +187,7 @@ class Stage:
     def _found(self, query: Query, answer: str) -> Rows:
         yes: Rows = [(1,)]
         match query.command:
-            case commands.Grant():
+            case commands.Grant() | commands.Take():
                 return self._granted(answer)
             case commands.Join():
                 return self._joined(answer)

@@ -166,7 +166,7 @@ SCENES = [
     Scene(
         "a hot name that is free",
         partial(taking, hot=True),
-        {"stand": ["in front, listening"], "join": ["granted"]},
+        {"stand": ["in front, listening"], "join": ["turn"]},
         QUEUES,
     ),
     Scene(
@@ -217,13 +217,13 @@ SCENES = [
     Scene(
         "a call that comes to nothing",
         taking,
-        {"join": ["first", "second", "granted"], "await": ["called", "called"]},
+        {"take": ["refused", "granted"], "await": ["called", "called"]},
         QUEUES,
     ),
     Scene(
         "free in between, so that nobody calls",
         taking,
-        {"join": ["turn", "granted"]},
+        {"join": ["turn"]},
         QUEUES,
     ),
     Scene(
@@ -344,8 +344,9 @@ SCENES = [
         {
             "look": ["free"],
             "read_witness": ["pause", "pause"],
-            "join": ["nothing", "granted"],
-            "look_queued": ["out, free", "out, free"],
+            "join": ["turn"],
+            "take": ["refused", "granted"],
+            "look_queued": ["turn", "turn"],
         },
         QUEUES,
     ),
