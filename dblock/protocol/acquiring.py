@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, DeadlockDetected
-from .attempt import Attempt
+from .attempt import UNSEEN, Attempt
 from .deadline import Deadline
 from .leasing import Claim, Held, Refused, give_back, leave
 from .steps import Protocol
@@ -67,6 +67,8 @@ def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
         if held is not None:
             return held
         if not (yield from waiting.rest()):
+            if attempt.seen is UNSEEN:
+                yield from attempt.look(None)
             return None
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..attempt import Attempt
+from ..attempt import Ask, Attempt
 from ..leasing import Held
 from ..steps import Protocol, Sleep, Stand
 
@@ -80,9 +80,13 @@ class Polling:
 
     def ask(self) -> Protocol[Held | None]:
         """Ask for the name."""
+        return (yield from self._ask())
+
+    def _ask(self, ask: Ask | None = None, *, look: bool = True) -> Protocol[Held | None]:
+        """Ask as :meth:`.Attempt.run` does, and count that."""
         self.number += not self.joins
         self.joins = False
-        return (yield from self.attempt.run(self.turn.ticket))
+        return (yield from self.attempt.run(self.turn.ticket, ask, look=look))
 
     def rest(self) -> Protocol[bool]:
         """Wait until it makes sense to ask again; False to give up."""

@@ -47,7 +47,9 @@ class Queueing(Polling):
 
     def ask(self) -> Protocol[Held | None]:
         if self.passed is None:
-            return (yield from super().ask())
+            # Who is refused joins, which tells of the name too.
+            joins = self.turn.ticket is None and self.policy.endless
+            return (yield from self._ask(look=not joins))
         passed, self.passed = self.passed, None
         return (yield from self.attempt.believe(passed, self.turn.ticket))
 

@@ -48,11 +48,9 @@ class ServerWait(Polling):
         self.gate = Gate(knocks=hot)
 
     def ask(self) -> Protocol[Held | None]:
-        self.number += not self.joins
-        self.joins = False
-        return (yield from self.attempt.run(self.turn.ticket, self._ask))
+        return (yield from self._ask(self._grant))
 
-    def _ask(self) -> Protocol[Reply]:
+    def _grant(self) -> Protocol[Reply]:
         if self.gate.knocks:
             yield from self._knock()
         free = self.attempt.seen.place.free
