@@ -67,9 +67,8 @@ def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
         if held is not None:
             return held
         if not (yield from waiting.rest()):
-            if attempt.seen is UNSEEN:
-                yield from attempt.look(None)
-            return None
+            # Who has not even looked does not know why it was refused.
+            return (yield from attempt.run(None)) if attempt.seen is UNSEEN else None
 
 
 def _give_up(attempt: Attempt) -> Protocol[None]:

@@ -70,7 +70,10 @@ class Watcher:
         """Whether the one who has a name does not know it, and waits."""
         grant = self.ledger.grants.get(row.token or "")
         return grant is not None and any(
-            wait.able and wait.name == name and wait.thread.actor is grant.actor
+            wait.able
+            and wait.name == name
+            and wait.thread.actor is grant.actor
+            and grant.at >= wait.since
             for wait in self.beliefs.waits
         )
 
