@@ -79,6 +79,8 @@ class Store(ABC):
     snapshots: bool
     #: Where it calls who waits: after so many seconds a waiter looks by itself.
     look = 0.0
+    #: Whether a lease that was told outlives a crash.
+    keeps = True
     #: Whether one transaction at a time writes at all.
     one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.

@@ -153,6 +153,8 @@ class Thread:
         row, store = self.ledger.rows.get(name), self.ledger.store
         if store.one_writer or self.beliefs.believed(name):
             return False  # somebody may have been at the file for a moment
+        if not self.allowance.calls and any(wait.name == name for wait in self.beliefs.waits):
+            return False  # who waits at its gate comes first, and has no ticket
         if row is None:
             return True
         expired = row.expires is None or row.expires < start * store.rate

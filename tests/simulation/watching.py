@@ -56,6 +56,8 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
+            if closed and self.store.keeps and not self.allowance.fails_over:
+                raise Violation("nothing is granted for a while, although nothing was lost")
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:

@@ -88,30 +88,6 @@ def behind_others(clients: Clients) -> None:
     clients.thread("a", partial(crossing, "y", "x"), after=0.05)
 
 
-def of_the_dead(clients: Clients) -> None:
-    """Who died with a name and waited for another is nobody to be told about after a while."""
-
-    def dying(me: Thread) -> None:
-        with me.holding(me.lease("x", ttl=20), 0) as had:
-            if had:
-                me.holding(me.lease("y", ttl=6), 30).__enter__()
-
-    def killing(me: Thread) -> None:
-        me.work(0.5)
-        me.client.kill()
-
-    def late(me: Thread) -> None:
-        with me.holding(me.lease("y", ttl=6), 0) as had:
-            if had:
-                me.work(9)
-                with me.holding(me.lease("x", ttl=6), 30):
-                    pass
-
-    clients.thread("b", late)
-    clients.thread("a", dying, after=0.01)
-    clients.thread("a", killing, after=0.01)
-
-
 def of_before(clients: Clients) -> None:
     """What a waiter had when it said so last is not what it has: another has taken it since."""
 
@@ -135,8 +111,8 @@ def of_before(clients: Clients) -> None:
                 with me.holding(me.lease("x", ttl=6), 30):
                     pass
 
-    clients.thread("b", late)
-    clients.thread("a", losing, after=0.01, may=(LockLost,))
+    clients.thread("b", late, may=(DeadlockDetected,))
+    clients.thread("a", losing, after=0.01, may=(LockLost, DeadlockDetected))
     clients.thread("c", next_one, after=5)
 
 
@@ -287,7 +263,6 @@ SCENARIOS = {
     "both-orders": Scenario(both_orders),
     "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
     "behind-others": Scenario(behind_others),
-    "of-the-dead": Scenario(of_the_dead),
     "of-before": Scenario(of_before),
     "together": Scenario(together),
     "together-slowly": Scenario(together_slowly),

@@ -108,7 +108,7 @@ def busy_row(clients: Clients) -> None:
     """A stranger has the row of one of two leases for a while: the other one is renewed."""
 
     def both(me: Thread) -> None:
-        one, other = me.lease(NAME, ttl=3), me.lease("y", ttl=3)
+        one, other = me.locks.lease(NAME, ttl=3), me.lease("y", ttl=3)
         if me.acquire(one, 0) and me.acquire(other, 0):
             me.work(4, other)
             me.beliefs.end(me, NAME)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.thread import Thread
@@ -45,10 +47,10 @@ def give_up(clients: Clients) -> None:
 
 
 def give_up_late(clients: Clients) -> None:
-    """One waits for some seconds, in vain: that long, and no longer."""
+    """Some wait for a few seconds, in vain: that long, and no longer."""
 
-    def impatient(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 2.5):
+    def impatient(seconds: float, me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), seconds):
             pass
 
     def holder(me: Thread) -> None:
@@ -56,7 +58,8 @@ def give_up_late(clients: Clients) -> None:
             me.work(5)
 
     clients.thread("a", holder)
-    clients.thread("b", impatient, after=0.001)
+    for client, seconds in (("b", 2.5), ("c", 3.0), ("d", 3.5)):
+        clients.thread(client, partial(impatient, seconds), after=0.001)
 
 
 def tries(clients: Clients) -> None:

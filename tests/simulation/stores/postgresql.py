@@ -64,6 +64,7 @@ class PostgreSQLStore(Store):
         self.name = f"postgresql{' volatile' * volatile}{' pooled' * pooled}"
         self._server = server
         self._pooled = pooled
+        self.keeps = not volatile
         self._database = self.name.replace(" ", "_")
         server.create_database(self._database)
         url = server.url_for(self._database)
