@@ -172,7 +172,7 @@ class Waiter:
             query, self.id, self._next = self.dialect.unregister(self.id), None, None
             now = (yield Sleep(0)).now
             with contextlib.suppress(Trouble):
-                yield from persist(query, LEAVING, now, PASSING)
+                yield from persist(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
 
     def during(self, waiting: Protocol[T]) -> Protocol[T]:
         """Run a protocol that waits, and leave no trace of that if it fails.
