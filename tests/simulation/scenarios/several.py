@@ -57,7 +57,7 @@ def row_in_both_orders(clients: Clients) -> None:
             with me.holding(me.lease("x", ttl=6), 5) as had:
                 if had:
                     me.work(0.02)
-                    with me.calling("waiting in a circle", 8), me.holding(me.locks.row("y"), 20):
+                    with me.calling("waiting in a circle", 8.5), me.holding(me.locks.row("y"), 20):
                         pass
         except DeadlockDetected:
             me.note("is told")
