@@ -217,6 +217,7 @@ def test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once(
 
 
 @both
+@pytest.mark.usefixtures("only_calls")
 def test_a_guarded_hold_is_not_passed_on(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
