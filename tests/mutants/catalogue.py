@@ -152,7 +152,8 @@ CATALOGUE = (
         "Queueing._release",
         "UPDATE {self.lock_table} SET token = NULL, expires_at = clock_timestamp()",
         "DELETE FROM {self.lock_table}",
-        f"{TRAP_4}[postgresql]",
+        "tests/contract/test_fence.py::"
+        "test_over_release_takeover_force_and_new_locks[threads-postgresql]",
     ),
     # --- 3: no waiting for ever
     Mutant(

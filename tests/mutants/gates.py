@@ -17,7 +17,7 @@ GATES = (
         "Gate.run",
         "elif step.first or step.last:\n    self._leave(connection)",
         "elif step.first or step.last:\n    self._give()",
-        f"{WAITS}::test_no_session_with_the_gate_waits_for_rows",
+        f"{HOLDING}::test_a_release_that_finds_its_row_in_use_lets_it_go",
     ),
     Mutant(
         "a-renewed-hold-keeps-the-gate",
@@ -89,6 +89,6 @@ GATES = (
         "Gates.admit",
         "if self.kept >= (2 * GATES if gate.hot else GATES):",
         "if False:",
-        f"{WAITS}::test_so_many_at_a_time",
+        f"{WAITS}::test_so_many_when_all_come_at_once",
     ),
 )
