@@ -52,6 +52,14 @@ PASSING_ON = (
         f"{PASSING}::test_one_of_an_earlier_version_is_called_and_passed_nothing",
     ),
     Mutant(
+        "passed-on-by-the-snapshot",
+        PASSED,
+        "Queueing._pass_on",
+        "AND {PATIENT} FOR NO KEY UPDATE",
+        "AND {PATIENT}",
+        f"{PASSING}::test_who_joins_while_it_is_released_is_seen",
+    ),
+    Mutant(
         "passed-on-with-the-same-fence",
         "every hold has a fence of its own",
         "Queueing._pass_on",
