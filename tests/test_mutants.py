@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import math
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from tests.mutants.__main__ import Times, judge
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
-from tests.mutants.copy import Copy
+from tests.mutants.copy import Copy, Verdict
 from tests.mutants.mutant import Mutant
 from tests.support import eventually
 
@@ -152,6 +155,45 @@ def test_what_a_test_leaves_behind_is_killed(tmp_path: Path) -> None:
     assert copy.run(["test_it.py"], "-n", "0").word == "passed"
     command = Path(f"/proc/{pid.read_text()}/cmdline")
     eventually(lambda: not command.exists() or command.read_bytes() == b"")  # a zombie has none
+
+
+class Told(Copy):
+    """A copy in which tests end as is said."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = list(words)
+
+    @contextmanager
+    def planted(self, file: str, text: str) -> Iterator[None]:
+        yield
+
+    def run(self, tests: Sequence[str], *options: str, within: float | None = None) -> Verdict:
+        return Verdict(self._words.pop(0), "what pytest says", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "first", "last"),
+    [
+        (["failed"], 0, "killed    {}: ", "1 of 1 mutants were killed in 0 s."),
+        (["passed", "failed"], 0, "killed the 2nd time {}: ", "1 of 1 mutants were killed in 0 s."),
+        (["passed", "passed"], 1, "SURVIVED the 2nd time {}: ", "SURVIVED  {}"),
+        (["not run"], 1, "NOT RUN   {}: ", "NOT RUN   {}"),
+    ],
+)
+def test_who_survives_does_so_twice_and_is_named_at_the_end(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    first: str,
+    last: str,
+) -> None:
+    mutant, times = CATALOGUE[0], Times(tmp_path)
+    times._seconds = {mutant.test: {"call": 0.1}}
+    assert judge({mutant: ("", "")}, [Told(*words)], times, math.inf) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(first.format(mutant.name))
+    assert lines[-1] == last.format(mutant.name)
 
 
 def test_when_the_time_is_over_no_more_are_planted(

@@ -17,9 +17,12 @@ from dblock import Locks
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.proxy import SECONDS, Proxy
 from tests.servers import PostgreSQL, execute
+from tests.support import Threads, eventually
 
 REFUSED = 50
 PAIRS = 100
+HAND_OFFS = 50
+QUEUED = "SELECT cardinality(waiters) FROM dblock_lock"
 
 
 # --- statements --------------------------------------------------------------------------------
@@ -246,6 +249,27 @@ def sessions_gone(url: str) -> None:
     deadline = time.monotonic() + SECONDS
     while execute(url, others) != [(0,)]:
         assert time.monotonic() < deadline
+
+
+def test_a_hand_off_is_on_disk_before_it_is_told(
+    quiet: PostgreSQL, new_database: NewDatabase, threads: Threads
+) -> None:
+    """And nothing else of it is: who joins the queue may be lost in a crash."""
+    db = new_database("postgresql", migrated=True, server=quiet)
+    sessions_gone(quiet.url)
+    before = syncs(quiet)
+    with Locks(db.url) as one, Locks(db.url) as other:
+        holder, waiter = one.lease("report", ttl=SECONDS), other.lease("report", ttl=SECONDS)
+        assert holder.acquire()
+        for _ in range(HAND_OFFS):
+            waiting = threads.start(waiter.acquire, timeout=SECONDS)
+            eventually(lambda: execute(db.url, QUEUED) == [(1,)])
+            holder.release()
+            assert waiting.result(SECONDS)
+            holder, waiter = waiter, holder
+        threads.run(holder.release)
+    sessions_gone(quiet.url)
+    assert HAND_OFFS <= syncs(quiet) - before <= 1.5 * HAND_OFFS
 
 
 def test_a_pair_of_acquire_and_release_is_one_sync(

@@ -10,6 +10,7 @@ from tests.mutants.jobs import JOBS
 from tests.mutants.keeping import KEEPING
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
+from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.secrets import SECRETS
 from tests.mutants.testing import TESTING
@@ -132,7 +133,7 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
-        "Calling.grant_or_join",
+        "Queueing.grant_or_join",
         "self._grant_or_join,",
         f"self._grant_or_join.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
         f"{TRAP_4}[postgresql]",
@@ -148,13 +149,11 @@ CATALOGUE = (
     Mutant(
         "fence-starts-again",
         "a fence outlives the holds of its name",
-        "PostgreSQL._release",
-        (
-            "UPDATE {self.lock_table} AS l\n"
-            "    SET token = NULL, expires_at = clock_timestamp(), waiters = {ALIVE}"
-        ),
-        "DELETE FROM {self.lock_table} AS l",
-        f"{TRAP_4}[postgresql]",
+        "Queueing._release",
+        "UPDATE {self.lock_table} SET token = NULL, expires_at = clock_timestamp()",
+        "DELETE FROM {self.lock_table}",
+        "tests/contract/test_fence.py::"
+        "test_over_release_takeover_force_and_new_locks[threads-postgresql]",
     ),
     # --- 3: no waiting for ever
     Mutant(
@@ -185,9 +184,9 @@ CATALOGUE = (
     Mutant(
         "release-without-token-postgresql",
         "only the holder releases",
-        "PostgreSQL._release",
-        "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
-        "WHERE l.lock_name = %(name)s AND {PATIENT}",
+        "Queueing._release",
+        "WHERE lock_name = %(name)s AND token = %(token)s AND",
+        "WHERE lock_name = %(name)s AND",
         f"{TAKEN_OVER}[postgresql-release]",
     ),
     Mutant(
@@ -243,7 +242,7 @@ CATALOGUE = (
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "calling.Calling",
+        "dialects.queueing.Queueing",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
@@ -267,7 +266,7 @@ CATALOGUE = (
     Mutant(
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
-        "_Tries._try",
+        "Attempt._once",
         "term = self._term(grant.remaining, reply.sent)",
         "term = self._term(grant.remaining, reply.now)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
@@ -275,23 +274,23 @@ CATALOGUE = (
     Mutant(
         "term-from-the-later-try",
         "the term of a grant is not counted from after an earlier try that may be the one",
-        "_Tries._try",
+        "Attempt._once",
         "term = self._term(grant.remaining, reply.sent)",
-        "term = Term(reply.sent, claim.ttl)",
+        "term = Term(reply.sent, self.claim.ttl)",
         "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
     ),
     Mutant(
         "given-up-is-refused",
         "a try that the server gave up is not told as a name that others have",
         "acquiring.acquire",
-        "if tries.timed_out is not None and tries.place.free:",
+        "if attempt.timed_out is not None and attempt.seen.place.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
     ),
     Mutant(
         "given-up-is-in-doubt",
         "a statement that the server gave up was undone, whole",
-        "_Tries._doubt",
+        "Attempt._take_doubt",
         "trouble.fault is Fault.CANCELED and not self.dialect.failure_aborts",
         "trouble.fault is Fault.CANCELED",
         f"{TIMEOUTS}::test_a_grant_is_undone_where_the_database_cannot_be_asked[threads]",
@@ -307,26 +306,26 @@ CATALOGUE = (
     Mutant(
         "term-from-before-the-wait",
         "a lost reply shortens no later grant's term",
-        "_Tries._term",
+        "Attempt._term",
         "Term(sent - max(0.0, self.claim.ttl - remaining), self.claim.ttl)",
-        "Term(self.start, self.claim.ttl)",
+        "Term(self.deadline.start, self.claim.ttl)",
         "tests/protocol/test_acquiring.py::test_what_is_granted_is_believed_for_what_remained_of_it",
     ),
     Mutant(
         "in-doubt-for-ever",
         "a doubt is over once it is settled",
-        "_Tries.look",
-        "self.looked, self.in_doubt = reply.sent, self.haunted",
-        "self.looked = reply.sent",
+        "Attempt.look",
+        "if doubt is not None and not doubt.haunted:",
+        "if False:",
         "tests/protocol/test_acquiring.py::"
         "test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
     ),
     Mutant(
         "settled-while-its-session-lives",
         "what is not known is said to be unknown",
-        "_Tries.look",
-        "self.looked, self.in_doubt = reply.sent, self.haunted",
-        "self.looked, self.in_doubt = reply.sent, False",
+        "Attempt.look",
+        "if doubt is not None and not doubt.haunted:",
+        "if doubt is not None:",
         "tests/protocol/test_acquiring.py::"
         "test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
     ),
@@ -371,16 +370,16 @@ CATALOGUE = (
     Mutant(
         "settle-trusts-nothing",
         "a grant whose reply was lost is found by its token",
-        "_Tries._try",
-        "or state.token != claim.token:",
+        "Attempt._found",
+        "or not self.mine:",
         "or True:",
         f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
     ),
     Mutant(
         "settle-too-early",
         'what was sent cannot come after it was said to be "not there"',
-        "_Tries.look",
-        "while self.lost:",
+        "Attempt.look",
+        "while doubt is not None and doubt.sessions:",
         "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
         "[postgresql-threads]",
@@ -412,15 +411,15 @@ CATALOGUE = (
     Mutant(
         "settle-skipped",
         "no lock is reported that was not granted",
-        "_Tries._try",
-        "self._doubt(trouble)",
-        "return Held(1, Term(self.now, claim.ttl))",
+        "Attempt._once",
+        "self._take_doubt(trouble)",
+        "return False, Held(1, Term(self.deadline.now, self.claim.ttl))",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
         "what is not known is said to be unknown",
-        "_Tries._doubt",
+        "Attempt._take_doubt",
         "raise self._unknown(explain(self.dialect, trouble)) from",
         "raise explain(self.dialect, trouble) from",
         "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
@@ -436,8 +435,8 @@ CATALOGUE = (
     Mutant(
         "unknown-told-as-unavailable",
         "what is not known is said to be unknown",
-        "_Tries.look",
-        "if not self.in_doubt:\n    raise",
+        "Attempt.look",
+        "if doubt is None:\n    raise",
         "raise",
         f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
     ),
@@ -470,37 +469,35 @@ CATALOGUE = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        "Calling.first_grant",
-        (
-            "WHERE NOT EXISTS (TABLE taken)\n"
-            "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
-            "ON CONFLICT (lock_name) DO NOTHING"
-        ),
+        "Queueing.first_grant",
+        "WHERE NOT EXISTS (TABLE taken)\n"
+        "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
+        "ON CONFLICT (lock_name) DO NOTHING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
     ),
     Mutant(
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
-        "PostgreSQL._release",
-        'RETURNING {CALL}, {LAZY}"""',
-        'RETURNING {CALL}"""',
+        "Queueing._release",
+        "RETURNING {LAZY}",
+        "RETURNING 1",
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
     ),
     Mutant(
         "a-newer-row-is-not-seen",
         "a free name is granted",
-        "_Tries.unexplained",
-        "return self.refused and self.dialect.has_witness and (self.place.free or out)",
-        "return self.refused and self.dialect.has_witness and out",
+        "Attempt._unexplained",
+        "return self.dialect.has_witness and (place.free or out)",
+        "return self.dialect.has_witness and out",
         f"{PLANTED}::test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted",
     ),
     Mutant(
         "release-reads-the-whole-table",
         "a lease costs the same among many",
-        "PostgreSQL._release",
-        "WHERE l.lock_name = %(name)s AND l.token = %(token)s AND {PATIENT}",
-        "WHERE l.lock_name || '' = %(name)s AND l.token = %(token)s AND {PATIENT}",
+        "Queueing._release",
+        "WHERE lock_name = %(name)s",
+        "WHERE lock_name || '' = %(name)s",
         f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",
     ),
     # --- counters
@@ -635,6 +632,7 @@ CATALOGUE = (
     *ASYNCHRONOUS,
     *CALLS,
     *GATES,
+    *PASSING_ON,
     *CRASHES,
     *WAITERS,
     *CONTRIB,

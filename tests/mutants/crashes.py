@@ -46,19 +46,17 @@ CRASHES = (
     Mutant(
         "queue-before-the-pause-is-over",
         "nor to who waited in the queue",
-        "Calling._grant_or_join",
+        "Queueing._grant_or_join",
         "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}",
-        (
-            "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
-            "WHERE lock_name = %(name)s AND {PATIENT}"
-        ),
+        "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
+        "WHERE lock_name = %(name)s AND {PATIENT}",
         f"{TESTS}::test_who_stands_in_the_queue_waits_too[threads]",
     ),
     Mutant(
         "refused-without-a-reason",
         "whoever is refused by a witness that is missing has it written anew",
-        "_Tries.once",
-        "if held is None and self.unexplained and (yield from self._mend()):",
+        "Attempt._run",
+        "if refused and self._unexplained(ticket) and (yield from self._mend()):",
         "if False:",
         f"{TESTS}::test_nothing_granted_means_no_pause",
     ),
@@ -113,16 +111,16 @@ CRASHES = (
     Mutant(
         "found-is-held",
         "a token that is found proves a local commit alone",
-        "_Tries._try",
+        "Attempt._found",
         "return (yield from self._confirm(held))",
-        "return held",
+        "return held if True else (yield from self._confirm(held))",
         f"{SYNCHRONOUS}::test_a_grant_that_the_standby_has_not_got_is_unknown[threads]",
     ),
     Mutant(
         "found-is-held-however-late",
         "who is told that it has a lease has it then",
-        "_Tries._confirm",
-        "self.now = (yield Sleep(0)).now",
+        "Attempt._confirm",
+        "deadline.now = (yield Sleep(0)).now",
         "yield Sleep(0)",
         "tests/protocol/test_acquiring.py::"
         "test_what_is_found_is_given_back_when_its_renewal_is_told_too_late",

@@ -1,14 +1,13 @@
-"""Mutants of waiting at a name's gate (promise 10)."""
+"""Mutants of waiting at a name's gate, on MariaDB (promise 10)."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WAITS, ENDS = "tests/waiting/test_gate.py", "tests/waiting/test_gate_ends.py"
-HOLDING = "tests/waiting/test_gate_holds.py"
+WAITS = "tests/waiting/test_gate_mariadb.py"
+ENDS = "tests/waiting/test_gate_mariadb_ends.py"
+HOLDING = "tests/waiting/test_gate_mariadb_holds.py"
 FOUND = "tests/simulation/test_found.py::test_it_is_mended"
-QUICKLY = "a name that changes hands quickly is waited for in the server"
-ORDER = "nobody overtakes who waits"
 KEPT = "nobody keeps the gate without the name"
 
 GATES = (
@@ -17,72 +16,8 @@ GATES = (
         KEPT,
         "Gate.run",
         "elif step.first or step.last:\n    self._leave(connection)",
-        "elif step.first or step.last:\n    self._give(connection)",
-        f"{WAITS}::test_the_gate_is_not_kept_without_the_row",
-    ),
-    Mutant(
-        "judged-by-the-snapshot",
-        QUICKLY,
-        "Calling._knock",
-        "WHERE lock_name = %(name)s FOR NO KEY UPDATE OF k",
-        "WHERE lock_name = %(name)s AND {self.turn(LAST)} FOR NO KEY UPDATE OF k",
-        f"{WAITS}::test_one_statement_takes_it_and_one_gives_it_back",
-    ),
-    Mutant(
-        "taken-by-the-snapshot",
-        "mutual exclusion",
-        "Calling._knock",
-        "WHERE lock_name = %(name)s FOR NO KEY UPDATE OF k",
-        "WHERE lock_name = %(name)s",
-        f"{WAITS}::test_it_is_not_granted_to_two",
-    ),
-    Mutant(
-        "joining-at-the-gate-locks-like-a-grant",
-        "who waits disturbs no guard",
-        "Calling._knock",
-        "FOR NO KEY UPDATE OF k",
-        "FOR UPDATE OF k",
-        f"{WAITS}::test_who_joins_at_the_gate_disturbs_no_guard[under way-READ COMMITTED]",
-    ),
-    Mutant(
-        "taken-over-at-the-gate",
-        "a stale holder cannot commit",
-        "Calling._knock",
-        "ON k.lock_name = free.lock_name FOR UPDATE OF k",
-        "ON k.lock_name = free.lock_name",
-        f"{WAITS}::test_who_is_at_the_gate_takes_nothing_over_under_a_guard",
-    ),
-    Mutant(
-        "the-gate-comes-before-the-queue",
-        ORDER,
-        "Calling._knock",
-        "FROM newest WHERE {self.turn(LAST)}",
-        "FROM newest WHERE {self.turn('0')}",
-        f"{WAITS}::test_the_queue_comes_before_the_gate",
-    ),
-    Mutant(
-        "overtaking-at-the-gate",
-        ORDER,
-        "Calling.earlier",
-        "{_before('NULL')} END + {self.gated}\"",
-        "{_before('NULL')} END\"",
-        f"{WAITS}::test_who_only_comes_now_is_held_up_for_a_moment[given back]",
-    ),
-    Mutant(
-        "overtaking-at-the-gate-with-a-ticket",
-        ORDER,
-        "Calling._grant_or_join",
-        "self.turn(_before(_PLACE) + newcomer)",
-        "self.turn(_before(_PLACE))",
-        f"{WAITS}::test_who_only_comes_now_and_may_queue_has_to",
-    ),
-    Mutant(
-        "released-with-the-gate-shut",
-        KEPT,
-        "PostgreSQL._let_go",
-        'f"{self._release}, pg_advisory_unlock(%(gate)s)"',
-        "self._release",
-        f"{WAITS}::test_one_statement_takes_it_and_one_gives_it_back",
+        "elif step.first or step.last:\n    self._give()",
+        f"{HOLDING}::test_a_release_that_finds_its_row_in_use_lets_it_go",
     ),
     Mutant(
         "a-renewed-hold-keeps-the-gate",
@@ -90,7 +25,7 @@ GATES = (
         "LeaseHold.begin",
         "self._leave_gate()",
         "",
-        f"{HOLDING}::test_a_renewal_lets_it_go[postgresql]",
+        f"{HOLDING}::test_a_renewal_lets_it_go",
     ),
     Mutant(
         "a-lost-hold-keeps-the-gate",
@@ -98,7 +33,7 @@ GATES = (
         "LeaseHold.lose",
         "self._leave_gate()",
         "",
-        f"{HOLDING}::test_the_loss_itself_lets_it_go[postgresql]",
+        f"{HOLDING}::test_the_loss_itself_lets_it_go",
     ),
     Mutant(
         "a-name-left-to-run-out-keeps-the-gate",
@@ -106,7 +41,7 @@ GATES = (
         "Lease._give_back",
         "hold.gate.drop()",
         "pass",
-        f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_gate[postgresql]",
+        f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_gate",
     ),
     Mutant(
         "interrupted-and-keeps-the-gate",
@@ -115,14 +50,6 @@ GATES = (
         "if gate is not None:\n    gate.drop()\nif not isinstance",
         "if not isinstance",
         f"{ENDS}::test_ctrl_c_at_each_statement[taken]",
-    ),
-    Mutant(
-        "interrupted-and-still-at-the-gate",
-        "an interruption blocks no name",
-        "Gate.run",
-        "left.append(connection.session.end)",
-        "pass",
-        f"{ENDS}::test_a_task_that_is_cancelled_while_waiting_at_the_gate",
     ),
     Mutant(
         "a-child-closes-its-parents-gate",
@@ -135,15 +62,15 @@ GATES = (
     Mutant(
         "past-the-deadline-at-the-gate",
         "every wait has a deadline if asked",
-        "_Tries._patience",
-        "patience = max(0.0, min(patience, self.left))",
-        "pass",
+        "ServerWait._patience",
+        "self.waiter.piece(self.deadline.within(patience), self.deadline.now)",
+        "self.waiter.piece(patience, self.deadline.now)",
         f"{WAITS}::test_the_deadline_is_kept_at_the_gate[threads]",
     ),
     Mutant(
         "unavailable-at-the-gate",
         "a lock is refused to nobody because the gate is no use",
-        "_Tries._ask",
+        "ServerWait._knock",
         "if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
         "if trouble.fault is not Fault.BUSY:",
         f"{WAITS}::test_no_connection_is_left_for_it",
@@ -151,41 +78,17 @@ GATES = (
     Mutant(
         "waits-at-the-gate-past-the-expiry",
         "a lease that has run out is taken at once",
-        "_Tries._patience",
-        "patience = min(patience, self.state.remaining)",
+        "ServerWait._patience",
+        "patience = min(patience, state.remaining)",
         "pass",
         f"{FOUND}[who waits at the gate of one that is stopped does not see its lease run out]",
-    ),
-    Mutant(
-        "a-gate-for-one-try",
-        "who does not wait spoils nothing for who does",
-        "Lease._try_within",
-        "gate = None if wait == 0 else self._database.gates.gate(self.name)",
-        "gate = self._database.gates.gate(self.name)",
-        f"{WAITS}::test_none_for_who_has_no_use_for_it",
-    ),
-    Mutant(
-        "counted-tries-at-the-gate",
-        "a policy's tries are made, and counted",
-        "acquiring.acquire",
-        "gated = gated and policy.endless",
-        "gated = gated",
-        f"{WAITS}::test_none_for_who_has_no_use_for_it",
-    ),
-    Mutant(
-        "the-order-is-lost-at-the-gate",
-        "waiters are served in the order of arrival where that is asked for",
-        "acquiring.acquire",
-        "gated = gated and policy.endless and not fair",
-        "gated = gated and policy.endless",
-        f"{WAITS}::test_none_for_who_has_no_use_for_it",
     ),
     Mutant(
         "gates-without-end",
         "waiting is cheap",
         "Gates.admit",
-        "if self.kept >= (2 * GATES if more else GATES):",
+        "if self.kept >= (2 * GATES if gate.hot else GATES):",
         "if False:",
-        f"{WAITS}::test_so_many_at_a_time",
+        f"{WAITS}::test_so_many_when_all_come_at_once",
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
+PASSING = "tests/waiting/test_passing_on.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 STARVING = "tests/waiting/test_starving.py"
 MARIAS = "tests/waiting/test_gate_mariadb.py"
@@ -20,7 +21,7 @@ CALLS = (
     Mutant(
         "strangers-speak-utf-8",
         IGNORED,
-        "Calling.called",
+        "Queueing.called",
         'call.extra.decode("ascii", "replace")',
         "call.extra.decode()",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
@@ -28,7 +29,7 @@ CALLS = (
     Mutant(
         "strangers-are-translated",
         IGNORED,
-        "calling._OCCUPY",
+        "queueing._OCCUPY",
         "set_config('client_encoding', 'SQL_ASCII', false)",
         "true",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
@@ -36,7 +37,7 @@ CALLS = (
     Mutant(
         "the-driver-reads-what-strangers-say",
         IGNORED,
-        "Calling.listen",
+        "Queueing.listen",
         "connection.pgconn.notify_handler = None",
         "pass",
         f"{STRANGERS}::test_called_in_the_middle_of_a_statement",
@@ -52,18 +53,10 @@ CALLS = (
     Mutant(
         "nobody-is-called",
         WOKEN,
-        "PostgreSQL._release",
-        'RETURNING {CALL}, {LAZY}"""',
-        'RETURNING {LAZY}"""',
-        f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
-    ),
-    Mutant(
-        "the-dead-are-called",
-        "a waiter that died is passed over",
-        "PostgreSQL._release",
-        "waiters = {ALIVE}",
-        "waiters = l.waiters",
-        f"{QUEUE}::test_a_waiter_that_died_is_passed_over",
+        "queueing.CALL",
+        "pg_notify('{_PREFIX}'",
+        "pg_notify('{_PREFIX}x'",
+        f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
     ),
     Mutant(
         "overtaking",
@@ -134,7 +127,7 @@ CALLS = (
     Mutant(
         "fair-at-mariadbs-gate",
         "waiters are served in the order of arrival where that is asked for",
-        "acquiring.acquire",
+        "waiting.way_to_wait",
         "gated and policy.endless and not fair",
         "gated and policy.endless",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
@@ -142,7 +135,7 @@ CALLS = (
     Mutant(
         "counted-tries-at-mariadbs-gate",
         "a retry policy is kept to",
-        "acquiring.acquire",
+        "waiting.way_to_wait",
         "gated and policy.endless and not fair",
         "gated and not fair",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
@@ -150,8 +143,8 @@ CALLS = (
     Mutant(
         "a-stale-gate-is-waited-at-on-mariadb",
         "whoever died or hangs keeps a free name for a moment at most",
-        "_Tries._patience",
-        "patience = min(patience, self.dialect.grace)",
+        "ServerWait._patience",
+        "patience = min(patience, dialect.grace)",
         "pass",
         f"{MARIAS}::test_a_stale_gate_keeps_the_name_from_nobody",
     ),
@@ -182,7 +175,7 @@ CALLS = (
     Mutant(
         "standing-aside",
         "waiters are served in the order of arrival where that is asked for",
-        "_Tries.stand",
+        "Polling.stand",
         "look = tired or (self.fair and self.number > 0)",
         "look = False",
         f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
@@ -190,16 +183,16 @@ CALLS = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        "Calling._joined",
-        "array_append({ALIVE}, %(ticket)s)",
-        "array_prepend(%(ticket)s, {ALIVE})",
+        "Queueing._grant_or_join",
+        'array_append({_alive("waiters")}, %(entry)s)',
+        'array_prepend(%(entry)s, {_alive("waiters")})',
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
         "gives-up-and-stays",
         "a waiter that gives up leaves no trace",
-        "_Tries.leave",
-        "yield from leave(self.dialect, self.claim, self.now)",
+        "acquiring._give_up",
+        "yield from leave(attempt.dialect, attempt.claim, attempt.deadline.now)",
         "yield from ()",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
     ),
@@ -215,8 +208,8 @@ CALLS = (
         "leaves-if-that-is-to-be-had",
         "a waiter that gives up leaves no trace",
         "leasing.leave",
-        "persist(query, LEAVING, now, AWAY | PASSING)",
-        "persist(query, 0.0, now, AWAY)",
+        "persist(left, LEAVING, now, AWAY | PASSING)",
+        "persist(left, 0.0, now, AWAY)",
         f"{LEAVING}::test_while_others_are_at_the_row[threads]",
     ),
     Mutant(
@@ -230,49 +223,49 @@ CALLS = (
     Mutant(
         "the-dead-keep-newcomers-out",
         "nobody waits for who is not there",
-        "Calling.earlier",
-        "CASE WHEN waiters IS NULL THEN 0 ELSE {_before('NULL')} END",
-        "{LAST}",
+        "Queueing.earlier",
+        "AS entry WHERE {_THERE})",
+        "AS entry)",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[released-threads]",
     ),
     Mutant(
         "nobody-queues-behind-a-pooler",
         STARVES,
-        "acquiring.TIRED",
+        "polling.TIRED",
         "TIRED = 0.02",
         "TIRED = 3600.0",
         f"{STARVING}::test_behind_a_pooler",
     ),
     Mutant(
-        "as-many-gates-for-a-quick-name",
+        "as-many-gates-for-a-hot-name",
         STARVES,
         "Gates.admit",
-        "2 * GATES if more else GATES",
+        "2 * GATES if gate.hot else GATES",
         "GATES",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
     ),
     Mutant(
         "neither-at-a-gate-nor-in-the-queue",
         STARVES,
-        "_Tries._ask",
-        "self.gated = self.gated and trouble.fault in UNDONE",
+        "ServerWait._knock",
+        "self.gate.open = self.gate.open and trouble.fault in UNDONE",
         "pass",
         f"{STARVING}::test_who_is_let_in_at_no_gate",
     ),
     Mutant(
         "outranked-for-ever-at-the-gate",
         STARVES,
-        "_Tries.stand",
-        "queues = self.outranked or not self.gated",
-        "queues = not self.gated",
+        "ServerWait.queues",
+        "return self.gate.outranked or not self.gate.open",
+        "return not self.gate.open",
         f"{STARVING}::test_who_is_at_the_gate_while_others_queue",
     ),
     Mutant(
         "two-tickets-of-one",
         "a waiter has one place in the queue",
-        "_Tries._ask",
-        "self.dialect.grant(*asked, former)",
-        "self.dialect.grant(*asked)",
+        "Queueing._grant_or_join",
+        "SET waiters = CASE WHEN {_POSITION} IS NULL",
+        "SET waiters = CASE WHEN true",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
     ),
     Mutant(
@@ -286,15 +279,15 @@ CALLS = (
     Mutant(
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
-        "calling._before",
-        "AS ticket\n        WHERE {_LISTENS})",
-        "AS ticket)",
+        "Queueing.before",
+        "AS entry WHERE {_THERE})",
+        "AS entry)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
     ),
     Mutant(
         "joining-locks-like-a-grant",
         "who waits disturbs no guard",
-        "Calling._grant_or_join",
+        "Queueing._grant_or_join",
         "FOR NO KEY UPDATE",
         "FOR UPDATE",
         f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
@@ -302,8 +295,8 @@ CALLS = (
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
         "a released name is free",
-        "Calling.turn",
-        "OR token IS NULL AND expires_at > clock_timestamp()",
+        "Queueing.turn",
+        "token IS NULL AND expires_at > clock_timestamp() OR",
         "",
         f"{LEAVING}::test_released_by_an_earlier_version",
     ),
@@ -382,9 +375,9 @@ CALLS = (
     Mutant(
         "joining-is-a-try-of-its-own",
         "a policy that counts tries counts each once",
-        "_Tries._try",
-        "return (yield from self._try())",
-        "return (yield from self.once())",
+        "Attempt._once",
+        "return (yield from self._once(ticket, ask))",
+        "return False, None",
         "tests/protocol/test_acquiring.py",
     ),
 )

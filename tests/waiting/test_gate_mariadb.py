@@ -15,6 +15,7 @@ from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
 from dblock.connections import OwnConnection
 from dblock.dialects import Dialect
 from dblock.protocol import registering
+from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.steps import Query
 from dblock.protocol.waiting import server_wait
 from tests.conftest import NewDatabase
@@ -244,6 +245,17 @@ def test_the_deadline_is_kept_where_the_row_is_locked(gate: UserLock) -> None:
             took.append(time.monotonic() - start)
     plain, gated = took
     assert gated < 5 * plain
+
+
+def test_no_connection_is_left_for_it(gate: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = gate.quick()
+
+    def take() -> None:
+        raise Trouble(Fault.UNREACHABLE, "too many clients already")
+
+    monkeypatch.setattr(locks.database.holders, "take", take)
+    with lease(locks):
+        assert gate.had_by() == []
 
 
 def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:

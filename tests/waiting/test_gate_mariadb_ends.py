@@ -4,6 +4,7 @@ through (promise 10)."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -11,12 +12,13 @@ from itertools import count
 
 import pytest
 
-from dblock import Locks
+from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
 from dblock.protocol import registering
 from dblock.protocol.waiting import server_wait
 from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
+from tests.processes.test_fork_gc import in_child
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import LONG, SECONDS, Threads, eventually
@@ -193,6 +195,27 @@ def test_ctrl_c_at_each_statement(
             with other:
                 pass
     assert seen >= 2
+
+
+def test_a_forked_child_has_none_of_its_parents(gate: UserLock) -> None:
+    locks = gate.quick()
+    held: Lease | None = has(gate, locks.lease(NAME, ttl=LONG))
+    before, mine = gate.had_by(), held
+
+    def child() -> bool:
+        nonlocal held, mine
+        held = mine = None
+        gc.collect()
+        hurry(locks, "child")
+        with locks.lease("child", ttl=LONG):
+            return locks.database.gates.kept == 1
+
+    assert in_child(child)
+    assert gate.had_by() == before
+    assert gate.had_by("child") == []
+    assert mine is not None
+    mine.release()
+    assert gate.had_by() == []
 
 
 def test_ctrl_c_while_it_is_given_back(gate: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import gc
 import pytest
 
 from dblock import LockLost
-from tests.support import LONG, SECONDS
+from tests.support import LONG, SECONDS, Threads
 from tests.waiting.conftest import NAME, lease
-from tests.waiting.gates_mariadb import UserLock, has
+from tests.waiting.gates_mariadb import TABLE, UserLock, has
 from tests.worlds.portal import WORLDS
 
 
@@ -32,6 +32,18 @@ def test_the_keepers_renewal_lets_it_go(gate: UserLock) -> None:
     gate.wait_until_let_go()
     held.check()
     held.release()
+    assert gate.ask("SELECT token FROM dblock_lock") == [None]
+
+
+def test_a_release_that_finds_its_row_in_use_lets_it_go(gate: UserLock, threads: Threads) -> None:
+    held = has(gate, lease(gate.quick()))
+    with gate.session() as session:
+        session.exec_driver_sql("BEGIN")
+        session.exec_driver_sql(f"SELECT 1 FROM {TABLE} WHERE lock_name = '{NAME}' FOR UPDATE")
+        releasing = threads.start(held.release)
+        gate.wait_until_let_go()
+        session.exec_driver_sql("ROLLBACK")
+    releasing.result(SECONDS)
     assert gate.ask("SELECT token FROM dblock_lock") == [None]
 
 

@@ -25,6 +25,7 @@ from dblock.dialects import Dialect
 from dblock.dialects.base import TICKET
 from dblock.protocol.term import FIRST_TERM
 from tests.faults.database import shorten_pause
+from tests.faults.proxy import Lose, Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
@@ -123,6 +124,25 @@ def test_the_release_makes_the_first_waiter_the_holder(watched: Watched) -> None
         assert row(watched).fence == fence + 1
 
 
+def test_who_joins_while_it_is_released_is_seen(watched: Watched, threads: Threads) -> None:
+    """The release waits for its row, and goes by the queue that is there then."""
+    locks = watched.locks()
+    mine = lease(locks)
+    assert mine.acquire()
+    release = locks.dialect.pass_on(NAME, mine.token)
+    assert release.patience is not None
+    patient = release.sql.replace(f"'{1000 * release.patience:.0f}'", f"'{1000 * SECONDS:.0f}'")
+    with stopped(watched) as first, watched.session() as joining, watched.session() as releasing:
+        watched.change("SET waiters = NULL")
+        joining.exec_driver_sql("BEGIN")
+        joining.exec_driver_sql(f"UPDATE dblock_lock SET waiters = ARRAY['{first.entry.text}']")
+        passing = threads.start(releasing.exec_driver_sql, patient, dict(release.params))
+        eventually(lambda: len(watched.blocked) == 1)
+        joining.exec_driver_sql("COMMIT")
+        passing.result(SECONDS)
+        assert first.has(row(watched))
+
+
 @both
 @pytest.mark.usefixtures("only_calls")
 def test_it_has_the_name_without_a_statement_of_its_own(
@@ -217,6 +237,7 @@ def test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once(
 
 
 @both
+@pytest.mark.usefixtures("only_calls")
 def test_a_guarded_hold_is_not_passed_on(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,6 +469,59 @@ def test_after_any_number_of_waits_in_vain_the_name_is_free(
     for _ in range(3):
         assert mine.acquire(blocking=False)
         mine.release()
+
+
+# --- where requests and replies are lost -------------------------------------------------------
+
+JOIN, PASS_ON, LEAVE = b"array_append(", b"FROM newest LEFT JOIN first", b", 32) <> "
+
+lost = pytest.mark.parametrize("what", [Lose.REQUEST, Lose.REPLY, Lose.CONNECTIONS], ids=str)
+
+
+@lost
+def test_it_is_passed_on_once(watched: Watched, what: Lose) -> None:
+    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+        mine = lease(locks)
+        assert mine.acquire()
+        fence = mine.fence
+        with stopped(watched) as first, stopped(watched) as second:
+            rule = proxy.lose(what, PASS_ON)
+            mine.release()
+            assert rule.done.is_set()
+            now = row(watched)
+            assert first.has(now)
+            assert now.fence == fence + 1
+            assert [Entry(entry) for entry in watched.tickets] == [second.entry]
+
+
+@lost
+def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
+    watched: Watched, threads: Threads, what: Lose
+) -> None:
+    """Whether that is believed or looked for, it is this hold."""
+    mine, released = held(watched), list[Future[None]]()
+    fence = mine.fence
+    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+        other = lease(locks)
+        rule = proxy.lose(what, JOIN, hook=lambda: released.append(threads.start(mine.release)))
+        waiting = threads.start(other.acquire)
+        assert waiting.result(SECONDS)
+        assert rule.done.is_set()
+        assert row(watched).fence == fence + 1
+        assert watched.tickets == []
+        threads.run(other.release)
+
+
+@lost
+def test_who_has_not_heard_that_it_left_is_passed_nothing(watched: Watched, what: Lose) -> None:
+    mine, third = held(watched), lease(watched.locks())
+    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+        rule = proxy.lose(what, LEAVE)
+        assert not lease(locks).acquire(timeout=MOMENT)
+        assert rule.done.is_set()
+        assert watched.tickets == []
+        mine.release()
+        assert third.acquire(blocking=False)
 
 
 # --- after an expiry ---------------------------------------------------------------------------
