@@ -94,7 +94,7 @@ PASSING_ON = (
     Mutant(
         "a-first-term-beyond-the-ttl",
         "no lease lasts longer than its TTL",
-        "Queueing.grant_or_join",
+        "Queueing.join",
         "int(min(ttl, FIRST_TERM) * 1000)",
         "int(FIRST_TERM * 1000)",
         f"{PASSING}::test_a_ttl_that_is_shorter_is_its_first_term[0.5-threads]",
@@ -110,7 +110,7 @@ PASSING_ON = (
     Mutant(
         "taken-over-in-the-queue-under-a-guard",
         "a takeover waits for the guarded transaction",
-        "Queueing._grant_or_join",
+        "Queueing._take",
         "FOR UPDATE OF k",
         "",
         f"{PASSING}::test_who_takes_over_waits_for_a_guard[threads]",
@@ -134,7 +134,7 @@ PASSING_ON = (
     Mutant(
         "who-takes-over-empties-the-queue",
         "the living keep their places",
-        "Queueing._grant_or_join",
+        "Queueing._take",
         'waiters = {self.others("number > mine.position OR number < mine.position AND")}',
         "waiters = NULL",
         f"{PASSING}::test_the_living_keep_their_places_when_another_takes_over",

@@ -64,7 +64,7 @@ WAITERS = (
         "a-waiters-row-stays",
         TRACE,
         "Waiter.leave",
-        "yield from persist(query, LEAVING, now, PASSING)",
+        "yield from persist(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})",
         "pass",
         f"{SEEN}::test_who_waits_is_shown[threads-sqlite-lease]",
     ),

@@ -183,7 +183,7 @@ CALLS = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        "Queueing._grant_or_join",
+        "Queueing._join",
         'array_append({_alive("waiters")}, %(entry)s)',
         'array_prepend(%(entry)s, {_alive("waiters")})',
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
@@ -263,9 +263,9 @@ CALLS = (
     Mutant(
         "two-tickets-of-one",
         "a waiter has one place in the queue",
-        "Queueing._grant_or_join",
-        "SET waiters = CASE WHEN {_POSITION} IS NULL",
-        "SET waiters = CASE WHEN true",
+        "Queueing._join",
+        "WHEN {_POSITION} IS NULL THEN",
+        "WHEN true THEN",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
     ),
     Mutant(
@@ -283,14 +283,6 @@ CALLS = (
         "AS entry WHERE {_THERE})",
         "AS entry)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
-    ),
-    Mutant(
-        "joining-locks-like-a-grant",
-        "who waits disturbs no guard",
-        "Queueing._grant_or_join",
-        "FOR NO KEY UPDATE",
-        "FOR UPDATE",
-        f"{LEAVING}::test_who_joins_disturbs_no_guard[after-READ COMMITTED]",
     ),
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
@@ -376,7 +368,7 @@ CALLS = (
         "joining-is-a-try-of-its-own",
         "a policy that counts tries counts each once",
         "Attempt._once",
-        "return (yield from self._once(ticket, ask))",
+        "return (yield from self._once(ticket, ask, look))",
         "return False, None",
         "tests/protocol/test_acquiring.py",
     ),
