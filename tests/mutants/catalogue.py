@@ -133,9 +133,9 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
-        "Queueing.grant_or_join",
-        "self._grant_or_join,",
-        f"self._grant_or_join.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
+        "Queueing.take",
+        "self._take,",
+        f"self._take.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
         f"{TRAP_4}[postgresql]",
     ),
     Mutant(
