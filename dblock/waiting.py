@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from .connections import close_all
-from .dialects.base import TICKET, UNCALLED
+from .dialects.base import NUMBER, TICKET, UNCALLED
 from .fork import begins_anew, leave_to_parent
 from .process_lock import lock
 from .protocol.faults import Trouble
@@ -174,7 +174,10 @@ class Spot:
         It comes also when nobody can call any more.
         """
         assert self._call is not None, "only who has a ticket is called"
-        return self._room.listener.wait(self._call, seconds)
+        called, passed = self._room.listener.wait(self._call, seconds)
+        if passed is not None:  # others may have heard the ticket with that
+            self._drop()
+        return called, passed
 
     def leave(self) -> None:
         """Let the next one have the place."""
@@ -237,7 +240,8 @@ class Listener:
 
     def _forget_all(self) -> None:
         self._channel = ""
-        self._calls: dict[str, Call] = {}
+        self._number = 0
+        self._calls: dict[str, Call] = {}  # by what everybody who listens is told of their tickets
         self._connecting = False
         # After a connection that could not be made: how long not to try, and until when.
         self._pause = self._not_before = 0.0
@@ -256,10 +260,10 @@ class Listener:
         with lock:
             if not self._open:
                 return None
-            # Half of it is secret: who knows a ticket can say that a name is its waiter's.
-            secret = self._runtime.token((TICKET - len(self._channel)) // 2)
-            call = Call(f"{self._channel}{secret}", self._runtime.event())
-            self._calls[call.ticket] = call
+            self._number = (self._number + 1) % 0x10000
+            number = f"{self._channel}{self._number:04x}"
+            secret = self._runtime.token((TICKET - NUMBER) // 2)
+            call = self._calls[number] = Call(number + secret, self._runtime.event())
             return call
 
     def disown(self, tickets: Sequence[str]) -> None:
@@ -270,7 +274,7 @@ class Listener:
     def forget(self, call: Call) -> None:
         """Have no more to do with a ticket."""
         with lock:
-            self._calls.pop(call.ticket, None)
+            self._calls.pop(call.ticket[:NUMBER], None)
         self._stop_reading(call)
 
     def wait(self, call: Call, seconds: float) -> tuple[bool, Passed | None]:
@@ -334,11 +338,12 @@ class Listener:
                 return
             with lock:
                 for ticket, passed in called:
-                    if ticket in self._calls:
+                    mine = self._calls.get(ticket[:NUMBER])
+                    if mine is not None and (passed is None or mine.ticket == ticket):
                         self.calls += 1
-                        self._calls[ticket].passed = passed
-                        self._calls[ticket].woken = True
-                        self._calls[ticket].event.set()
+                        mine.passed = passed or mine.passed
+                        mine.woken = True
+                        mine.event.set()
 
     def _connect(self, server: str) -> None:
         with lock:

@@ -29,6 +29,8 @@ from .waiters import WaiterStatements
 
 #: Characters of the ticket of one who looks for itself; it begins with :data:`UNCALLED`.
 TICKET = 24
+#: So many of them are told to who is called; the rest is a secret of its waiter and the lock table.
+NUMBER = 12
 UNCALLED = "00000000"
 
 # A state's columns; those of a reply to one who may have joined a queue.
@@ -272,12 +274,9 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         """Let the ticket stand in the queue, in the place of any other of the same token; this may
         wait for a moment. Where nobody is called, take the name if it is the ticket's turn."""
 
-    def take(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        """Take the name if it is the turn of the ticket, which stands in the queue or stood there.
-
-        This may wait for a moment.
-        """
-        return self.join(name, token, owner, ttl, ticket)
+    def take(self, name: str, token: str, owner: str, ttl: float) -> Query:
+        """Take the name if it is the turn of who stands in the queue, which may take a moment."""
+        raise NotImplementedError(f"{self.name} takes a name when it is joined for")
 
     def stands(self, reply: Reply) -> tuple[LockRow, Place] | None:
         """Return what a grant that joined the queue said of the name.

@@ -2,17 +2,18 @@
 
 An entry of the queue says all that a release needs to make the name its waiter's::
 
-    characters  1-8          -24           -56     -60           -
-                channel      the ticket's  token   first term    owner
-                             other half            in ms
+    characters  1-8      -12     -24     -56    -60               -
+                channel  number  secret  token  first term in ms  owner
+                └─────── ticket ──────┘
 
-The ticket is all that a message has of it besides the hold: nobody else knows it, so nobody else
-can tell a waiter that a name is its own. An entry with a ticket alone is by the code of an earlier
-version, or of a waiter behind a pooler, and is called to take the name by itself.
+Who is only called, to look, is told the number. The secret is in the one message that passes a name
+on: so nobody else can tell a waiter that a name is its own. An entry with a ticket alone is by code
+of an earlier version, or of a waiter behind a pooler, and is called to take the name by itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from ..protocol import commands
 from ..protocol.state import Passed
 from ..protocol.steps import Query
 from ..protocol.term import FIRST_TERM
-from .base import TICKET, UNCALLED, Session
+from .base import NUMBER, TICKET, UNCALLED, Session
 from .witness import DURABLE, FIRST_FENCE, KNOWN, NEXT_FENCE, OPEN, Witnessing
 
 # A ticket begins with the channel on which it is called, which is also a number: the session that
@@ -35,7 +36,6 @@ _OCCUPY = f"""SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32
     set_config('client_encoding', 'SQL_ASCII', false)"""
 
 # The parts of an entry.
-_TICKET = f"left(entry, {TICKET})"
 _TOKEN = f"substr(entry, {TICKET + 1}, 32)"
 _TERM = f"(substr(entry, {TICKET + 33}, 4)::int * interval '1 ms')"
 _OWNER = f"substr(entry, {TICKET + 37})"
@@ -55,7 +55,7 @@ _STANDS = "array_position(waiters, %(entry)s) - 1"
 
 #: Tells the first who can be called that the name is free, or will be.
 CALL = f"""CASE WHEN waiters IS NOT NULL THEN (
-    SELECT pg_notify('{_PREFIX}' || left(entry, {_CHANNEL}), {_TICKET})
+    SELECT pg_notify('{_PREFIX}' || left(entry, {_CHANNEL}), left(entry, {NUMBER}))
     FROM unnest(waiters) AS entry WHERE {_CALLED} LIMIT 1) END"""
 #: May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
 LAZY = "set_config('synchronous_commit', 'off', true)"
@@ -84,12 +84,11 @@ class Queueing(Witnessing):
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING"""
 
-    def take(self, name: str, token: str, owner: str, ttl: float, ticket: str) -> Query:
-        """Take the name if it is the waiter's turn."""
+    def take(self, name: str, token: str, owner: str, ttl: float) -> Query:
         return Query(
             self._take,
             {"name": name, "token": token, "owner": owner, "ttl": ttl},
-            commands.Take(name, token, owner, ttl, ticket),
+            commands.Take(name, token, owner, ttl),
             TURN,
         )
 
@@ -272,9 +271,7 @@ def _alive(waiters: str) -> str:
 def read_call(message: str) -> tuple[str, Passed | None]:
     """Return the ticket that is called, and the hold that is passed on to it, if one is."""
     ticket, *hold = message.split(" ")
-    if len(hold) != 3:
-        return ticket[:TICKET], None
-    try:
-        return ticket, Passed(int(hold[0]), float(hold[1]), float(hold[2]))
-    except ValueError:
-        return ticket, None
+    if len(ticket) == TICKET and len(hold) == 3:
+        with contextlib.suppress(ValueError):
+            return ticket, Passed(int(hold[0]), float(hold[1]), float(hold[2]))
+    return ticket[:NUMBER], None

@@ -155,10 +155,11 @@ class Attempt:
         asked = claim.name, claim.token, claim.owner, claim.ttl
         if ticket is None:
             return self.dialect.grant(*asked)
+        queued = place.before is not None and ticket in claim.tickets
+        if self.dialect.calls and (queued or place.free):
+            return self.dialect.take(*asked)
         claim.queued(ticket)
-        if place.before is None and not place.free:
-            return self.dialect.join(*asked, ticket)
-        return self.dialect.take(*asked, ticket)
+        return self.dialect.join(*asked, ticket)
 
     def believe(self, passed: Passed, ticket: str | None) -> Protocol[Held | None]:
         """Return the hold that a release has passed on, as its message says, or the table.

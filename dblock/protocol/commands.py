@@ -25,13 +25,12 @@ class Grant(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Take the name if it is the turn of who stands in the queue with a ticket."""
+    """Take the name if it is the turn of who stands in the queue with a token."""
 
     name: str
     token: str
     owner: str
     ttl: float
-    ticket: str
 
 
 class Join(NamedTuple):

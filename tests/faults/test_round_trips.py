@@ -111,7 +111,7 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
         queries = (
             dialect.grant(name, token, owner, ttl),
             dialect.join(name, token, owner, ttl, ticket),
-            dialect.take(name, token, owner, ttl, ticket),
+            dialect.take(name, token, owner, ttl),
             dialect.release(name, token),
             dialect.pass_on(name, token),
             dialect.leave(name, token, ticket),

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dblock.dialects import PostgreSQL
-from dblock.dialects.base import TICKET, UNCALLED, Answer, Session
+from dblock.dialects.base import NUMBER, TICKET, UNCALLED, Answer, Session
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.steps import Query
@@ -320,7 +320,7 @@ class ModelStore(Store):
     def _call(self, name: Name) -> None:
         first = next(filter(self._can_be_called, name.queue), None)
         if first is not None:
-            self._calls.append(first[:TICKET])
+            self._calls.append(first[:NUMBER])
 
     def _open(self, ttl: float | None = None) -> Witness | None:
         """The witness, where it lets anything be granted; with a TTL, of a lease as long."""
