@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
+from .deadline import Deadline
 from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Refused, end_session, look
@@ -36,11 +37,8 @@ class _Attempts:
 
     name: str
     policy: RetryPolicy
-    wait: float | None
-    patience: float
     waiter: Waiter
-    start: float
-    now: float
+    deadline: Deadline
     number: int = 0
     opens: float = 0.0  # when anything at all may be granted
     #: Since when the database is not reached. Nothing but the lock itself is tried then, for all
@@ -49,26 +47,23 @@ class _Attempts:
 
     @property
     def left(self) -> float | None:
-        return None if self.wait is None else max(0.0, self.start + self.wait - self.now)
-
-    @property
-    def reach(self) -> float:
-        """How long to try to get an answer at all."""
-        return self.patience if self.left is None else min(self.patience, self.left)
+        """How long the lock may be waited for yet."""
+        left = self.deadline.left
+        return None if left is None else max(0.0, left)
 
     @property
     def closed(self) -> float:
         """For how long nothing at all is granted."""
-        return max(0.0, self.opens - self.now)
+        return max(0.0, self.opens - self.deadline.now)
 
     def mend(self, dialect: Dialect) -> Protocol[bool]:
         """Let the witness be mended that refused a try; False if it has to be waited for."""
         try:
-            consulted = yield from consult(dialect, 0.0, self.reach, self.now)
+            consulted = yield from consult(dialect, 0.0, self.deadline.reach, self.deadline.now)
         except Trouble as trouble:
             raise explain(dialect, trouble, self.name, harmless=True) from trouble.__cause__
-        self.now = consulted.now
-        self.opens = self.now + consulted.witness.pause
+        self.deadline.now = consulted.now
+        self.opens = consulted.now + consulted.witness.pause
         return not self.closed
 
     def chunk(self, dialect: Dialect) -> Protocol[float | None]:
@@ -77,25 +72,26 @@ class _Attempts:
         if dialect.one_writer:  # with this lock nothing could be removed any more
             yield from self.waiter.leave()
         elif self.away_since is None:
-            self.now = yield from self.waiter.note(self.now)
-            longest.append(self.waiter.piece(self.left, self.now))
+            self.deadline.now = yield from self.waiter.note(self.deadline.now)
+            longest.append(self.waiter.piece(self.left, self.deadline.now))
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
     def pause(self, state: LockRow | None) -> Protocol[bool]:
         """Sleep before the next try, no longer than the lease in the way; False to give up."""
         self.number += 1
-        elapsed = self.now - self.start
+        elapsed = self.deadline.elapsed
         sleep = self.policy.sleep_after(self.name, self.number, elapsed, self.left)
         if sleep is None:
             return False
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
         if self.closed:
-            sleep = self.closed if self.left is None else min(self.left, self.closed)
+            sleep = self.deadline.within(self.closed)
         if self.away_since is not None:
-            self.now = (yield Sleep(sleep)).now
+            self.deadline.now = (yield Sleep(sleep)).now
         else:
-            self.now = (yield from self.waiter.wait(Sleep, sleep, self.now)).now
+            reply = yield from self.waiter.wait(Sleep, sleep, self.deadline.now)
+            self.deadline.now = reply.now
         return True
 
 
@@ -112,7 +108,7 @@ def lock_own_row(
 
     ``patience`` bounds how long an unreachable database is tried.
     """
-    tries = _Attempts(name, policy, wait, patience, waiter, waiter.start, waiter.start)
+    tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
     while True:
         state: LockRow | None = None
         # Waiters look: cheaper than a transaction.
@@ -129,31 +125,33 @@ def lock_own_row(
                     return Locked()
                 tries.away_since = None
                 if dialect.closed(reply):
-                    tries.now = (yield Forget()).now
+                    tries.deadline.now = (yield Forget()).now
                     if (yield from tries.mend(dialect)):
                         continue
             except Trouble as trouble:
                 if trouble.fault in AWAY:
                     # A row lock dies with its connection, so nothing is in doubt.
                     if tries.away_since is None:
-                        tries.away_since = tries.now
+                        tries.away_since = tries.deadline.now
                         if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
                             yield from _leave_no_ghost(dialect, tries, trouble)
                             continue
                     yield from _leave_no_ghost(dialect, tries, trouble)
-                    over = tries.now >= tries.away_since + patience or tries.left == 0
+                    over = tries.deadline.now >= tries.away_since + patience or tries.left == 0
                     if over or not (yield from tries.pause(None)):
                         raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
                     continue
                 elif trouble.fault in PASSING:
                     tries.away_since = None
                     if trouble.fault is not Fault.DEADLOCK and chunk != left:
-                        tries.now = (yield Forget()).now
+                        tries.deadline.now = (yield Forget()).now
                         continue  # the server's share of one long wait
                 else:
                     raise explain(dialect, trouble, name) from trouble.__cause__
-            tries.now = (yield Forget()).now
-            state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
+            tries.deadline.now = (yield Forget()).now
+            state, tries.deadline.now = yield from look(
+                dialect, name, tries.deadline.reach, tries.deadline.now
+            )
             if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
@@ -174,7 +172,7 @@ def lock_borrowed_row(
     Raises Conflict where the transaction's snapshot is too old to ever see the row, and
     DeadlockDetected where the database undid the transaction: both want it run again.
     """
-    tries = _Attempts(name, policy, wait, patience, waiter, waiter.start, waiter.start)
+    tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
     while True:
         state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
@@ -184,7 +182,9 @@ def lock_borrowed_row(
             locked, stale = tried
             if locked:
                 return Locked()
-            state, tries.now = yield from look(dialect, name, tries.reach, tries.now)
+            state, tries.deadline.now = yield from look(
+                dialect, name, tries.deadline.reach, tries.deadline.now
+            )
             in_the_way = state is not None and state.held and dialect.refusal_holds
             if state is not None and not tries.closed and (stale or in_the_way):
                 if state.held and tries.left == 0:
@@ -218,7 +218,7 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         query = dialect.lock_row(name, chunk, borrowed=True)
         # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
         # was free when the statement began and is not any more.
-        within = None if chunk is None else chunk + tries.patience
+        within = None if chunk is None else chunk + tries.deadline.timeout
         reply = yield RunHeld(query, left, within, keep=dialect.row_locked)
         stale = dialect.stale_snapshot(reply)
         locked = dialect.row_locked(reply)
@@ -230,9 +230,9 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
             raise transaction_broken(trouble, name) from trouble.__cause__
         if trouble.fault not in (Fault.BUSY, Fault.CANCELED):
             raise explain(dialect, trouble, name) from trouble.__cause__
-        tries.now = (yield Sleep(0)).now
+        tries.deadline.now = (yield Sleep(0)).now
         return None if chunk != left else (False, False)
-    tries.now = reply.now
+    tries.deadline.now = reply.now
     if dialect.closed(reply) and (yield from tries.mend(dialect)) and not stale:
         return (yield from _try_borrowed(dialect, tries))
     return locked, stale
@@ -245,7 +245,9 @@ def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockRow | None]:
     """
     state: LockRow | None = None
     if dialect.refusal_holds:
-        state, tries.now = yield from look(dialect, tries.name, tries.reach, tries.now)
+        state, tries.deadline.now = yield from look(
+            dialect, tries.name, tries.deadline.reach, tries.deadline.now
+        )
         if state is None:
             yield from _create(dialect, tries)
     return state
@@ -261,18 +263,20 @@ def _create(dialect: Dialect, tries: _Attempts) -> Protocol[bool]:
         return False
     query = dialect.create(tries.name)
     try:
-        reply = yield from persist(query, tries.reach, tries.now, AWAY | PASSING)
+        reply = yield from persist(query, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
     except Trouble as trouble:
         if trouble.fault in PASSING:
             return False
         raise explain(dialect, trouble, tries.name) from trouble.__cause__
-    tries.now = reply.now
+    tries.deadline.now = reply.now
     return True
 
 
 def _leave_no_ghost(dialect: Dialect, tries: _Attempts, trouble: Trouble) -> Protocol[None]:
     """End what a lost session may still wait for, or have: it would be this lock's own rival."""
-    tries.now = (yield Forget()).now
+    tries.deadline.now = (yield Forget()).now
     if trouble.end is not None:
         with contextlib.suppress(DBLockError):
-            _, tries.now = yield from end_session(dialect, trouble.end, tries.reach, tries.now)
+            _, tries.deadline.now = yield from end_session(
+                dialect, trouble.end, tries.deadline.reach, tries.deadline.now
+            )
