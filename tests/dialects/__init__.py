@@ -1,0 +1,1 @@
+"""What each database is asked."""

@@ -1,0 +1,244 @@
+-- grant, waits 0 s
+BEGIN NOT ATOMIC
+
+    DECLARE known INT DEFAULT 0;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    SELECT 1 INTO known FROM `dblock_guard` AS g STRAIGHT_JOIN `dblock_lock`
+        AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
+    IF known = 0 THEN
+        INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
+        INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    END IF;
+    UPDATE `dblock_lock` SET fence = fence + 1, token = %(token)s,
+        owner = %(owner)s, waiters = NULL, acquired_at = SYSDATE(6),
+        expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+        WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
+    COMMIT;
+    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `dblock_lock`
+        WHERE lock_name = %(name)s;
+END
+
+-- join, waits 0 s
+BEGIN NOT ATOMIC
+            DECLARE free INT DEFAULT 1;
+            SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) INTO free FROM `dblock_lock` WHERE lock_name = %(name)s;
+            IF free THEN
+                BEGIN NOT ATOMIC
+
+            DECLARE known INT DEFAULT 0;
+            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+            START TRANSACTION;
+            SELECT 1 INTO known FROM `dblock_guard` AS g STRAIGHT_JOIN `dblock_lock`
+                AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
+            IF known = 0 THEN
+                INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
+                INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+            END IF;
+            UPDATE `dblock_lock` SET fence = fence + 1, token = %(token)s,
+                owner = %(owner)s, waiters = IF(LOCATE(%(ticket)s, waiters), NULLIF(
+SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL), acquired_at = SYSDATE(6),
+                expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
+            COMMIT;
+                END;
+            ELSE
+                UPDATE `dblock_lock` SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
+                    WHERE lock_name = %(name)s AND NOT (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
+                        AND NOT token <=> %(token)s;
+            END IF;
+            SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token, lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6,
+                CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+                FROM `dblock_lock` WHERE lock_name = %(name)s;
+        END
+
+-- knock, waits 0.25 s
+BEGIN NOT ATOMIC
+    DECLARE held INT DEFAULT NOT IS_FREE_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())));
+    IF NOT GET_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())), %(patience)s) <=> 1 THEN
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the gate';
+    END IF;
+    SELECT held;
+END
+
+-- let_go, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE released INT DEFAULT 0;
+    UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
+WHERE lock_name = %(name)s AND token = %(token)s;
+    SET released = ROW_COUNT();
+    DO RELEASE_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())));
+    SELECT 1 FROM DUAL WHERE released = 1;
+END
+
+-- ungate
+DO RELEASE_ALL_LOCKS()
+
+
+-- leave, waits 1 s
+SET STATEMENT innodb_lock_wait_timeout = 1 FOR
+UPDATE `dblock_lock` SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
+    CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
+WHERE lock_name = %(name)s AND (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
+
+-- renew, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
+    UPDATE JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
+        hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
+        token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        ttl BIGINT PATH '$[2]'
+    )) AS asked STRAIGHT_JOIN `dblock_lock` AS l FORCE INDEX (PRIMARY)
+        ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token
+    SET expires_at = SYSDATE(6) + INTERVAL asked.ttl MICROSECOND
+    WHERE expires_at > SYSDATE(6);
+    SELECT l.token FROM JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
+        hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
+        token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        ttl BIGINT PATH '$[2]'
+    )) AS asked STRAIGHT_JOIN `dblock_lock` AS l FORCE INDEX (PRIMARY)
+        ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token
+    WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
+END
+
+-- release, waits 0 s
+UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
+WHERE lock_name = %(name)s AND token = %(token)s
+
+-- release, waits 0 s
+UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
+WHERE lock_name = %(name)s AND token = %(token)s
+
+-- release, waits 0 s
+UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
+WHERE lock_name = %(name)s AND token = %(token)s
+
+-- look, waits 0 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name = %(name)s
+
+
+-- look, waits 0 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name IN (%(name0)s, %(name1)s)
+
+
+-- look_queued, waits 0 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+FROM `dblock_lock` WHERE lock_name = %(name)s
+
+-- list_held, waits 0 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock`
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM `dblock_waiter` WHERE TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) ORDER BY lock_name
+
+-- create, waits 0 s
+BEGIN NOT ATOMIC
+    INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
+    INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+END
+
+-- lock_row, waits 2.5 s
+SET STATEMENT max_statement_time = 2.500 FOR SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
+JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name
+WHERE g.lock_name = (SELECT lock_name FROM `dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
+    AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+FOR UPDATE WAIT 4
+
+-- lock_row, waits 2.5 s
+SET STATEMENT max_statement_time = 2.500 FOR SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
+JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name
+WHERE g.lock_name = UNHEX(%(name)s)
+    AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+FOR UPDATE WAIT 4
+
+-- lock_row, waits 0 s
+SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
+JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name
+WHERE g.lock_name = (SELECT lock_name FROM `dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
+    AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+FOR UPDATE NOWAIT
+
+-- lock_row, waits 5 s
+SET STATEMENT max_statement_time = 5.000 FOR SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
+JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name
+WHERE g.lock_name = (SELECT lock_name FROM `dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
+    AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+FOR UPDATE WAIT 6
+
+-- guard, waits 0 s
+SELECT 1 FROM `dblock_guard` WHERE lock_name = UNHEX(%(name)s)
+LOCK IN SHARE MODE NOWAIT
+
+-- apply
+INSERT IGNORE INTO `dblock_applied` (idempotency_key, applied_at)
+VALUES (UNHEX(%(name)s), UTC_TIMESTAMP(6))
+
+-- unapply
+DELETE FROM `dblock_applied` WHERE idempotency_key = UNHEX(%(name)s)
+
+
+-- register, waits 0 s
+INSERT INTO `dblock_waiter`
+    (id, lock_name, strategy, owner, since, expires_at, holds)
+VALUES (%(id)s, %(name)s, %(strategy)s, %(owner)s, SYSDATE(6) + INTERVAL %(since)s MICROSECOND, SYSDATE(6) + INTERVAL %(expiry)s MICROSECOND, %(holds)s) ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)
+
+-- unregister, waits 0 s
+DELETE FROM `dblock_waiter` WHERE id = %(id)s
+
+
+-- sweep, waits 0 s
+DELETE w FROM (SELECT id FROM `dblock_waiter` WHERE TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 <= 0 LIMIT 1000) AS expired STRAIGHT_JOIN `dblock_waiter` AS w
+ON w.id = expired.id
+
+-- list_waiters, waits 0 s
+SELECT lock_name, owner, strategy, since, -TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), since) * 1e-6
+FROM `dblock_waiter` WHERE TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0 AND lock_name = %(name)s ORDER BY since, id
+
+-- list_waiters, waits 0 s
+SELECT lock_name, owner, strategy, since, -TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), since) * 1e-6
+FROM `dblock_waiter` WHERE TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0 ORDER BY since, id
+
+-- list_blocked, waits 0 s
+SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), l.expires_at) * 1e-6 > 0 THEN l.fence END, w.owner, w.since,
+    w.holds
+FROM `dblock_waiter` AS w
+LEFT JOIN `dblock_lock` AS l ON l.lock_name = w.lock_name
+WHERE w.holds IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), w.expires_at) * 1e-6 > 0
+
+-- read_clock
+SELECT UTC_TIMESTAMP(6)
+
+
+-- begin_run, waits 0 s
+BEGIN NOT ATOMIC
+    INSERT IGNORE INTO `dblock_run` (lock_name, slot, fence, owner, started_at)
+        VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, UTC_TIMESTAMP(6));
+    IF ROW_COUNT() = 0 THEN
+        UPDATE `dblock_run` AS run SET fence = %(fence)s, owner = %(owner)s,
+            started_at = UTC_TIMESTAMP(6), ended_at = NULL, exit_status = NULL
+            WHERE lock_name = %(name)s AND slot = %(slot)s AND (run.fence < %(fence)s AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0));
+    END IF;
+    SELECT fence FROM `dblock_run` WHERE lock_name = %(name)s AND slot = %(slot)s;
+END
+
+-- end_run, waits 0 s
+UPDATE `dblock_run` SET ended_at = UTC_TIMESTAMP(6),
+    exit_status = %(status)s
+WHERE lock_name = %(name)s AND slot = %(slot)s
+    AND fence = %(fence)s
+
+-- last_run, waits 0 s
+SELECT lock_name, slot, owner, started_at, ended_at, exit_status
+FROM `dblock_run` WHERE lock_name = %(name)s
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
+-- prune_applied, waits 0 s
+DELETE FROM `dblock_applied` WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM `dblock_applied` AS old WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND LIMIT 1000
+) AS some_of_them)
+
+-- prune_runs, waits 0 s
+DELETE FROM `dblock_run` WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM `dblock_run` AS old WHERE started_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND EXISTS (SELECT 1 FROM `dblock_run` AS later
+WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+) AS some_of_them)

@@ -1,0 +1,377 @@
+-- grant, waits 0 s
+WITH taken AS (
+            UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
+                ), '{}') END,
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM (
+                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+                FOR UPDATE OF k SKIP LOCKED
+            ) AS mine WHERE l.ctid = mine.ctid
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        ), created AS (
+            INSERT INTO "dblock_lock"
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
+                clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            WHERE NOT EXISTS (TABLE taken)
+                AND NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
+            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        )
+        TABLE taken UNION ALL TABLE created
+
+-- join, waits 0.025 s, a crash may undo it
+UPDATE "dblock_lock" SET waiters = CASE
+            WHEN waiters IS NULL THEN ARRAY[%(entry)s]
+            WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NULL THEN array_append(waiters[(SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1):], %(entry)s)
+            ELSE ARRAY(SELECT CASE WHEN substr(entry, 25, 32) = %(token)s THEN %(entry)s ELSE entry END
+                FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) ORDER BY number) END
+        WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
+        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, array_position(waiters, %(entry)s) - 1,
+            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (array_position(waiters, %(entry)s) - 1) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+
+-- take, waits 0.025 s
+WITH mine AS MATERIALIZED (
+            SELECT lock_name, coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(cardinality(waiters), 0) + 1) AS position, open.epoch
+            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
+                AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
+        ), taken AS (
+            UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+                waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE number > mine.position OR number < mine.position AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
+                ), '{}') END,
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM mine WHERE l.lock_name = mine.lock_name
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        ), created AS (
+            INSERT INTO "dblock_lock"
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
+                clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            WHERE NOT EXISTS (TABLE taken)
+                AND NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
+            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        )
+        TABLE taken UNION ALL TABLE created
+
+-- leave, waits 0.25 s, a crash may undo it
+UPDATE "dblock_lock" SET waiters = nullif(ARRAY(
+            SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}')
+        WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
+            AND set_config('lock_timeout', '250', true) IS NOT NULL
+        RETURNING CASE WHEN expires_at <= clock_timestamp() THEN CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
+
+-- renew, waits 0 s
+WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
+        ), mine AS MATERIALIZED (
+            SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
+                (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
+                (SELECT %(ttls)s::float8[])
+            ) AS asked (lock_name, token, ttl)
+            JOIN "dblock_lock" AS k
+                ON k.lock_name = asked.lock_name AND k.token = asked.token
+            JOIN present ON k.fence > present.epoch
+            FOR NO KEY UPDATE OF k SKIP LOCKED
+        )
+        UPDATE "dblock_lock" AS l
+        SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
+        FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
+            AND mine.expires_at > clock_timestamp()
+        RETURNING l.token, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+            CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
+
+-- release, waits 0.025 s, a crash may undo it
+UPDATE "dblock_lock" SET token = NULL, expires_at = clock_timestamp()
+WHERE lock_name = %(name)s AND token = %(token)s AND waiters IS NULL AND set_config('lock_timeout', '25', true) IS NOT NULL
+RETURNING set_config('synchronous_commit', 'off', true)
+
+-- pass_on, waits 0.025 s, a crash may undo it
+WITH newest AS MATERIALIZED (
+            SELECT lock_name, waiters FROM "dblock_lock"
+            WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
+            FOR NO KEY UPDATE
+        ), first AS MATERIALIZED (
+            SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
+        ), next AS MATERIALIZED (
+            SELECT entry, number, epoch FROM first, (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
+        )
+        UPDATE "dblock_lock" AS l SET
+            fence = CASE WHEN next.entry IS NULL THEN l.fence
+                ELSE greatest(l.fence, next.epoch) + 1 END,
+            token = substr(next.entry, 25, 32),
+            owner = coalesce(substr(next.entry, 61), l.owner),
+            acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
+                ELSE clock_timestamp() END,
+            expires_at = clock_timestamp()
+                + coalesce((substr(next.entry, 57, 4)::int * interval '1 ms'), interval '0'),
+            waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
+        FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
+        WHERE l.lock_name = newest.lock_name
+        RETURNING CASE
+            WHEN next.entry IS NULL THEN CASE WHEN l.waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END
+            ELSE pg_notify('dblock_' || left(next.entry, 8), concat_ws(' ',
+                left(next.entry, 24), l.fence, extract(epoch FROM l.acquired_at),
+                extract(epoch FROM l.expires_at - l.acquired_at))) END,
+            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
+
+-- pass_on, waits 0.025 s, a crash may undo it
+WITH newest AS MATERIALIZED (
+            SELECT lock_name, waiters FROM "dblock_lock"
+            WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
+            FOR NO KEY UPDATE
+        ), first AS MATERIALIZED (
+            SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
+        ), next AS MATERIALIZED (
+            SELECT entry, number, epoch FROM first, (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
+        )
+        UPDATE "dblock_lock" AS l SET
+            fence = CASE WHEN next.entry IS NULL THEN l.fence
+                ELSE greatest(l.fence, next.epoch) + 1 END,
+            token = substr(next.entry, 25, 32),
+            owner = coalesce(substr(next.entry, 61), l.owner),
+            acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
+                ELSE clock_timestamp() END,
+            expires_at = clock_timestamp()
+                + coalesce((substr(next.entry, 57, 4)::int * interval '1 ms'), interval '0'),
+            waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
+        FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
+        WHERE l.lock_name = newest.lock_name
+        RETURNING CASE
+            WHEN next.entry IS NULL THEN CASE WHEN l.waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END
+            ELSE pg_notify('dblock_' || left(next.entry, 8), concat_ws(' ',
+                left(next.entry, 24), l.fence, extract(epoch FROM l.acquired_at),
+                extract(epoch FROM l.expires_at - l.acquired_at))) END,
+            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
+
+-- look
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock" WHERE lock_name = %(name)s
+
+
+-- look
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock" WHERE lock_name IN (%(name0)s, %(name1)s)
+
+
+-- look_queued
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+        FROM "dblock_lock" WHERE lock_name = %(name)s
+
+-- list_held
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock"
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) ORDER BY lock_name
+
+-- read_witness
+SELECT epoch, (SELECT cause FROM "dblock_epoch"),
+    extract(epoch FROM grants_from - clock_timestamp())::float8,
+    CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
+FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "dblock_epoch")
+
+-- write_witness
+WITH here AS MATERIALIZED (
+            SELECT (SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
+THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()) AS server,
+                (SELECT relpersistence FROM pg_class WHERE oid = %(lock)s::regclass) AS lock,
+                (SELECT relpersistence FROM pg_class WHERE oid = %(witness)s::regclass)
+                    AS witness
+        ), seen AS MATERIALIZED (
+            SELECT e.xmin::text AS version, here.server,
+                e.server IS NOT DISTINCT FROM here.server AND writer = xmin::text AS same,
+                here.lock = 'p' OR e.longest_ttl IS NULL OR EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text) AS intact
+            FROM "dblock_epoch" AS e, here
+            WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "dblock_epoch"))
+        ), written AS (
+            UPDATE "dblock_epoch" AS e SET server = seen.server, writer = pg_current_xact_id()::xid::text,
+                epoch = CASE WHEN same AND intact THEN e.epoch ELSE greatest(e.epoch + 4294967296, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) END,
+                cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
+                    ELSE 'crash' END,
+                grants_from = CASE WHEN same AND intact THEN least(clock_timestamp() + make_interval(secs => coalesce(longest_ttl, 30)),
+                    greatest(e.grants_from, clock_timestamp())) ELSE clock_timestamp() + make_interval(secs => coalesce(longest_ttl, 30)) END
+            FROM seen WHERE e.xmin::text = seen.version
+            RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+                e.grants_from
+        )
+        INSERT INTO "dblock_witness"
+            (id, epoch, longest_ttl, grants_from, valid_until, writer)
+        SELECT 1, epoch, longest_ttl, grants_from, grants_from + interval '25 hours', pg_current_xact_id()::xid::text
+        FROM written
+        ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer,
+            longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from,
+            valid_until = excluded.valid_until
+        RETURNING epoch
+
+-- announce_ttl
+UPDATE "dblock_epoch" AS e
+SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = pg_current_xact_id()::xid::text
+WHERE EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text) RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- record_ttl
+WITH seen AS MATERIALIZED (
+    SELECT w.longest_ttl AS granted,
+        coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
+    FROM "dblock_witness" AS w
+    WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
+), recorded AS (
+    UPDATE "dblock_epoch" AS e SET writer = pg_current_xact_id()::xid::text,
+        longest_ttl = CASE WHEN lapsed
+            THEN greatest(%(ttl)s, granted, CASE WHEN e.longest_ttl <= granted THEN 0
+WHEN pg_relation_size(%(lock)s::regclass) > 67108864 THEN e.longest_ttl
+ELSE least(e.longest_ttl, coalesce((
+    SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
+    FROM "dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
+    FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
+    RETURNING lapsed, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+)
+UPDATE "dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
+    longest_ttl = greatest(%(ttl)s, CASE WHEN NOT lapsed THEN w.longest_ttl END),
+    valid_until = CASE WHEN lapsed THEN clock_timestamp() + interval '25 hours'
+        ELSE w.valid_until END
+FROM recorded WHERE w.id = 1
+
+-- create
+INSERT INTO "dblock_lock" (lock_name, fence) VALUES (%(name)s, 0)
+ON CONFLICT (lock_name) DO NOTHING
+
+-- lock_row, waits 2.5 s, a crash may undo it
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
+    AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+    FOR UPDATE )
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
+FROM (SELECT) AS always LEFT JOIN locked ON true
+
+-- lock_row, waits 2.5 s
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), before AS MATERIALIZED (
+    SELECT current_setting('lock_timeout') AS patience
+), during AS MATERIALIZED (
+    SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+    FROM before WHERE before.patience IS NOT NULL
+), locked AS MATERIALIZED (
+    SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence,
+    set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
+FROM before LEFT JOIN locked ON true
+
+-- lock_row, waits 0 s, a crash may undo it
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
+    AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+    FOR UPDATE SKIP LOCKED)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
+FROM (SELECT) AS always LEFT JOIN locked ON true
+
+-- lock_row, a crash may undo it
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
+    AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+    FOR UPDATE )
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
+FROM (SELECT) AS always LEFT JOIN locked ON true
+
+-- guard, waits 0 s
+SELECT fence FROM "dblock_lock"
+WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
+    AND fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
+FOR KEY SHARE SKIP LOCKED
+
+-- apply
+INSERT INTO "dblock_applied" (idempotency_key, applied_at)
+VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING
+
+-- unapply
+DELETE FROM "dblock_applied" WHERE idempotency_key = %(key)s
+
+
+-- register, a crash may undo it
+INSERT INTO "dblock_waiter"
+    (id, lock_name, strategy, owner, since, expires_at, holds)
+VALUES (%(id)s, %(name)s, %(strategy)s, %(owner)s, clock_timestamp() + %(since)s * interval '1 s', clock_timestamp() + %(expiry)s * interval '1 s', %(holds)s) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds RETURNING set_config('synchronous_commit', 'off', true)
+
+-- unregister, a crash may undo it
+DELETE FROM "dblock_waiter" WHERE id = %(id)s RETURNING set_config('synchronous_commit', 'off', true)
+
+
+-- sweep, waits 0 s, a crash may undo it
+DELETE FROM "dblock_waiter" WHERE id IN (SELECT id FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 <= 0 FOR UPDATE SKIP LOCKED) RETURNING set_config('synchronous_commit', 'off', true)
+
+
+-- list_waiters
+SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
+FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND lock_name = %(name)s ORDER BY since, id
+
+-- list_waiters
+SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
+FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 ORDER BY since, id
+
+-- list_blocked
+SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND extract(epoch FROM l.expires_at - clock_timestamp())::float8 > 0 THEN l.fence END, w.owner, w.since,
+    w.holds
+FROM "dblock_waiter" AS w
+LEFT JOIN "dblock_lock" AS l ON l.lock_name = w.lock_name
+WHERE w.holds IS NOT NULL AND extract(epoch FROM w.expires_at - clock_timestamp())::float8 > 0
+
+-- read_clock
+SELECT clock_timestamp()
+
+
+-- begin_run
+INSERT INTO "dblock_run" AS run (lock_name, slot, fence, owner, started_at)
+VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, clock_timestamp())
+ON CONFLICT (lock_name, slot) DO UPDATE SET fence = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.fence ELSE run.fence END, owner = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.owner ELSE run.owner END, started_at = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.started_at ELSE run.started_at END, ended_at = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.ended_at ELSE run.ended_at END, exit_status = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.exit_status ELSE run.exit_status END RETURNING fence
+
+-- end_run
+UPDATE "dblock_run" SET ended_at = clock_timestamp(),
+    exit_status = %(status)s
+WHERE lock_name = %(name)s AND slot = %(slot)s
+    AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- last_run
+SELECT lock_name, slot, owner, started_at, ended_at, exit_status
+FROM "dblock_run" WHERE lock_name = %(name)s
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
+-- prune_applied
+DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) LIMIT 1000
+) AS some_of_them)
+
+-- prune_runs
+DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "dblock_run" AS later
+WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+) AS some_of_them)

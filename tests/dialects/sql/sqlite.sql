@@ -1,0 +1,162 @@
+-- grant, waits 0.05 s
+INSERT INTO "dblock_lock"
+    (lock_name, fence, token, owner, acquired_at, expires_at)
+VALUES (:name, 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
+ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
+    owner = excluded.owner, acquired_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), waiters = NULL
+WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0
+
+-- join, waits 0.05 s
+INSERT INTO "dblock_lock"
+            (lock_name, fence, token, owner, acquired_at, expires_at)
+        VALUES (:name, 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
+        ON CONFLICT (lock_name) DO UPDATE SET
+            fence = fence + (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))),
+            token = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.token, token),
+            owner = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.owner, owner),
+            acquired_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), strftime('%Y-%m-%d %H:%M:%f', 'now'), acquired_at),
+            expires_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), expires_at),
+            waiters = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), iif(instr(waiters, :ticket),
+nullif(substr(waiters, instr(waiters, :ticket) + 25), ''), NULL), ifnull(waiters || ',', '') || :ticket)
+        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))) OR NOT (ifnull(instr(waiters, :ticket), 0) > 0)
+        RETURNING iif(token = :token, fence, NULL), (julianday(expires_at) - julianday('now')) * 86400.0, NULL, lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0,
+            iif((ifnull(instr(waiters, :ticket), 0) > 0), iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)), NULL), (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
+
+-- leave, waits 0.05 s
+UPDATE "dblock_lock" SET waiters = nullif(
+    trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
+WHERE lock_name = :name AND (ifnull(instr(waiters, :ticket), 0) > 0)
+
+-- renew, waits 0.05 s
+UPDATE "dblock_lock" AS l
+SET expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', json_extract(asked.value, '$[2]'))
+FROM json_each(:asked) AS asked
+WHERE l.lock_name = json_extract(asked.value, '$[0]')
+    AND l.token = json_extract(asked.value, '$[1]')
+    AND l.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now')
+RETURNING token
+
+-- release, waits 0.05 s
+UPDATE "dblock_lock" SET token = NULL, expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
+WHERE lock_name = :name AND token = :token
+
+-- release, waits 0.05 s
+UPDATE "dblock_lock" SET token = NULL, expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
+WHERE lock_name = :name AND token = :token
+
+-- release, waits 0.05 s
+UPDATE "dblock_lock" SET token = NULL, expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
+WHERE lock_name = :name AND token = :token
+
+-- look, waits 0.05 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock" WHERE lock_name = :name
+
+
+-- look, waits 0.05 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock" WHERE lock_name IN (:name0, :name1)
+
+
+-- look_queued, waits 0.05 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
+FROM "dblock_lock" WHERE lock_name = :name
+
+-- list_held, waits 0.05 s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock"
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0) ORDER BY lock_name
+
+-- create
+INSERT INTO "dblock_lock" (lock_name, fence) VALUES (:name, 0)
+ON CONFLICT (lock_name) DO NOTHING
+
+-- lock_row
+SELECT fence FROM "dblock_lock" WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now'))
+
+
+-- lock_row
+UPDATE "dblock_lock" SET fence = fence
+WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')) RETURNING fence
+
+-- lock_row
+SELECT fence FROM "dblock_lock" WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now'))
+
+
+-- lock_row
+SELECT fence FROM "dblock_lock" WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now'))
+
+
+-- guard
+UPDATE "dblock_lock" SET fence = fence
+WHERE lock_name = :name AND fence = :fence AND token = :token RETURNING fence
+
+-- apply
+INSERT INTO "dblock_applied" (idempotency_key, applied_at)
+VALUES (:key, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT (idempotency_key) DO NOTHING
+
+-- unapply
+DELETE FROM "dblock_applied" WHERE idempotency_key = :key
+
+
+-- register, waits 0.05 s
+INSERT INTO "dblock_waiter"
+    (id, lock_name, strategy, owner, since, expires_at, holds)
+VALUES (:id, :name, :strategy, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now', :since), strftime('%Y-%m-%d %H:%M:%f', 'now', :expiry), :holds) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds
+
+-- unregister, waits 0.05 s
+DELETE FROM "dblock_waiter" WHERE id = :id
+
+
+-- sweep, waits 0.05 s
+DELETE FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 <= 0
+
+
+-- list_waiters, waits 0.05 s
+SELECT lock_name, owner, strategy, since, -(julianday(since) - julianday('now')) * 86400.0
+FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0 AND lock_name = :name ORDER BY since, id
+
+-- list_waiters, waits 0.05 s
+SELECT lock_name, owner, strategy, since, -(julianday(since) - julianday('now')) * 86400.0
+FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0 ORDER BY since, id
+
+-- list_blocked, waits 0.05 s
+SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND (julianday(l.expires_at) - julianday('now')) * 86400.0 > 0 THEN l.fence END, w.owner, w.since,
+    w.holds
+FROM "dblock_waiter" AS w
+LEFT JOIN "dblock_lock" AS l ON l.lock_name = w.lock_name
+WHERE w.holds IS NOT NULL AND (julianday(w.expires_at) - julianday('now')) * 86400.0 > 0
+
+-- read_clock
+SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')
+
+
+-- begin_run, waits 0.05 s
+INSERT INTO "dblock_run" AS run (lock_name, slot, fence, owner, started_at)
+VALUES (:name, :slot, :fence, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+ON CONFLICT (lock_name, slot) DO UPDATE SET fence = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.fence ELSE run.fence END, owner = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.owner ELSE run.owner END, started_at = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.started_at ELSE run.started_at END, ended_at = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.ended_at ELSE run.ended_at END, exit_status = CASE WHEN (run.fence < excluded.fence AND NOT
+(run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.exit_status ELSE run.exit_status END RETURNING fence
+
+-- end_run, waits 0.05 s
+UPDATE "dblock_run" SET ended_at = strftime('%Y-%m-%d %H:%M:%f', 'now'),
+    exit_status = :status
+WHERE lock_name = :name AND slot = :slot
+    AND fence = :fence
+
+-- last_run, waits 0.05 s
+SELECT lock_name, slot, owner, started_at, ended_at, exit_status
+FROM "dblock_run" WHERE lock_name = :name
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
+-- prune_applied, waits 0.05 s
+DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') LIMIT 1000
+) AS some_of_them)
+
+-- prune_runs, waits 0.05 s
+DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND EXISTS (SELECT 1 FROM "dblock_run" AS later
+WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+) AS some_of_them)

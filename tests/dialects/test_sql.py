@@ -1,0 +1,39 @@
+"""What is really sent to each database: a page of statements for each, kept in ``sql``.
+
+The pages are to be read where a statement is changed. They are written anew with
+``DBLOCK_TEST_SQL=1``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from dblock.dialects import DIALECTS
+from tests.protocol.test_commands import Case, cases
+
+PAGES = Path(__file__).parent / "sql"
+
+
+def told(case: Case) -> str:
+    """Return a statement as people read it, under what it is called."""
+    query, lines = case.query, case.query.sql.split("\n")
+    first, rest = lines[0], dedent("\n".join(lines[1:]))
+    head = f"-- {query.kind}"
+    if query.patience is not None:
+        head += f", waits {query.patience:g} s"
+    if not query.durable:
+        head += ", a crash may undo it"
+    return "\n".join(line.rstrip() for line in (head, first, *rest.split("\n"), ""))
+
+
+@pytest.mark.parametrize("kind", sorted(DIALECTS))
+def test_what_is_sent(kind: str) -> None:
+    page = PAGES / f"{kind}.sql"
+    sent = "\n".join(told(case) for case in cases() if case.dialect.name == kind)
+    if os.environ.get("DBLOCK_TEST_SQL"):
+        page.write_text(sent)
+    assert sent == page.read_text(), "read what has changed; DBLOCK_TEST_SQL=1 writes the page anew"
