@@ -159,7 +159,8 @@ class Spot:
         The same as before, unless the connection it belongs to was lost. ``server`` is the one to
         be called by, None for none; ``look`` allows for a ticket that nobody calls.
         """
-        if self._call is None or self._call.over:
+        other = self._call is not None and server not in (None, ANY_SERVER, self._call.server)
+        if self._call is None or self._call.over or other:
             self._drop()
             self._call = self._room.listener.ticket(server)
         if self._call is not None:
@@ -193,10 +194,21 @@ class Spot:
 class Call:
     """One ticket, and whether it was called."""
 
-    __slots__ = ("_heard", "_pause", "event", "over", "passed", "ticket", "waits", "woken")
+    __slots__ = (
+        "_heard",
+        "_pause",
+        "event",
+        "over",
+        "passed",
+        "server",
+        "ticket",
+        "waits",
+        "woken",
+    )
 
-    def __init__(self, ticket: str, event: Event) -> None:
+    def __init__(self, ticket: str, server: str | None, event: Event) -> None:
         self.ticket = ticket
+        self.server = server  # which calls it
         self.event = event  # set when there is something to look at
         self.waits = False  # somebody waits for it just now
         self.woken = False
@@ -263,7 +275,8 @@ class Listener:
             self._number = (self._number + 1) % 0x10000
             number = f"{self._channel}{self._number:04x}"
             secret = self._runtime.token((TICKET - NUMBER) // 2)
-            call = self._calls[number] = Call(number + secret, self._runtime.event())
+            server = self._open[0].session.server
+            call = self._calls[number] = Call(number + secret, server, self._runtime.event())
             return call
 
     def disown(self, tickets: Sequence[str]) -> None:

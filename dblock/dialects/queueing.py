@@ -38,6 +38,7 @@ _OCCUPY = f"""SELECT pg_try_advisory_lock({_CLASS}, ('x' || %(channel)s)::bit(32
 # The parts of an entry.
 _TOKEN = f"substr(entry, {TICKET + 1}, 32)"
 _TERM = f"(substr(entry, {TICKET + 33}, 4)::int * interval '1 ms')"
+_SECONDS = f"substr(first.entry, {TICKET + 33}, 4)::int / 1000.0"
 _OWNER = f"substr(entry, {TICKET + 37})"
 
 # Who can be called is there as long as its session is: a lock that is got instead ends with the
@@ -150,7 +151,7 @@ class Queueing(Witnessing):
     def pass_on(self, name: str, token: str, passes: bool = True) -> Query:
         return Query(
             self._pass_on,
-            {"name": name, "token": token, "passes": passes, "ttl": FIRST_TERM},
+            {"name": name, "token": token, "passes": passes},
             commands.PassOn(name, token, passes),
             TURN,
             durable=False,
@@ -168,7 +169,8 @@ class Queueing(Witnessing):
             ), first AS MATERIALIZED (
                 SELECT entry, number FROM newest, {_QUEUE} WHERE {_THERE} LIMIT 1
             ), next AS MATERIALIZED (
-                SELECT entry, number, epoch FROM first, ({self.epoch(OPEN, KNOWN)}) AS open
+                SELECT entry, number, epoch
+                FROM first, LATERAL ({self.epoch(OPEN, KNOWN.replace("%(ttl)s", _SECONDS))}) AS open
                 WHERE %(passes)s AND length(entry) > {TICKET} AND entry NOT LIKE '{UNCALLED}%%'
             )
             UPDATE {self.lock_table} AS l SET

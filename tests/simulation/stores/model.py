@@ -21,7 +21,6 @@ from dblock.dialects.base import NUMBER, TICKET, UNCALLED, Answer, Session
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.steps import Query
-from dblock.protocol.term import FIRST_TERM
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Error, Lost
@@ -467,16 +466,17 @@ class ModelStore(Store):
         if name is None or name.token != command.token:
             return (), 0
         self._await_row(driver, command.name, "no key update", PATIENT)
-        now, witness = self.clock(), self._open(FIRST_TERM)
+        now = self.clock()
         name.queue = self._alive(name)
         first = name.queue[0] if name.queue else ""
+        term = int(first[TICKET + 32 : TICKET + 36] or 0) / 1000
+        witness = self._open(term)
         if not first or first.startswith(UNCALLED) or witness is None or not command.passes:
             name.token, name.expires = None, now
             self._writes(lazily=True)
             self._call(name)
             return [(None, "off")], 1
         del name.queue[0]
-        term = int(first[TICKET + 32 : TICKET + 36]) / 1000
         name.fence = max(name.fence, witness.epoch) + 1
         name.token, name.owner = _token(first), first[TICKET + 36 :]
         name.acquired, name.expires = now, now + term
