@@ -12,10 +12,11 @@ from sqlalchemy.engine import Engine
 from tenacity import wait_fixed
 
 from dblock import Attempt, Lease, Locks, RetryPolicy, RowLock
-from dblock.protocol import acquiring, registering
+from dblock.protocol import registering
 from dblock.protocol.registering import Waiter
 from dblock.protocol.state import LockState
 from dblock.protocol.steps import Run
+from dblock.protocol.waiting import queueing, server_wait
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, waiters
 from tests.worlds.behind import run
@@ -27,7 +28,8 @@ BRISK = RetryPolicy(wait=wait_fixed(0.02))
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registering, "AFTER", 0.05)
     monkeypatch.setattr(registering, "LOOK_MAX", 0.1)
-    monkeypatch.setattr(acquiring, "LOOK", 0.05)
+    monkeypatch.setattr(queueing, "LOOK", 0.05)
+    monkeypatch.setattr(server_wait, "LONGEST", 0.05)
 
 
 class Enough(BaseException):
