@@ -20,7 +20,7 @@ FLOORS = [
     {"beliefs", "runtime"},
     {"dialects"},
     {"connections", "target", "borrowed", "compiled"},
-    {"gate", "waiting", "schema", "retrying"},
+    {"gate", "hot", "waiting", "schema", "retrying"},
     {"driver", "handle"},
     {"holds"},
     {"keeper"},

@@ -19,7 +19,7 @@ from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
 from dblock.protocol import registering
 from dblock.protocol.steps import Query
-from dblock.protocol.waiting import queueing
+from dblock.protocol.waiting import queueing, server_wait
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
@@ -97,7 +97,9 @@ def test_a_waiting_acquire(
     url: str, run: Any, direct: Locks, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks, sleeps and tries; in the end it gets the lock, which is free then."""
-    monkeypatch.setattr(queueing, "LOOK", 0.01)  # who waits to be told looks as often as others
+    # Who waits to be told, or in the server, looks as often as others.
+    monkeypatch.setattr(queueing, "LOOK", 0.01)
+    monkeypatch.setattr(server_wait, "LONGEST", 0.01)
 
     async def main() -> None:
         async with AsyncLocks(url, retry=EAGER) as locks, AsyncLocks(url) as others:

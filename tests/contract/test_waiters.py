@@ -16,7 +16,7 @@ from dblock.protocol import registering
 from dblock.protocol.registering import Waiter
 from dblock.protocol.state import LockState
 from dblock.protocol.steps import Run
-from dblock.protocol.waiting import queueing
+from dblock.protocol.waiting import queueing, server_wait
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, waiters
 from tests.worlds.behind import run
@@ -29,6 +29,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registering, "AFTER", 0.05)
     monkeypatch.setattr(registering, "LOOK_MAX", 0.1)
     monkeypatch.setattr(queueing, "LOOK", 0.05)
+    monkeypatch.setattr(server_wait, "LONGEST", 0.05)
 
 
 class Enough(BaseException):

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
 from tests.conftest import Database, NewDatabase, OwnServers
-from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
+from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose, Proxy
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
 from tests.support import Threads, new_session
@@ -106,7 +106,9 @@ def test_a_settled_grant_whose_term_is_over_by_then_is_not_held(net: Net) -> Non
     """The renewal that proves it is good, and told so late that others may have the name."""
     net.proxy.lose(Lose.REPLY, GRANT)
     late = net.proxy.lose(Lose.NOTHING, RENEW, hook=lambda: setattr(net.proxy, "delay", 0.6 * TTL))
-    back = net.proxy.lose(Lose.NOTHING, RELEASE, hook=lambda: setattr(net.proxy, "delay", 0.0))
+    back = net.proxy.lose(
+        Lose.NOTHING, GIVE_BACK[net.db.kind], hook=lambda: setattr(net.proxy, "delay", 0.0)
+    )
     lease = net.locks.lease("report", ttl=TTL / 2, renew=False)
     assert lease.acquire()
     assert late.done.is_set()
@@ -164,11 +166,11 @@ def test_a_lost_reply_does_not_shorten_the_term_of_a_later_grant(
     waiting = threads.start(lease.acquire, timeout=SECONDS)
     assert lost.done.wait(SECONDS)
     time.sleep(TTL)
-    before = net.proxy.count(RELEASE)
+    before = net.proxy.count(GIVE_BACK[net.db.kind])
     holder.release()
     assert waiting.result(SECONDS)
     assert net.direct.show("report").fence == 2
-    assert net.proxy.count(RELEASE) == before
+    assert net.proxy.count(GIVE_BACK[net.db.kind]) == before
 
 
 def test_a_refused_try_whose_reply_is_lost_is_refused(net: Net) -> None:

@@ -9,6 +9,7 @@ import pytest
 from dblock import Locks, RetryPolicy, Timeouts, Unavailable, events
 from dblock.protocol import leasing
 from dblock.protocol.faults import Fault, Trouble
+from dblock.protocol.steps import ANY_SERVER
 from dblock.waiting import Room
 from tests.faults.proxy import Proxy
 from tests.servers import execute
@@ -69,6 +70,24 @@ def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     assert listener.ticket("another") is None
     assert not listener._open
     assert listener.ticket(server) is None  # for a while
+
+
+@pytest.mark.xfail(reason="a ticket that any server might call is kept when the server is known")
+def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue) -> None:
+    """Which is known only when the first statement is answered."""
+    locks = queue.locks()
+    with lease(queue.locks()):
+        eventually(
+            lambda: (
+                not locks.lease(NAME, wait=0.2).acquire()
+                and bool(locks.database.room.listener._open)
+            )
+        )
+    spot = locks.database.room.spot("line")
+    ticket, told = spot.ticket(ANY_SERVER, look=False)
+    assert told
+    assert spot.ticket("another", look=False)[0] != ticket
+    spot.leave()
 
 
 def test_no_right_to_be_seen_is_no_refusal(queue: Queue) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -17,19 +18,21 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from tenacity import wait_fixed
 
-from dblock import Lease, Locks, clock
+from dblock import Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.database import Database
 from dblock.dialects import Dialect
 from dblock.dialects.base import TICKET
+from dblock.protocol import leasing
 from dblock.protocol.term import FIRST_TERM
-from tests.faults.database import shorten_pause
+from tests.faults.database import WRITER, shorten_pause
 from tests.faults.proxy import Lose, Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
-from tests.waiting.conftest import LISTENERS, NAME, Entry, lease
+from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, lease
 from tests.waiting.watching import Statements, Watched, calls
 from tests.worlds.portal import WORLDS
 
@@ -83,6 +86,13 @@ def held(watched: Watched) -> Lease:
     mine = lease(watched.locks())
     assert mine.acquire()
     return mine
+
+
+def until_told(locks: Locks) -> tuple[Lease, threading.Event]:
+    """A lease that is waited for until somebody has had enough of it."""
+    enough = threading.Event()
+    policy = RetryPolicy(wait=wait_fixed(0.01), stop=lambda _: enough.is_set())
+    return locks.lease(NAME, ttl=AGES, retry=policy), enough
 
 
 class Meanwhile:
@@ -196,22 +206,38 @@ def test_its_first_term_is_short_and_a_renewal_makes_it_long(watched: Watched) -
         assert first.has(row(watched))
 
 
+def pass_on_soon(
+    watched: Watched, threads: Threads, patch: pytest.MonkeyPatch, ttl: float
+) -> list[str]:
+    """Let a name change hands whose leases are that short; return what the next one asked."""
+    mine, locks = watched.locks().lease(NAME, ttl=ttl), watched.locks()
+    assert mine.acquire()
+    other = locks.lease(NAME, ttl=ttl, wait=SECONDS)
+    statements, waiting = Statements(locks, patch), threads.start(other.acquire)
+    watched.wait_for(1)
+    mine.release()
+    assert waiting.result(SECONDS)
+    asked = list(statements.kinds)
+    assert row(watched).left <= ttl
+    threads.run(other.release)
+    return asked
+
+
 @both
 @pytest.mark.parametrize("ttl", [0.5, 1.0])
 def test_a_ttl_that_is_shorter_is_its_first_term(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch, ttl: float
 ) -> None:
-    """Also where nobody has asked for a longer one yet."""
-    mine, locks = watched.locks().lease(NAME, ttl=ttl), watched.locks()
-    assert mine.acquire()
-    other = locks.lease(NAME, ttl=ttl, wait=SECONDS)
-    statements, waiting = Statements(locks, monkeypatch), threads.start(other.acquire)
-    watched.wait_for(1)
-    mine.release()
-    assert waiting.result(SECONDS)
-    assert row(watched).left <= ttl
-    assert statements.kinds.count("join") == 1  # it was not called to ask by itself
-    threads.run(other.release)
+    assert pass_on_soon(watched, threads, monkeypatch, ttl).count("join") == 1
+
+
+@pytest.mark.xfail(reason="the witness is asked whether a TTL is known that nobody asks for")
+def test_it_is_passed_on_where_all_ttls_are_short(
+    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has asked for a longer one, nor does."""
+    execute(watched.db.url, f"UPDATE dblock_witness SET longest_ttl = 0.5, {WRITER}")
+    assert pass_on_soon(watched, threads, monkeypatch, 0.5).count("join") == 1
 
 
 @both
@@ -380,7 +406,11 @@ def test_who_gives_up_when_it_is_passed_the_name_passes_it_on(
         holder, third = lease(others), lease(others)
         assert holder.acquire()
         meanwhile.do(holder.release)
-        assert not threads.run(lease(locks).acquire, timeout=MOMENT)
+        impatient, enough = until_told(locks)
+        waiting = threads.start(impatient.acquire)
+        watched.wait_for(1)
+        enough.set()
+        assert not waiting.result(SECONDS)
         assert meanwhile.happened
         assert third.acquire(blocking=False)
         third.release()
@@ -396,11 +426,13 @@ def test_and_to_the_next_in_the_queue(
     with Locks(watched.db.url) as others, ExitStack() as stack:
         holder = lease(others)
         assert holder.acquire()
-        impatient = threads.start(lease(locks).acquire, timeout=10 * MOMENT)
+        impatient, enough = until_told(locks)
+        waiting = threads.start(impatient.acquire)
         watched.wait_for(1)
         meanwhile.do(holder.release)
         second = stack.enter_context(stopped(watched))
-        assert not impatient.result(SECONDS)
+        enough.set()
+        assert not waiting.result(SECONDS)
         assert meanwhile.happened
         assert second.has(row(watched))
         second.goes_on()
@@ -513,7 +545,10 @@ def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
 
 
 @lost
-def test_who_has_not_heard_that_it_left_is_passed_nothing(watched: Watched, what: Lose) -> None:
+def test_who_has_not_heard_that_it_left_is_passed_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, what: Lose
+) -> None:
+    monkeypatch.setattr(leasing, "LEAVING", SECONDS)  # however slow this machine is
     mine, third = held(watched), lease(watched.locks())
     with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
         rule = proxy.lose(what, LEAVE)
@@ -531,13 +566,12 @@ def test_the_living_keep_their_places_when_another_takes_over(
     watched: Watched, threads: Threads
 ) -> None:
     """One that comes after them, since the first does not come."""
-    stale = watched.locks().lease(NAME, ttl=1.0, renew=False)
-    assert stale.acquire()
-    second = lease(watched.locks())
+    _, second = held(watched), lease(watched.locks())
     with stopped(watched) as first:
         waiting = threads.start(second.acquire)
         watched.wait_for(2)
         with stopped(watched) as third:
+            watched.change("SET expires_at = clock_timestamp()")
             assert waiting.result(SECONDS)
             assert [Entry(entry) for entry in watched.tickets] == [first.entry, third.entry]
             second.release()
@@ -546,14 +580,13 @@ def test_the_living_keep_their_places_when_another_takes_over(
 
 
 def test_the_dead_do_not(watched: Watched, threads: Threads) -> None:
-    stale = watched.locks().lease(NAME, ttl=1.0, renew=False)
-    assert stale.acquire()
-    second = lease(watched.locks())
+    _, second = held(watched), lease(watched.locks())
     with ExitStack() as dying:
         dying.enter_context(stopped(watched))
         waiting = threads.start(second.acquire)
         watched.wait_for(2)
         dying.close()
+        watched.change("SET expires_at = clock_timestamp()")
         assert waiting.result(SECONDS)
         assert watched.tickets == []
 

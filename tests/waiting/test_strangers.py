@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from dblock.protocol.steps import Query
 from tests.conftest import Database, new_name, upgrade
 from tests.faults.proxy import Proxy
 from tests.servers import Server, execute
-from tests.support import MOMENT, Threads, eventually
+from tests.support import MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import Entry, Queue, lease, take_turn
 from tests.waiting.gates_mariadb import UserLock
 from tests.worlds.portal import WORLDS
@@ -41,6 +42,14 @@ class Stranger:
         locks = f"""SELECT objid FROM pg_locks JOIN pg_database AS d ON d.oid = database
             WHERE datname = current_database() AND classid = {int.from_bytes(b"dblk", "big")}"""
         return [f"{number:08x}" for (number,) in self._connection.execute(locks)]
+
+    def listen(self, channel: str) -> None:
+        """Hear what is said on a channel, from now on."""
+        self._connection.execute(f"LISTEN dblock_{channel}")
+
+    def hear(self) -> str:
+        (said,) = self._connection.notifies(timeout=SECONDS, stop_after=1)
+        return said.payload
 
     def call(self, channel: str, said: str, times: int = 1) -> None:
         for _ in range(times):
@@ -174,6 +183,43 @@ def test_called_for_nothing_it_is_looked_at_now_and_then(
             assert 0 < looks <= STATEMENTS * (10 + A_SECOND * took)  # at first more often
         threads.join()
     assert turns == [1]
+
+
+@pytest.mark.xfail(reason="a ticket is used on when it was said, and who heard it can say it too")
+def test_who_listens_too_hears_nothing_to_call_with(
+    queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch, stranger: Stranger
+) -> None:
+    """Everybody may listen on a channel: what is said there is no secret from then on.
+
+    One is passed the name while it is stopped, and waits again when that is over.
+    """
+    locks, go_on = queue.locks(), threading.Event()
+    readable = locks.database.runtime.readable
+
+    def stopped(descriptor: int, seconds: float) -> bool:
+        return go_on.wait(SECONDS) and readable(descriptor, seconds)
+
+    monkeypatch.setattr(locks.database.runtime, "readable", stopped)
+    holder, second = lease(queue.locks()), lease(queue.locks())
+    assert holder.acquire()
+    waiting = threads.start(lease(locks).acquire)
+    queue.wait_for(1)
+    (channel,) = stranger.channels
+    stranger.listen(channel)
+    holder.release()
+    (ticket, *_) = stranger.hear().split(" ")
+    assert second.acquire()
+    go_on.set()
+    queue.wait_for(1)
+    for _ in range(3):
+        time.sleep(MOMENT)
+        stranger.call(
+            channel, f"concat_ws(' ', '{ticket}', 99, extract(epoch FROM clock_timestamp()), 60)"
+        )
+    time.sleep(MOMENT)
+    assert not waiting.done()
+    second.release()
+    assert waiting.result(SECONDS)
 
 
 def test_a_gate_that_a_stranger_has_shut_stops_nobody(
