@@ -72,7 +72,6 @@ def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     assert listener.ticket(server) is None  # for a while
 
 
-@pytest.mark.xfail(reason="a ticket that any server might call is kept when the server is known")
 def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue) -> None:
     """Which is known only when the first statement is answered."""
     locks = queue.locks()

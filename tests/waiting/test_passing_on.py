@@ -231,7 +231,6 @@ def test_a_ttl_that_is_shorter_is_its_first_term(
     assert pass_on_soon(watched, threads, monkeypatch, ttl).count("join") == 1
 
 
-@pytest.mark.xfail(reason="the witness is asked whether a TTL is known that nobody asks for")
 def test_it_is_passed_on_where_all_ttls_are_short(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

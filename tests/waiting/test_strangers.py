@@ -185,7 +185,6 @@ def test_called_for_nothing_it_is_looked_at_now_and_then(
     assert turns == [1]
 
 
-@pytest.mark.xfail(reason="a ticket is used on when it was said, and who heard it can say it too")
 def test_who_listens_too_hears_nothing_to_call_with(
     queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch, stranger: Stranger
 ) -> None:
