@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dblock import LockLost
+from dblock import LockLost, Unavailable
 from tests.simulation.beliefs import MOMENT
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -121,6 +121,21 @@ def by_hand_alone(clients: Clients) -> None:
     clients.thread("a", renewing, may=(LockLost,))
 
 
+def renewed_once(clients: Clients) -> None:
+    """The holder renews once, and believes in it to the end of that term."""
+
+    def renewing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6, renew=False)
+        if me.acquire(lease, 0):
+            me.work(0.5, lease)
+            lease.renew()
+            while lease.held:
+                me.work(0.5)
+            me.release(lease)
+
+    clients.thread("a", renewing, may=(LockLost,))
+
+
 def max_hold(clients: Clients) -> None:
     """A hold is to last no longer than so many seconds, however long the work is."""
 
@@ -157,7 +172,7 @@ def away(clients: Clients) -> None:
         me.ledger.store.go_down()
         me.ledger.store.down_until = me.loop.now + 5
 
-    clients.thread("a", losing)
+    clients.thread("a", losing, may=(Unavailable,))
     clients.thread("b", stopping, after=0.5)
 
 
@@ -174,5 +189,6 @@ SCENARIOS = {
     "renewed-by-hand": Scenario(by_hand),
     "renewed-by-hand-alone": Scenario(by_hand_alone),
     "away": Scenario(away),
+    "renewed-once": Scenario(renewed_once),
     "max-hold": Scenario(max_hold),
 }
