@@ -52,19 +52,6 @@ def run_out(clients: Clients) -> None:
     clients.thread("b", once, after=1.5)
 
 
-def run_out_late(clients: Clients) -> None:
-    """A lease that lasts longer than anybody waits for an answer is not renewed either."""
-
-    def holder(me: Thread) -> None:
-        lease = me.lease(NAME, ttl=15, renew=False)
-        if me.acquire(lease, 0):
-            me.locks.database.runtime.wait(lease.lost, 20)
-            me.release(lease)
-
-    clients.thread("a", holder, may=(LockLost,))
-    clients.thread("b", once, after=2)
-
-
 def run_out_slowly(clients: Clients) -> None:
     """The same, by a clock that is too slow."""
     clients.thread("a", _not_renewed, may=(LockLost,), rate=0.92)
@@ -183,7 +170,6 @@ SCENARIOS = {
     "fast-database": Scenario(long_work, rate=1.09),
     "slow-database": Scenario(long_work, rate=0.9),
     "run-out": Scenario(run_out),
-    "run-out-late": Scenario(run_out_late),
     "run-out-slowly": Scenario(run_out_slowly),
     "dropped-handle": Scenario(dropped),
     "renewed-by-hand": Scenario(by_hand),
