@@ -156,8 +156,9 @@ def away(clients: Clients) -> None:
             me.ledger.left.add(hold.token if hold else "")
 
     def stopping(me: Thread) -> None:
-        me.ledger.store.go_down()
-        me.ledger.store.down_until = me.loop.now + 5
+        if me.beliefs.believed(NAME):
+            me.ledger.store.go_down()
+            me.ledger.store.down_until = me.loop.now + 5
 
     clients.thread("a", losing, may=(Unavailable,))
     clients.thread("b", stopping, after=0.5)
