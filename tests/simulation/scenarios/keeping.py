@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dblock import LockLost
+from dblock import LockLost, Unavailable
 from tests.simulation.beliefs import MOMENT
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -50,19 +50,6 @@ def run_out(clients: Clients) -> None:
     """A lease is not renewed: its holder is told in time, and another has it then."""
     clients.thread("a", _not_renewed, may=(LockLost,))
     clients.thread("b", once, after=1.5)
-
-
-def run_out_late(clients: Clients) -> None:
-    """A lease that lasts longer than anybody waits for an answer is not renewed either."""
-
-    def holder(me: Thread) -> None:
-        lease = me.lease(NAME, ttl=15, renew=False)
-        if me.acquire(lease, 0):
-            me.locks.database.runtime.wait(lease.lost, 20)
-            me.release(lease)
-
-    clients.thread("a", holder, may=(LockLost,))
-    clients.thread("b", once, after=2)
 
 
 def run_out_slowly(clients: Clients) -> None:
@@ -121,6 +108,21 @@ def by_hand_alone(clients: Clients) -> None:
     clients.thread("a", renewing, may=(LockLost,))
 
 
+def renewed_once(clients: Clients) -> None:
+    """The holder renews once, and believes in it to the end of that term."""
+
+    def renewing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6, renew=False)
+        if me.acquire(lease, 0):
+            me.work(0.5, lease)
+            lease.renew()
+            while lease.held:
+                me.work(0.5)
+            me.release(lease)
+
+    clients.thread("a", renewing, may=(LockLost,))
+
+
 def max_hold(clients: Clients) -> None:
     """A hold is to last no longer than so many seconds, however long the work is."""
 
@@ -154,10 +156,11 @@ def away(clients: Clients) -> None:
             me.ledger.left.add(hold.token if hold else "")
 
     def stopping(me: Thread) -> None:
-        me.ledger.store.go_down()
-        me.ledger.store.down_until = me.loop.now + 5
+        if me.beliefs.believed(NAME):
+            me.ledger.store.go_down()
+            me.ledger.store.down_until = me.loop.now + 5
 
-    clients.thread("a", losing)
+    clients.thread("a", losing, may=(Unavailable,))
     clients.thread("b", stopping, after=0.5)
 
 
@@ -168,11 +171,11 @@ SCENARIOS = {
     "fast-database": Scenario(long_work, rate=1.09),
     "slow-database": Scenario(long_work, rate=0.9),
     "run-out": Scenario(run_out),
-    "run-out-late": Scenario(run_out_late),
     "run-out-slowly": Scenario(run_out_slowly),
     "dropped-handle": Scenario(dropped),
     "renewed-by-hand": Scenario(by_hand),
     "renewed-by-hand-alone": Scenario(by_hand_alone),
     "away": Scenario(away),
+    "renewed-once": Scenario(renewed_once),
     "max-hold": Scenario(max_hold),
 }
