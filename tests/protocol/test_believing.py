@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dblock import Timeouts
+from dblock import OutcomeUnknown, Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.protocol.attempt import Attempt, Doubt, Seen
 from dblock.protocol.deadline import Deadline
+from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import Claim, Held
 from dblock.protocol.state import LockRow, Passed, Place, Renewal
-from dblock.protocol.steps import Reply, Run, Step
+from dblock.protocol.steps import Reply, Run, Sleep, Step
 from dblock.protocol.term import FIRST_TERM, MARGIN_SHARE, Term
 
 DIALECT = PostgreSQL(None, "dblock_", Timeouts())
@@ -116,6 +117,21 @@ def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
     step = believing.send(Reply([row], 1, HEARD, HEARD, "server"))
     assert isinstance(step, Run)
     assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
+
+
+@pytest.mark.xfail(raises=OutcomeUnknown, reason="nothing was lost, and the name can be passed on")
+def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> None:
+    """It found that it was passed the name, and has no time left to prove it."""
+    mine = attempt(place=PLACE._replace(clock=None))
+    mine.deadline.wait = HEARD - SEEN
+    believing = mine.believe(NEXT, TICKET)
+    next(believing)
+    row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
+    believing.send(Reply([row], 1, HEARD, HEARD, "server"))
+    step = believing.throw(Trouble(Fault.BUSY, "its row is in use"))
+    while isinstance(step, Sleep):
+        step = believing.send(Reply([], 0, HEARD, HEARD))
+    assert isinstance(step, Run)
 
 
 def test_what_the_table_does_not_say_is_not_had() -> None:
