@@ -131,8 +131,8 @@ class Attempt:
             if grant is not None and grant.remaining > 0:
                 term = self._term(grant.remaining, reply.sent)
                 return False, Held(grant.fence, term, reply.server, self.contended)
-            refused = self.contended = True
-            stands = self.dialect.stands(reply)
+            refused, stands = True, self.dialect.stands(reply)
+            self.contended = self.contended or stands is None or not stands[1].free
             if stands is not None and self.doubt is None:
                 self.seen = Seen(*stands, reply.sent)
                 if self.seen.place.free:  # since it became so in between, nobody will tell
@@ -242,18 +242,22 @@ class Attempt:
         if state is None or not state.held or not self.mine:
             return None
         assert state.remaining is not None
-        held = Held(state.fence, self._term(state.remaining, self.seen.at), self.server)
+        term = self._term(state.remaining, self.seen.at)
+        held = Held(state.fence, term, self.server, self.contended)
         return (yield from self._confirm(held))
 
     def _confirm(self, held: Held) -> Protocol[Held | None]:
-        """Return the hold that was found, once it is known to outlive this server."""
+        """Return the hold that was found, once it is known to outlive this server.
+
+        Where no reply was lost it was passed on, and can be given back.
+        """
         asked = Asked(Renewal(self.claim.name, self.claim.token, self.claim.ttl), held)
         deadline = self.deadline
         outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
         deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over
         if isinstance(outcome, Term):
             return replace(held, term=outcome)
-        if not isinstance(outcome, LockLost):
+        if not isinstance(outcome, LockLost) and self.cuts:
             raise self._unknown(outcome) from outcome.__cause__
         yield from give_back(self.dialect, self.claim, self.deadline.now)
         yield from self.look(None)

@@ -56,7 +56,7 @@ WAITERS = (
         "no-look-during-a-row-locks-wait",
         ONE,
         "_Attempts.chunk",
-        "longest.append(self.waiter.piece(self.left, self.now))",
+        "longest.append(self.waiter.piece(self.left, self.deadline.now))",
         "",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-postgresql-rows]",
     ),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dblock import OutcomeUnknown, Timeouts
+from dblock import Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.protocol.attempt import Attempt, Doubt, Seen
 from dblock.protocol.deadline import Deadline
@@ -119,7 +119,6 @@ def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
     assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
 
 
-@pytest.mark.xfail(raises=OutcomeUnknown, reason="nothing was lost, and the name can be passed on")
 def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> None:
     """It found that it was passed the name, and has no time left to prove it."""
     mine = attempt(place=PLACE._replace(clock=None))

@@ -111,7 +111,8 @@ WITH newest AS MATERIALIZED (
             SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
-            SELECT entry, number, epoch FROM first, (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            SELECT entry, number, epoch
+            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= substr(first.entry, 57, 4)::int / 1000.0 AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
         UPDATE "dblock_lock" AS l SET
@@ -145,7 +146,8 @@ WITH newest AS MATERIALIZED (
             SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
-            SELECT entry, number, epoch FROM first, (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            SELECT entry, number, epoch
+            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= substr(first.entry, 57, 4)::int / 1000.0 AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
         UPDATE "dblock_lock" AS l SET
