@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, DeadlockDetected
-from .attempt import UNSEEN, Attempt
+from .attempt import Attempt
 from .deadline import Deadline
 from .leasing import Claim, Held, Refused, give_back, leave
 from .steps import Protocol
@@ -67,8 +67,7 @@ def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
         if held is not None:
             return held
         if not (yield from waiting.rest()):
-            # Who has not even looked does not know why it was refused.
-            return (yield from attempt.run(None)) if attempt.seen is UNSEEN else None
+            return None
 
 
 def _give_up(attempt: Attempt) -> Protocol[None]:

@@ -89,26 +89,23 @@ class Attempt:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def run(
-        self, ticket: str | None, ask: Ask | None = None, *, look: bool = True
-    ) -> Protocol[Held | None]:
+    def run(self, ticket: str | None, ask: Ask | None = None) -> Protocol[Held | None]:
         """Ask once, by ``ask`` or in a transaction of its own, and settle what became of it.
 
-        With a ticket a name that is not free is queued for. Where it is refused, and nothing is in
-        doubt, there need not be a ``look`` at the name: what is asked next tells of it.
+        With a ticket a name that is not free is queued for.
         """
         first = self.cuts == 0
-        held = yield from self._run(ticket, ask, look)
+        held = yield from self._run(ticket, ask)
         free = self.seen.state is None or not self.seen.state.held
         if held is None and first and self.cuts and free:
             # A connection that had died while idle is no reason to be refused.
-            held = yield from self._run(ticket, ask, look)
+            held = yield from self._run(ticket, ask)
         return held
 
-    def _run(self, ticket: str | None, ask: Ask | None, look: bool) -> Protocol[Held | None]:
-        refused, held = yield from self._once(ticket, ask, look)
+    def _run(self, ticket: str | None, ask: Ask | None) -> Protocol[Held | None]:
+        refused, held = yield from self._once(ticket, ask)
         if refused and self._unexplained(ticket) and (yield from self._mend()):
-            _, held = yield from self._once(ticket, ask, look)
+            _, held = yield from self._once(ticket, ask)
         if held is None or not held.term.over(self.deadline.now):
             return held
         # The reply took longer than the lease is good for.
@@ -116,9 +113,7 @@ class Attempt:
         yield from self.look(ticket)
         return None
 
-    def _once(
-        self, ticket: str | None, ask: Ask | None, look: bool
-    ) -> Protocol[tuple[bool, Held | None]]:
+    def _once(self, ticket: str | None, ask: Ask | None) -> Protocol[tuple[bool, Held | None]]:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         try:
@@ -136,10 +131,8 @@ class Attempt:
             if stands is not None and self.doubt is None:
                 self.seen = Seen(*stands, reply.sent)
                 if self.seen.place.free:  # since it became so in between, nobody will tell
-                    return (yield from self._once(ticket, ask, look))
+                    return (yield from self._once(ticket, ask))
                 return False, None
-            if self.doubt is None and not look:
-                return True, None
         yield from self.look(ticket)
         return refused, (yield from self._found())
 

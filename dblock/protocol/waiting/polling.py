@@ -82,11 +82,11 @@ class Polling:
         """Ask for the name."""
         return (yield from self._ask())
 
-    def _ask(self, ask: Ask | None = None, *, look: bool = True) -> Protocol[Held | None]:
+    def _ask(self, ask: Ask | None = None) -> Protocol[Held | None]:
         """Ask as :meth:`.Attempt.run` does, and count that."""
         self.number += not self.joins
         self.joins = False
-        return (yield from self.attempt.run(self.turn.ticket, ask, look=look))
+        return (yield from self.attempt.run(self.turn.ticket, ask))
 
     def rest(self) -> Protocol[bool]:
         """Wait until it makes sense to ask again; False to give up."""

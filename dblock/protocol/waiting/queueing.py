@@ -47,9 +47,7 @@ class Queueing(Polling):
 
     def ask(self) -> Protocol[Held | None]:
         if self.passed is None:
-            # Who is refused joins, which tells of the name too.
-            waits = self.deadline.wait != 0 and self.policy.endless
-            return (yield from self._ask(look=not waits or self.turn.ticket is not None))
+            return (yield from super().ask())
         passed, self.passed = self.passed, None
         return (yield from self.attempt.believe(passed, self.turn.ticket))
 
