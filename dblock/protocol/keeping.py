@@ -113,12 +113,9 @@ class Keeping:
         self.warned = False
         self.due = NEVER
         if self._limit(term) is None:
-            jitter = random * JITTER_SHARE * RENEWAL_SHARE
-            share = (
-                FIRST_SHARE
-                if self.renewals == 0 and term.ttl < self._plan.first
-                else (RENEWAL_SHARE - jitter)
-            )
+            share = RENEWAL_SHARE - random * JITTER_SHARE * RENEWAL_SHARE
+            if planned and self.renewals == 0 and term.ttl < self._plan.first:
+                share = FIRST_SHARE
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
             planned_due = term.start + self._ttl(term) * share
             self.due = planned_due if planned else self._point(term, share)

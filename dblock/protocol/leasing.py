@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict, DBLockError, LockLost, Unavailable
@@ -54,7 +55,7 @@ class Refused:
     pause: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
 
@@ -113,10 +114,14 @@ def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
 
 
 def give_back(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
-    """Release what must not be believed in; where that fails it runs out by itself."""
+    """Release what must not be believed in; where that fails it runs out by itself.
+
+    A release may arrive late: what is asked for after it has another token.
+    """
     with contextlib.suppress(Trouble):
         query = dialect.pass_on(claim.name, claim.token)
         yield from persist(query, LEAVING, now, AWAY | PASSING)
+    claim.token = blake2b(claim.token.encode(), digest_size=16).hexdigest()
 
 
 def abandon(

@@ -11,7 +11,7 @@ from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.keeping import NEVER, Danger, Keeping, Plan
 from dblock.protocol.leasing import Held
 from dblock.protocol.renewing import Missed
-from dblock.protocol.term import Term
+from dblock.protocol.term import FIRST_TERM, Term
 
 AWAY = Missed(Trouble(Fault.UNREACHABLE, "connection refused"))
 BUSY = Missed(Trouble(Fault.BUSY, "its row is in use"))
@@ -35,6 +35,18 @@ def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
     assert keeping.danger(term) == approx(start + ttl * 2 / 3)
     assert keeping.wake == keeping.due
     assert 0 < keeping.patience(term) <= ttl / 3 + CLOSE
+
+
+@given(starts, st.floats(10, TTL_MAX), randoms)
+def test_a_short_first_term_is_renewed_soon(start: float, ttl: float, random: float) -> None:
+    """Not so one that the user has made shorter, or a later one."""
+    short = Term(start, FIRST_TERM)
+    keeping = Keeping(Plan(ttl), short, random)
+    assert keeping.due == approx(start + FIRST_TERM / 10)
+    keeping.extended(short, random)
+    assert keeping.due > start + FIRST_TERM / 5
+    keeping.renewed(short, random)
+    assert keeping.due > start + FIRST_TERM / 5
 
 
 def test_processes_do_not_move_in_step() -> None:

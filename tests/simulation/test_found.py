@@ -23,6 +23,15 @@ FOUND = {
     "who waits at the gate of one that is stopped does not see its lease run out": (
         "mariadb three: b.grant#3!pause:9"
     ),
+    "who cannot give a lease back tells that it has none, and leaves it": (
+        "model give-up: b.grant#1+8 b.pass_on#1!crash"
+    ),
+    "what was given back arrives late, and frees what was granted since": (
+        "sqlite hand-off: a.grant#1<+8 a.release#1!late:0.03"
+    ),
+    "who is seen waiting stays so where its connection was cut": (
+        "model long-work: b.sweep#1!cut:0.2"
+    ),
 }
 
 
