@@ -16,6 +16,7 @@ from .driver import Driver, Transaction
 from .errors import NotAcquired, SchemaMissing
 from .gate import Gate, Gates
 from .hot import HotNames
+from .local_queue import LocalQueue
 from .protocol import renewing
 from .protocol.faults import Fault, Trouble
 from .protocol.leasing import Refused
@@ -23,7 +24,6 @@ from .protocol.registering import Waiter
 from .protocol.steps import Protocol, Query
 from .protocol.troubles import explain, schema_missing, transaction_broken
 from .version import SCHEMA_VERSION, Schema
-from .waiting import Room
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -80,10 +80,10 @@ class Database:
         #: Of tables of the user's that counters count in: the types of their columns.
         self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
         self._seen: dict[object, Waiter] = {}
-        self.room = Room(self.holders, dialect, runtime)
+        self.local_queue = LocalQueue(self.holders, dialect, runtime)
         self.hot = HotNames()
         self.gates = Gates(self.holders, dialect, runtime)
-        self._driver = Driver(self.connections, runtime, self.room)
+        self._driver = Driver(self.connections, runtime, self.local_queue)
 
     def run(
         self,
@@ -186,7 +186,7 @@ class Database:
     def disconnect(self) -> None:
         """Close the connections, those in use once they are not; new ones are made when needed."""
         try:
-            self.room.disconnect()
+            self.local_queue.disconnect()
         finally:
             self.gates.close()
             self.connections.clear()
@@ -195,7 +195,7 @@ class Database:
     def close(self) -> None:
         """Close the idle connections, and the one that listens."""
         try:
-            self.room.close()
+            self.local_queue.close()
         finally:
             self.gates.close()
             self.connections.close()

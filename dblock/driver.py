@@ -29,8 +29,8 @@ from .protocol.steps import Protocol as LockProtocol
 if TYPE_CHECKING:
     from .dialects import Dialect
     from .gate import Gate
+    from .local_queue import LocalQueue, LocalWaiter
     from .runtime import Runtime
-    from .waiting import Room, Spot
 
 T = TypeVar("T")
 
@@ -46,10 +46,10 @@ class Transaction(Protocol):
 class Driver:
     """Runs protocols to their end, one step after the other, in the flow that calls."""
 
-    def __init__(self, connections: Connections, runtime: Runtime, room: Room) -> None:
+    def __init__(self, connections: Connections, runtime: Runtime, local_queue: LocalQueue) -> None:
         self.connections = connections
         self.runtime = runtime
-        self.room = room
+        self.local_queue = local_queue
 
     def run(
         self,
@@ -64,7 +64,7 @@ class Driver:
         """
         reply: Any = None  # a generator is started by sending None
         trouble: Trouble | None = None
-        spot: Spot | None = None
+        waiter: LocalWaiter | None = None
         try:
             while True:
                 try:
@@ -73,27 +73,27 @@ class Driver:
                     outcome: T = stop.value
                     return outcome
                 trouble = None
-                if isinstance(step, Stand) and spot is None:
-                    spot = self.room.spot(step.line)
+                if isinstance(step, Stand) and waiter is None:
+                    waiter = self.local_queue.waiter(step.line)
                 try:
-                    reply = self._perform(step, transaction, left, spot, gate)
+                    reply = self._perform(step, transaction, left, waiter, gate)
                 except Trouble as caught:
                     trouble = caught
                 self.runtime.check()
         except Unavailable:
-            if spot is not None:
-                spot.alarm()
+            if waiter is not None:
+                waiter.alarm()
             raise
         finally:
-            if spot is not None:
-                spot.leave()
+            if waiter is not None:
+                waiter.leave()
 
     def _perform(
         self,
         step: Step,
         transaction: Transaction | None,
         left: list[Query] | None,
-        spot: Spot | None,
+        waiter: LocalWaiter | None,
         gate: Gate | None,
     ) -> Reply:
         if isinstance(step, Run):
@@ -106,17 +106,17 @@ class Driver:
             self.runtime.sleep(step.seconds)
             return Reply((), 0, sent, self.runtime.now())
         if isinstance(step, Stand):
-            assert spot is not None
-            first, alarmed = spot.stand(step.seconds)
-            places = [spot.ticket(step.server, look=step.look)] if first else []
+            assert waiter is not None
+            first, alarmed = waiter.stand(step.seconds)
+            places = [waiter.ticket(step.server, look=step.look)] if first else []
             return Reply(places, int(alarmed), sent, self.runtime.now())
         if isinstance(step, Await):
-            assert spot is not None, "who has a ticket has stood in line"
-            called, passed = spot.wait(step.seconds)
+            assert waiter is not None, "who has a ticket has stood in line"
+            called, passed = waiter.wait(step.seconds)
             rows = [] if passed is None else [passed]
             return Reply(rows, int(called), sent, self.runtime.now())
         if isinstance(step, Disown):
-            self.room.listener.disown(step.tickets)
+            self.local_queue.notifier.disown(step.tickets)
             return Reply((), 0, sent, self.runtime.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
         if isinstance(step, RunHeld):

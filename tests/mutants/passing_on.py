@@ -150,7 +150,7 @@ PASSING_ON = (
     Mutant(
         "tickets-that-can-be-guessed",
         "nobody but the database tells a waiter that a name is its own",
-        "Listener.ticket",
+        "Notifier.ticket",
         "secret = self._runtime.token((TICKET - NUMBER) // 2)",
         "secret = 'f' * (TICKET - NUMBER)",
         f"{PASSING}::test_a_message_without_the_tickets_secret_half_is_nothing[threads]",

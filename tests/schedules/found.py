@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .planted import CONNECTIONS, GATE, HOLDS, KEEPER, LEASE, WAITING, Planted
+from .planted import CONNECTIONS, GATE, HOLDS, KEEPER, LEASE, NOTIFIER, Planted
 
 
 class Found(NamedTuple):
@@ -31,22 +31,22 @@ SET_FIRST = """first = self.loss is None
 FOUND = {
     "two listen, and one of them is never read": Found(
         Planted(
-            "two_are_called", WAITING, "Listener._connect", "self._open or self._con", "self._con"
+            "two_are_called", NOTIFIER, "Notifier._connect", "self._open or self._con", "self._con"
         ),
         """
-        one at Listener._connect `self._open.append(connection)`: two
+        one at Notifier._connect `self._open.append(connection)`: two
         """,
     ),
     "the connection that listens stays open after close": Found(
         Planted(
             "it_is_closed_as_one_is_called",
-            WAITING,
-            "Listener._stop_reading",
+            NOTIFIER,
+            "Notifier._stop_reading",
             "self._void() if self._refused",
             "[] if self._refused",
         ),
         """
-        one waits at Listener._read `if left <= 0 or not self._runtime.readable(…`: database
+        one waits at Notifier._read `if left <= 0 or not self._runtime.readable(…`: database
         database ends: user
         """,
     ),

@@ -19,10 +19,11 @@ from sqlalchemy import NullPool
 from dblock.connections import Connections
 from dblock.dialects.base import Session
 from dblock.dialects.sqlite import SQLite
+from dblock.local_queue import LocalQueue
+from dblock.notifier import Notifier, Subscription
 from dblock.protocol.faults import Fault
 from dblock.protocol.state import Passed
 from dblock.timeouts import Timeouts
-from dblock.waiting import Call, Listener, Room
 
 from .exploring import scenario
 from .scheduler import Run
@@ -67,7 +68,7 @@ class Database:
         return self.wires[-1]
 
     def call(self, ticket: str) -> None:
-        """Call a ticket, if anybody listens for it."""
+        """Subscription a ticket, if anybody listens for it."""
         for wire in self.wires:
             if not wire.closed and wire.far.fileno() >= 0 and ticket.startswith(wire.channel):
                 with contextlib.suppress(BrokenPipeError):  # it has just gone
@@ -113,47 +114,47 @@ class Waiters:
         engine = cast(Any, SimpleNamespace(pool=pool))
         runtime = RunRuntime(run)
         self.connections = Connections(engine, dialect, runtime=runtime)
-        self.room = Room(self.connections, dialect, runtime)
+        self.local_queue = LocalQueue(self.connections, dialect, runtime)
         self.queue: dict[str, str] = {}
         #: Who was woken when.
         self.woken: dict[str, float] = {}
 
     def wait(self, name: str) -> None:
         """Wait until one is called; with another ticket where the first is called no more."""
-        spot = self.room.spot(name)
+        waiter = self.local_queue.waiter(name)
         try:
             while True:
-                ticket, is_called = spot.ticket(SERVER, look=True)
+                ticket, is_called = waiter.ticket(SERVER, look=True)
                 if ticket is None or not is_called:  # nobody listens yet: it would look itself
                     self.queue.pop(name, None)
                     self.woken[name] = self._run.now
                     return
                 self.queue[name] = ticket
-                if spot.wait(LONG)[0] and spot._call is not None and not spot._call.over:
+                if waiter.wait(LONG)[0] and waiter._call is not None and not waiter._call.over:
                     self.woken[name] = self._run.now
                     return
         finally:
-            spot.leave()
+            waiter.leave()
 
     def call(self, *names: str) -> None:
-        """Call each of them, once it waits; unless it looks itself."""
+        """Subscription each of them, once it waits; unless it looks itself."""
         for name in names:
             self._run.wait(lambda name=name: name in self.queue or name in self.woken)  # type: ignore[misc]
             if name in self.queue:
                 self.database.call(self.queue[name])
 
     def call_all(self) -> None:
-        """Call those who wait already."""
+        """Subscription those who wait already."""
         for ticket in self.queue.values():
             self.database.call(ticket)
 
     def check(self, *names: str) -> None:
         assert set(self.woken) == set(names), f"woken were {self.woken}"
-        assert not self.room.listener._calls
+        assert not self.local_queue.notifier._calls
         assert len(self.database.open) <= 1, "more than one connection listens"
 
 
-LOOKED_AT = (Listener, Call.hear)
+LOOKED_AT = (Notifier, Subscription.hear)
 
 
 @scenario(*LOOKED_AT, early=False)
@@ -207,13 +208,13 @@ def the_reader_gives_up(run: Run) -> None:
     began = run.now
 
     def give_up() -> None:
-        spot = waiters.room.spot("impatient")
+        waiter = waiters.local_queue.waiter("impatient")
         try:
-            if spot.ticket(SERVER, look=True)[1]:
-                spot.wait(SHORT)
+            if waiter.ticket(SERVER, look=True)[1]:
+                waiter.wait(SHORT)
             run.sleep(SHORT)  # it looks itself, which takes its time
         finally:
-            spot.leave()
+            waiter.leave()
 
     def call() -> None:
         run.sleep(SHORT)
@@ -269,7 +270,7 @@ def close(run: Run, *names: str, called: bool = False) -> None:
             waiters.wait(name)
 
     def user() -> None:
-        waiters.room.close()
+        waiters.local_queue.close()
         waiters.connections.close()
 
     for name in names:

@@ -47,7 +47,8 @@ class Planted(NamedTuple):
             setattr(owner, name, before)
 
 
-KEEPER, WAITING, CONNECTIONS = "dblock.keeper", "dblock.waiting", "dblock.connections"
+KEEPER, CONNECTIONS = "dblock.keeper", "dblock.connections"
+LOCAL_QUEUE, NOTIFIER = "dblock.local_queue", "dblock.notifier"
 HOLDS, LEASE, GATE, RUNTIME = "dblock.holds", "dblock.lease", "dblock.gate", "dblock.runtime"
 
 PLANTED = (
@@ -98,21 +99,31 @@ PLANTED = (
         "pass",
     ),
     # --- the local line
-    Planted("one_leaves_as_one_comes", WAITING, "Room.leave", "first.wake()", "pass"),
-    Planted("an_alarm", WAITING, "Room.enter", "mine.rest()", "mine._woken or mine.rest()"),
-    Planted("one_is_interrupted", WAITING, "Room.enter", "places.popleft()", "return False"),
-    Planted("an_alarm", WAITING, "Room.alarm", "spot.wake()", "pass"),
+    Planted("one_leaves_as_one_comes", LOCAL_QUEUE, "LocalQueue.leave", "first.wake()", "pass"),
+    Planted(
+        "an_alarm", LOCAL_QUEUE, "LocalQueue.enter", "mine.rest()", "mine._woken or mine.rest()"
+    ),
+    Planted(
+        "one_is_interrupted", LOCAL_QUEUE, "LocalQueue.enter", "places.popleft()", "return False"
+    ),
+    Planted("an_alarm", LOCAL_QUEUE, "LocalQueue.alarm", "waiter.wake()", "pass"),
     # --- the listener
-    Planted("two_are_called", WAITING, "Listener._connect", "self._open or self._con", "self._con"),
-    Planted("two_are_called", WAITING, "Listener._stop_reading", "other.event.set()", "pass"),
-    Planted("two_are_called", WAITING, "Listener._stop_reading", "self._reader = None", "pass"),
-    Planted("the_reader_gives_up", WAITING, "Listener._stop_reading", "call.waits = False", "pass"),
-    Planted("the_connection_is_lost", WAITING, "Listener._void", "call.over = True", "pass"),
-    Planted("two_are_called", WAITING, "Listener.wait", "if call.woken or call.over:", "if False:"),
+    Planted(
+        "two_are_called", NOTIFIER, "Notifier._connect", "self._open or self._con", "self._con"
+    ),
+    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.event.set()", "pass"),
+    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "self._reader = None", "pass"),
+    Planted(
+        "the_reader_gives_up", NOTIFIER, "Notifier._stop_reading", "call.waits = False", "pass"
+    ),
+    Planted("the_connection_is_lost", NOTIFIER, "Notifier._void", "call.over = True", "pass"),
+    Planted(
+        "two_are_called", NOTIFIER, "Notifier.wait", "if call.woken or call.over:", "if False:"
+    ),
     Planted(
         "it_is_closed_as_one_is_called",
-        WAITING,
-        "Listener._stop_reading",
+        NOTIFIER,
+        "Notifier._stop_reading",
         "self._void() if",
         "[] if",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
-from dblock.waiting import Room, Spot
+from dblock.local_queue import LocalQueue, LocalWaiter
 
 from .exploring import scenario
 from .scheduler import Run
@@ -21,13 +21,13 @@ class Line:
     def __init__(self, run: Run) -> None:
         self._run = run
         nothing = cast(Any, None)
-        self.room = Room(nothing, nothing, RunRuntime(run))
+        self.local_queue = LocalQueue(nothing, nothing, RunRuntime(run))
         self._inside = 0
         self.been: list[str] = []
 
-    def be_first(self, name: str, spot: Spot, seconds: float | None = None) -> None:
+    def be_first(self, name: str, waiter: LocalWaiter, seconds: float | None = None) -> None:
         """Wait to be the first, and be it."""
-        while not spot.stand(seconds)[0]:
+        while not waiter.stand(seconds)[0]:
             pass
         self._inside += 1
         self._run.insist(self._inside == 1, "two are the first")
@@ -36,18 +36,18 @@ class Line:
         self._inside -= 1
 
     def visit(self, name: str, seconds: float | None = None) -> None:
-        spot = self.room.spot(LINE)
+        waiter = self.local_queue.waiter(LINE)
         try:
-            self.be_first(name, spot, seconds)
+            self.be_first(name, waiter, seconds)
         finally:
-            spot.leave()
+            waiter.leave()
 
     def check(self, *visitors: str) -> None:
         assert sorted(self.been) == sorted(visitors), self.been
-        assert self.room.spot(LINE).stand(0)[0], "somebody stands in line who is not there"
+        assert self.local_queue.waiter(LINE).stand(0)[0], "somebody stands in line who is not there"
 
 
-@scenario(Room, Spot, preemptions=1)
+@scenario(LocalQueue, LocalWaiter, preemptions=1)
 def three_in_line(run: Run) -> None:
     """Each is the first once, and nobody waits for longer than it has to."""
     line = Line(run)
@@ -57,7 +57,7 @@ def three_in_line(run: Run) -> None:
     line.check("one", "two", "three")
 
 
-@scenario(Room, Spot)
+@scenario(LocalQueue, LocalWaiter)
 def one_leaves_as_one_comes(run: Run) -> None:
     line = Line(run)
     for name in ("one", "two"):
@@ -66,17 +66,17 @@ def one_leaves_as_one_comes(run: Run) -> None:
     line.check("one", "two")
 
 
-@scenario(Room, Spot)
+@scenario(LocalQueue, LocalWaiter)
 def one_gives_up(run: Run) -> None:
     """Whoever waits no longer is in nobody's way."""
     line = Line(run)
 
     def give_up() -> None:
-        spot = line.room.spot(LINE)
+        waiter = line.local_queue.waiter(LINE)
         try:
-            spot.stand(WAIT)
+            waiter.stand(WAIT)
         finally:
-            spot.leave()
+            waiter.leave()
 
     run.start("one", partial(line.visit, "one"))
     run.start("impatient", give_up)
@@ -84,13 +84,13 @@ def one_gives_up(run: Run) -> None:
     line.check("one")
 
 
-@scenario(Room, Spot, preemptions=1)
+@scenario(LocalQueue, LocalWaiter, preemptions=1)
 def one_is_interrupted(run: Run) -> None:
     """Who is gone without leaving holds the others up no longer than they wait at a time."""
     line = Line(run)
 
     def vanish() -> None:
-        line.room.spot(LINE).stand(0)
+        line.local_queue.waiter(LINE).stand(0)
 
     run.start("interrupted", vanish)
     for name in ("one", "two"):
@@ -101,31 +101,31 @@ def one_is_interrupted(run: Run) -> None:
     assert run.now <= began + 2 * WAIT
 
 
-@scenario(Room, Spot)
+@scenario(LocalQueue, LocalWaiter)
 def an_alarm(run: Run) -> None:
     """It reaches who stands in line, wherever that is just then; and it is over then."""
     line = Line(run)
     alarmed: list[str] = []
 
     def raise_alarm() -> None:
-        spot = line.room.spot(LINE)
+        waiter = line.local_queue.waiter(LINE)
         try:
-            line.be_first("first", spot)
-            run.wait(lambda: line.room.lengths() == [2])
-            spot.alarm()
+            line.be_first("first", waiter)
+            run.wait(lambda: line.local_queue.lengths() == [2])
+            waiter.alarm()
             run.wait(lambda: bool(alarmed))  # it stays the first until that was heard
         finally:
-            spot.leave()
+            waiter.leave()
 
     def hear() -> None:
         run.wait(lambda: bool(line.been))
-        spot = line.room.spot(LINE)
+        waiter = line.local_queue.waiter(LINE)
         try:
-            assert spot.stand(None) == (False, True)
+            assert waiter.stand(None) == (False, True)
             alarmed.append("other")
-            assert spot.stand(None) == (True, False)
+            assert waiter.stand(None) == (True, False)
         finally:
-            spot.leave()
+            waiter.leave()
 
     run.start("first", raise_alarm)
     run.start("other", hear)

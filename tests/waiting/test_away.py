@@ -7,10 +7,10 @@ import time
 import pytest
 
 from dblock import Locks, RetryPolicy, Timeouts, Unavailable, events
+from dblock.local_queue import LocalQueue
 from dblock.protocol import leasing
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.steps import ANY_SERVER
-from dblock.waiting import Room
 from tests.faults.proxy import Proxy
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
@@ -32,7 +32,7 @@ def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> No
     with holder, proxy, Locks(proxy.url, timeouts=patience) as locks:
         for _ in range(6):
             threads.start(wait, locks)
-        eventually(lambda: locks.database.room.lengths() == [6])
+        eventually(lambda: locks.database.local_queue.lengths() == [6])
         start = time.monotonic()
         proxy.refuse()
         proxy.cut()
@@ -60,7 +60,7 @@ def test_who_cannot_listen_does_not_try_again_at_once(
 def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     """After a failover the old primary may still be there, and would never call."""
     locks = queue.locks()
-    listener = locks.database.room.listener
+    listener = locks.database.local_queue.notifier
     with lease(queue.locks()):  # the connection that listens is made in a wait
         eventually(lambda: not locks.lease(NAME, wait=0.2).acquire() and bool(listener._open))
     (connection,) = listener._open
@@ -79,14 +79,14 @@ def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue
         eventually(
             lambda: (
                 not locks.lease(NAME, wait=0.2).acquire()
-                and bool(locks.database.room.listener._open)
+                and bool(locks.database.local_queue.notifier._open)
             )
         )
-    spot = locks.database.room.spot("line")
-    ticket, told = spot.ticket(ANY_SERVER, look=False)
+    waiter = locks.database.local_queue.waiter("line")
+    ticket, told = waiter.ticket(ANY_SERVER, look=False)
     assert told
-    assert spot.ticket("another", look=False)[0] != ticket
-    spot.leave()
+    assert waiter.ticket("another", look=False)[0] != ticket
+    waiter.leave()
 
 
 def test_no_right_to_be_seen_is_no_refusal(queue: Queue) -> None:
@@ -135,8 +135,8 @@ def test_a_hook_that_raises_leaves_no_lock(queue: Queue, strategy: str) -> None:
 
 
 def test_a_place_that_was_never_left_is_not_waited_for(queue: Queue) -> None:
-    room: Room = queue.locks().database.room
-    first, second = room.spot("line"), room.spot("line")
+    local_queue: LocalQueue = queue.locks().database.local_queue
+    first, second = local_queue.waiter("line"), local_queue.waiter("line")
     assert first.stand(0.0) == (True, False)
     assert second.stand(0.0) == (False, False)
     del first  # its thread was interrupted once more while it left

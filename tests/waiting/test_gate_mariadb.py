@@ -111,7 +111,7 @@ def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.Monkey
         with holder:
             before = len(gate.sessions)
             done = [pool.submit(take_turn, locks, turns, number) for number in range(many)]
-            eventually(lambda: locks.database.room.lengths() == [many])
+            eventually(lambda: locks.database.local_queue.lengths() == [many])
             gate.wait_until_had()
             asked = Asked(locks, monkeypatch)
             eventually(lambda: len(asked.all) >= 5)
@@ -270,7 +270,7 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             for one in wanted:
                 threads.start(one.acquire)
             gate.wait_until_waited_for(dblock.gate.GATES)
-            eventually(lambda: len(locks.database.room.lengths()) == len(names))
+            eventually(lambda: len(locks.database.local_queue.lengths()) == len(names))
             assert len(gate.waited_for_by()) <= dblock.gate.GATES
     threads.join()
     assert all(one.held for one in wanted)

@@ -16,9 +16,9 @@ from tenacity import wait_fixed
 
 from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
+from dblock.local_queue import LocalWaiter
 from dblock.protocol import leasing, registering
 from dblock.protocol.leasing import look_from
-from dblock.waiting import Spot
 from tests.aio.support import cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
@@ -92,9 +92,9 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
         queue.wait_for(1)
-        busy = Spot(locks.database.room, "busy")
+        busy = LocalWaiter(locks.database.local_queue, "busy")
         assert busy.stand(0.0) == (True, False)
-        server = locks.database.room.listener._open[0].session.server
+        server = locks.database.local_queue.notifier._open[0].session.server
         assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()

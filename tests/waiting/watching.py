@@ -92,4 +92,4 @@ class Statements:
 
 def calls(locks: Locks) -> int:
     """How often some Locks were called so far."""
-    return locks.database.room.listener.calls
+    return locks.database.local_queue.notifier.calls

@@ -1,10 +1,4 @@
-"""Waiting until somebody calls: one line a name in this process, one listening connection.
-
-::
-
-    Spot     of one run of a protocol: its place in the process's line, then its ticket
-    Room     the lines: of a process's waiters for one name only the first stands in the database
-    Listener the connection on which the database calls tickets; read by one of those who wait
+"""The connection on which the database tells who waits: one for all waiters of a ``Locks``.
 
 Nobody needs a thread for it: whoever waits first reads for all, and hands that on when it goes.
 """
@@ -14,13 +8,13 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
 from .connections import close_all
-from .dialects.base import NUMBER, TICKET, UNCALLED
-from .fork import begins_anew, leave_to_parent
+from .dialects.base import NUMBER, TICKET
+from .fork import leave_to_parent
 from .process_lock import lock
 from .protocol.faults import Trouble
 from .protocol.state import Passed
@@ -40,158 +34,7 @@ PAUSE, PAUSE_MAX = 5.0, 60.0
 AGAIN, AGAIN_MAX, APART = 0.01, 0.1, 1.0
 
 
-class Room:
-    """The waiting of one database's users in this process."""
-
-    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
-        self.runtime = runtime
-        self.listener = Listener(connections, dialect, runtime)
-        self._lines: dict[Hashable, deque[weakref.ref[Spot]]] = {}
-        begins_anew(self)
-
-    def forget_parent(self) -> None:
-        """Begin anew in a forked child: those who wait are not there."""
-        self._lines = {}
-        self.listener.forget_parent()
-
-    def spot(self, line: Hashable) -> Spot:
-        """Return a place in line, which is not taken yet."""
-        return Spot(self, line)
-
-    def enter(self, line: Hashable, mine: Spot) -> bool:
-        """Stand in line, at its end or where one stands already; return whether one is the first.
-
-        If not, one is woken when that changes, or by :meth:`alarm`.
-        """
-        with lock:
-            places = self._lines.get(line)
-            if places is None:
-                self._lines[line] = deque((weakref.ref(mine),))
-                return True
-            if not any(place() is mine for place in places):
-                places.append(weakref.ref(mine))
-            # Whoever was interrupted while it left is forgotten.
-            while (first := places[0]()) is None:
-                places.popleft()
-            if first is mine:
-                return True
-            mine.rest()
-            first.wake()
-            return False
-
-    def alarm(self, line: Hashable) -> None:
-        """Wake all who stand in line."""
-        with lock:
-            for place in self._lines.get(line, ()):
-                spot = place()
-                if spot is not None:
-                    spot.wake()
-
-    def lengths(self) -> list[int]:
-        """Return how many stand in each line, the first included."""
-        return [len(places) for places in self._lines.values()]
-
-    def leave(self, line: Hashable, mine: Spot) -> None:
-        """Give a place up, if there is one; whoever is the first then may go on."""
-        with lock:
-            left = [place for place in self._lines.get(line, ()) if place() not in (None, mine)]
-            if not left:
-                self._lines.pop(line, None)
-                return
-            self._lines[line] = deque(left)
-            first = left[0]()
-            if first is not None:
-                first.wake()
-
-    def disconnect(self) -> None:
-        """Close the connection that listens; who waits gets another one."""
-        self.listener.disconnect()
-
-    def close(self) -> None:
-        """Listen no more; whoever waits is woken, and finds that out."""
-        self.listener.close()
-
-
-class Spot:
-    """One run's place in a line, and what is called for it; until :meth:`leave`.
-
-    All of it can be repeated, so that an interruption in the middle of anything leaves nothing
-    behind that :meth:`leave` does not find.
-    """
-
-    __slots__ = ("__weakref__", "_call", "_line", "_room", "_uncalled", "_woken")
-
-    def __init__(self, room: Room, line: Hashable) -> None:
-        self._room = room
-        self._line = line
-        self._woken: Event | None = None  # once it is not the first; most always are
-        self._call: Call | None = None
-        self._uncalled: str | None = None
-
-    def rest(self) -> None:
-        """Be ready to wait until woken."""
-        if self._woken is None:
-            self._woken = self._room.runtime.event()
-        self._woken.clear()
-
-    def wake(self) -> None:
-        if self._woken is not None:
-            self._woken.set()
-
-    def stand(self, seconds: float | None) -> tuple[bool, bool]:
-        """Wait for the first place, so long; return whether it is ours, or whether an alarm was
-        raised."""
-        if self._room.enter(self._line, self):
-            return True, False
-        assert self._woken is not None
-        if seconds == 0 or not self._room.runtime.wait(self._woken, seconds):
-            return False, False
-        first = self._room.enter(self._line, self)
-        return first, not first
-
-    def alarm(self) -> None:
-        """Let all who stand in this line see to it that they can go on."""
-        self._room.alarm(self._line)
-
-    def ticket(self, server: str | None, *, look: bool) -> tuple[str | None, bool]:
-        """Return the ticket for the database's queue, if there is one, and whether it is called.
-
-        The same as before, unless the connection it belongs to was lost. ``server`` is the one to
-        be called by, None for none; ``look`` allows for a ticket that nobody calls.
-        """
-        other = self._call is not None and server not in (None, ANY_SERVER, self._call.server)
-        if self._call is None or self._call.over or other:
-            self._drop()
-            self._call = self._room.listener.ticket(server)
-        if self._call is not None:
-            return self._call.ticket, True
-        if look and self._uncalled is None:
-            self._uncalled = UNCALLED + self._room.runtime.token((TICKET - len(UNCALLED)) // 2)
-        return self._uncalled, False
-
-    def wait(self, seconds: float) -> tuple[bool, Passed | None]:
-        """Wait for the call, so long; return whether it came, and what was passed on with it.
-
-        It comes also when nobody can call any more.
-        """
-        assert self._call is not None, "only who has a ticket is called"
-        called, passed = self._room.listener.wait(self._call, seconds)
-        if passed is not None:  # others may have heard the ticket with that
-            self._drop()
-        return called, passed
-
-    def leave(self) -> None:
-        """Let the next one have the place."""
-        self._room.leave(self._line, self)
-        self._drop()
-
-    def _drop(self) -> None:
-        if self._call is not None:
-            self._room.listener.forget(self._call)
-            self._call = None
-
-
-class Call:
+class Subscription:
     """One ticket, and whether it was called."""
 
     __slots__ = (
@@ -229,7 +72,7 @@ class Call:
         return max(0.0, self._heard + self._pause - now)
 
 
-class Listener:
+class Notifier:
     """A connection on which the database calls tickets. Made when first needed."""
 
     def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
@@ -253,13 +96,15 @@ class Listener:
     def _forget_all(self) -> None:
         self._channel = ""
         self._number = 0
-        self._calls: dict[str, Call] = {}  # by what everybody who listens is told of their tickets
+        self._calls: dict[
+            str, Subscription
+        ] = {}  # by what everybody who listens is told of their tickets
         self._connecting = False
         # After a connection that could not be made: how long not to try, and until when.
         self._pause = self._not_before = 0.0
-        self._reader: Call | None = None
+        self._reader: Subscription | None = None
 
-    def ticket(self, server: str | None) -> Call | None:
+    def ticket(self, server: str | None) -> Subscription | None:
         """Return a new ticket; None where ``server`` cannot call it."""
         if server is None:
             return None
@@ -276,7 +121,9 @@ class Listener:
             number = f"{self._channel}{self._number:04x}"
             secret = self._runtime.token((TICKET - NUMBER) // 2)
             server = self._open[0].session.server
-            call = self._calls[number] = Call(number + secret, server, self._runtime.event())
+            call = self._calls[number] = Subscription(
+                number + secret, server, self._runtime.event()
+            )
             return call
 
     def disown(self, tickets: Sequence[str]) -> None:
@@ -284,13 +131,13 @@ class Listener:
         if any(ticket.startswith(self._channel) for ticket in tickets):
             self.disconnect()
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: Subscription) -> None:
         """Have no more to do with a ticket."""
         with lock:
             self._calls.pop(call.ticket[:NUMBER], None)
         self._stop_reading(call)
 
-    def wait(self, call: Call, seconds: float) -> tuple[bool, Passed | None]:
+    def wait(self, call: Subscription, seconds: float) -> tuple[bool, Passed | None]:
         """Wait until a ticket is called, so long; read for all when nobody else does.
 
         Return whether it was, and what was passed on with that.
@@ -319,7 +166,7 @@ class Listener:
             self._stop_reading(call)
         return True, call.hear(self._runtime.now())
 
-    def _stop_reading(self, call: Call) -> None:
+    def _stop_reading(self, call: Subscription) -> None:
         """Let another one read."""
         with lock:
             call.waits = False
@@ -335,7 +182,7 @@ class Listener:
         for connection in unread:
             self._connections.drop(connection)
 
-    def _read(self, call: Call, until: float) -> None:
+    def _read(self, call: Subscription, until: float) -> None:
         """Read until ``call`` is called, or it is ``until``."""
         while self._open and not (call.woken or call.over):
             driver, left = self._open[0].driver, until - self._runtime.now()
