@@ -367,7 +367,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         did. Where that cannot be, or ``passes`` forbids it, free the name and call who waits."""
         return self.release(name, token)
 
-    def knock(self, name: str, patience: float) -> Query:
+    def wait_in_server(self, name: str, patience: float) -> Query:
         """Wait for the name's gate, ``patience`` seconds at most.
 
         The session has the gate from then on, or this fails: the gate, or the row, was busy.
@@ -375,7 +375,7 @@ class Dialect(WaiterStatements, JobStatements, ABC):
         raise NotImplementedError(f"{self.name} has no gates")
 
     def gate_was_held(self, reply: Reply) -> bool:
-        """Whether a knock had to wait for the gate."""
+        """Whether it had to be waited for."""
         raise NotImplementedError(f"{self.name} has no gates")
 
     def let_go(self, name: str, token: str) -> Query:

@@ -249,7 +249,7 @@ class MariaDB(Dialect):
         return f"""(expires_at <= UTC_TIMESTAMP(6) AND expires_at + {grace} > UTC_TIMESTAMP(6)
             AND COALESCE(IS_USED_LOCK({_GATE}) <> CONNECTION_ID(), FALSE))"""
 
-    def knock(self, name: str, patience: float) -> Query:
+    def wait_in_server(self, name: str, patience: float) -> Query:
         # No more than that: the server finds out only after a second that who waits has died, and
         # the name would be taken for nobody.
         return Query(
@@ -261,7 +261,7 @@ class MariaDB(Dialect):
                 SELECT held;
             END""",
             {"gate": self.gate(name), "patience": patience},
-            commands.Knock(name),
+            commands.WaitInServer(name),
             patience,
         )
 

@@ -74,7 +74,7 @@ class PassOn(NamedTuple):
     passes: bool
 
 
-class Knock(NamedTuple):
+class WaitInServer(NamedTuple):
     """Wait for the name's gate."""
 
     name: str
@@ -291,7 +291,7 @@ Command = (
     | Renew
     | Release
     | PassOn
-    | Knock
+    | WaitInServer
     | LetGo
     | Ungate
     | Look

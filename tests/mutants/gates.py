@@ -70,7 +70,7 @@ GATES = (
     Mutant(
         "unavailable-at-the-gate",
         "a lock is refused to nobody because the gate is no use",
-        "ServerWait._knock",
+        "ServerWait._wait_in_server",
         "if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
         "if trouble.fault is not Fault.BUSY:",
         f"{WAITS}::test_no_connection_is_left_for_it",

@@ -247,7 +247,7 @@ CALLS = (
     Mutant(
         "neither-at-a-gate-nor-in-the-queue",
         STARVES,
-        "ServerWait._knock",
+        "ServerWait._wait_in_server",
         "self.gate.open = self.gate.open and trouble.fault in UNDONE",
         "pass",
         f"{STARVING}::test_who_is_let_in_at_no_gate",

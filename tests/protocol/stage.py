@@ -70,7 +70,7 @@ USUAL = {
     "grant": "refused",
     "join": "first",
     "take": "granted",
-    "knock": "first",
+    "wait_in_server": "first",
     "look": "held",
     "look_queued": "first",
     "read_witness": "there",
@@ -191,7 +191,7 @@ class Stage:
                 return self._granted(answer)
             case commands.Join():
                 return self._joined(answer)
-            case commands.Knock():
+            case commands.WaitInServer():
                 return [(answer != "at once",)]
             case commands.Look(names):
                 return [] if answer == "none" else [STATES[answer] for _ in names]

@@ -24,7 +24,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
     ("join", ASKING, {}, commands.Join(*ASKING)),
     ("take", ASKING[:-1], {}, commands.Take(*ASKING[:-1])),
-    ("knock", ("report", 0.25), {}, commands.Knock("report")),
+    ("wait_in_server", ("report", 0.25), {}, commands.WaitInServer("report")),
     ("let_go", ("report", "token"), {}, commands.LetGo("report", "token")),
     ("ungate", (), {}, commands.Ungate()),
     ("leave", ("report", "token", "ticket"), {}, commands.Leave("report", "token", "ticket")),
@@ -121,7 +121,7 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
     if isinstance(command, commands.LockRow) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
         assert patience == (limit if case.given[1] is None else case.given[1])
-    elif isinstance(command, commands.Knock):
+    elif isinstance(command, commands.WaitInServer):
         assert patience == case.given[-1]
     elif "'lock_timeout', '" in sql:
         assert f"'lock_timeout', '{1000 * (patience or 0):.0f}'" in sql

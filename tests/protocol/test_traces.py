@@ -206,7 +206,7 @@ SCENES = [
             "look": ["held"] * 5,
             "look_queued": ["first"] * 6 + ["turn"],
             "join": ["first", "granted"],
-            "knock": ["!busy", "at once"],
+            "wait_in_server": ["!busy", "at once"],
         },
     ),
     Scene("held for longer than it is waited for", partial(taking, wait=1.0)),
@@ -264,7 +264,7 @@ SCENES = [
     Scene(
         "a quick name, and its gate is had",
         partial(taking, hot=True),
-        {"stand": ["in front, listening"], "knock": ["at once"], "grant": ["granted"]},
+        {"stand": ["in front, listening"], "wait_in_server": ["at once"], "grant": ["granted"]},
         GATES,
     ),
     Scene(
@@ -272,7 +272,7 @@ SCENES = [
         partial(taking, hot=True),
         {
             "stand": ["in front, listening"],
-            "knock": ["!busy"],
+            "wait_in_server": ["!busy"],
             "grant": ["refused", "granted"],
             "join": ["first", "granted"],
             "await": ["called"],

@@ -52,7 +52,9 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 #: Faults of the server, which fail all that is under way, and may undo what was done.
 FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
-_CHANGING = frozenset({"grant", "take", "join", "knock", "renew", "release", "pass_on", "let_go"})
+_CHANGING = frozenset(
+    {"grant", "take", "join", "wait_in_server", "renew", "release", "pass_on", "let_go"}
+)
 #: Those that are repeated when the answer to them is lost.
 _REPEATED = frozenset(
     {"grant", "take", "join", "release", "pass_on", "renew", "look", "look_queued", "lock_row"}

@@ -206,8 +206,8 @@ def test_a_statement_waits_for_a_row_until_its_holder_lets_it_go(x: Server) -> N
 def test_who_waits_at_the_gate_gets_it_in_the_order_of_arrival(x: Server) -> None:
     sessions = [x.session() for _ in range(3)]
     for number, driver in enumerate(sessions):
-        knock = x.dialect.knock("x", 4)
-        x.at(1 + number, driver, knock, str(number))
+        waits = x.dialect.wait_in_server("x", 4)
+        x.at(1 + number, driver, waits, str(number))
         x.at(4 + number, driver, x.dialect.ungate())
     x.loop.run()
     assert [x.when(name) for name in "012"] == [1, 4, 5]
@@ -220,7 +220,7 @@ def limited(dialect: MariaDB, patience: float) -> dict[str, Query]:
     return {
         "lock_row": dialect.lock_row("x", patience, borrowed=True),
         "leave": Query(leave.sql.replace("timeout = 1", f"timeout = {patience}"), leave.params),
-        "knock": dialect.knock("x", patience),
+        "wait_in_server": dialect.wait_in_server("x", patience),
         "FOR UPDATE WAIT": Query(f"{ROW} WAIT {patience}", {}),
         "GET_LOCK": Query(f"SELECT GET_LOCK(%(gate)s, {patience})", {"gate": "another"}),
     }
@@ -232,7 +232,7 @@ def test_a_wait_ends_at_its_virtual_time_as_on_a_real_clock(x: Server, kind: str
     holder, waiter = x.lend(), x.session()
     for sql in ("START TRANSACTION", x.dialect.lock_row("x", None, borrowed=False)):
         x.at(0.1, holder, sql)
-    gate = x.dialect.knock("x", 0)
+    gate = x.dialect.wait_in_server("x", 0)
     x.at(0.1, holder, gate)
     x.at(0.1, holder, "DO GET_LOCK('another', 0)")
     x.at(1, waiter, "START TRANSACTION")
@@ -396,8 +396,8 @@ SCHEDULES = (
     "a.release#1+1.7 b.grant#1!pause:9",
     "a.grant#1!kill",
     "b.grant#1!crash-after",
-    "c.knock#1!interrupt",
-    "c.knock#1!deaf",
+    "c.wait_in_server#1!interrupt",
+    "c.wait_in_server#1!deaf",
 )
 
 

@@ -125,13 +125,13 @@ class Asked(Statements):
         patch.setattr(self._dialect, "send", sending)
 
     @property
-    def knocks(self) -> int:
+    def waits(self) -> int:
         return len(self.patience)
 
     @property
     def grants(self) -> int:
         """How many take a name, or try to, at no gate."""
-        return sum("owner" in params for params in self.params) - self.knocks
+        return sum("owner" in params for params in self.params) - self.waits
 
     @property
     def patience(self) -> list[float]:

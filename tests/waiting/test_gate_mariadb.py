@@ -147,7 +147,7 @@ def test_a_cycle_is_found_by_those_at_gates(
         threads.start(take, names[1], names[0], everybody[1])
         threads.join()
     assert len(told) in (1, 2)
-    assert all(one.knocks for one in asked)
+    assert all(one.waits for one in asked)
 
 
 # --- who comes first ---------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_no_session_with_the_gate_waits_for_rows(
     asked = Asked(locks, monkeypatch)
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
-        eventually(lambda: asked.knocks == 1)
+        eventually(lambda: asked.waits == 1)
         monkeypatch.setattr(dblock.gate, "GATES", 0)  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
@@ -311,7 +311,7 @@ def test_a_short_term_is_not_spent_at_the_gate(
 
     with gate.shut(), lease(gate.locks()):
         waiting = threads.start(take)
-        eventually(lambda: asked.knocks >= 3)
+        eventually(lambda: asked.waits >= 3)
     waiting.exception(SECONDS)
 
 
@@ -325,7 +325,7 @@ def test_the_server_does_not_cut_the_wait_short(
     asked, turns = Asked(locks, monkeypatch), list[int]()
     with gate.shut(), lease(gate.locks()):
         threads.start(take_turn, locks, turns, 1)
-        eventually(lambda: asked.knocks >= 2)
+        eventually(lambda: asked.waits >= 2)
     threads.join()
     assert turns == [1]
     assert max(asked.patience) <= limits.query / 2
@@ -347,4 +347,4 @@ def test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait(
         assert not refused[1].acquire(timeout=SECONDS)
         assert not lease(locks).acquire(blocking=False)
         assert len(asked.all) > 3
-        assert asked.knocks == 0
+        assert asked.waits == 0

@@ -53,7 +53,7 @@ def test_one_statement_lets_the_name_go_and_its_gate(
 # --- a process that is killed ------------------------------------------------------------------
 
 
-def knock(say: Say, wait: Wait, url: str, name: str) -> None:
+def hold_the_gate(say: Say, wait: Wait, url: str, name: str) -> None:
     """Wait at the gate for as long as it takes, in one piece."""
     server_wait.LONGEST, registering.AFTER = SECONDS / 2, 3600.0
     with Locks(url, timeouts=PATIENT) as locks:
@@ -71,7 +71,7 @@ def knock(say: Say, wait: Wait, url: str, name: str) -> None:
 def test_one_that_waited_at_the_gate_is_killed(gate: UserLock, threads: Threads) -> None:
     holder, follower = lease(gate.quick()), lease(gate.quick())
     assert holder.acquire()
-    with Process(knock, gate.db.url, NAME):
+    with Process(hold_the_gate, gate.db.url, NAME):
         gate.wait_until_waited_for()
         waiting = threads.start(follower.acquire)
         gate.wait_until_waited_for(2)
@@ -99,7 +99,7 @@ def test_the_one_that_was_through_is_killed(gate: UserLock, threads: Threads) ->
 def test_a_holder_that_is_killed(gate: UserLock, threads: Threads) -> None:
     """Its gate ends with it, its lease does not."""
     follower = lease(gate.quick())
-    with Process(knock, gate.db.url, NAME) as holder:
+    with Process(hold_the_gate, gate.db.url, NAME) as holder:
         fence = holder.message()
         assert len(gate.had_by()) == 1
         waiting = threads.start(follower.acquire)
@@ -126,7 +126,7 @@ def the_next_comes_through(gate: UserLock) -> None:
 
 
 def test_ctrl_c_while_waiting_at_the_gate(gate: UserLock) -> None:
-    with gate.shut(), Process(knock, gate.db.url, NAME) as process:
+    with gate.shut(), Process(hold_the_gate, gate.db.url, NAME) as process:
         gate.wait_until_waited_for()
         process.send(signal.SIGINT)
         assert process.message() == "interrupted"
@@ -156,7 +156,7 @@ def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: UserLock) -> N
 def test_who_waits_behind_one_that_is_interrupted(gate: UserLock, threads: Threads) -> None:
     holder, follower = lease(gate.locks()), lease(gate.quick())
     assert holder.acquire()
-    with gate.shut(), Process(knock, gate.db.url, NAME) as process:
+    with gate.shut(), Process(hold_the_gate, gate.db.url, NAME) as process:
         gate.wait_until_waited_for()
         waiting = threads.start(follower.acquire)
         gate.wait_until_waited_for(2)

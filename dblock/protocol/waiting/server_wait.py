@@ -31,7 +31,7 @@ class Gate:
     #: Whether there is a connection for it to be had; whether it is waited for next, or was the
     #: last time in vain; and whether it is had.
     open: bool = True
-    knocks: bool = False
+    waits_next: bool = False
     in_vain: bool = False
     had: bool = False
     #: The name was free, and the lock had, and others came first: those in the queue.
@@ -45,14 +45,14 @@ class ServerWait(Polling):
         self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
     ) -> None:
         super().__init__(attempt, policy, waiter, fair)
-        self.gate = Gate(knocks=hot)
+        self.gate = Gate(waits_next=hot)
 
     def ask(self) -> Protocol[Held | None]:
         return (yield from self._ask(self._grant))
 
     def _grant(self) -> Protocol[Reply]:
-        if self.gate.knocks:
-            yield from self._knock()
+        if self.gate.waits_next:
+            yield from self._wait_in_server()
         free = self.attempt.seen.place.free
         if not self.gate.had:
             return (yield from self.attempt.grant(self.turn.ticket))
@@ -65,13 +65,13 @@ class ServerWait(Polling):
         self.gate.outranked = self.gate.outranked or (free and not granted)
         return reply
 
-    def _knock(self) -> Protocol[None]:
+    def _wait_in_server(self) -> Protocol[None]:
         """Wait in the server for the session's lock."""
-        self.gate.knocks = False
+        self.gate.waits_next = False
         patience = yield from self._patience()
         try:
             reply = yield AtGate(
-                self.attempt.dialect.knock(self.attempt.claim.name, patience), first=True
+                self.attempt.dialect.wait_in_server(self.attempt.claim.name, patience), first=True
             )
         except Trouble as trouble:
             if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
@@ -100,8 +100,8 @@ class ServerWait(Polling):
         """Whether to wait in the server next: not twice in vain."""
         in_vain, self.gate.in_vain = self.gate.in_vain, False
         waits = self.gate.open and self.turn.first and not self.deadline.over
-        self.gate.knocks = self.joins = waits and not (self.gate.had or in_vain)
-        return self.gate.knocks
+        self.gate.waits_next = self.joins = waits and not (self.gate.had or in_vain)
+        return self.gate.waits_next
 
     def queues(self) -> bool:
         return self.gate.outranked or not self.gate.open

@@ -53,7 +53,7 @@ SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL), acquired_at = 
                 FROM `dblock_lock` WHERE lock_name = %(name)s;
         END
 
--- knock, waits 0.25 s
+-- wait_in_server, waits 0.25 s
 BEGIN NOT ATOMIC
     DECLARE held INT DEFAULT NOT IS_FREE_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())));
     IF NOT GET_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())), %(patience)s) <=> 1 THEN
