@@ -117,8 +117,9 @@ class Notifier:
         with lock:
             if not self._open:
                 return None
-            self._number = (self._number + 1) % 0x10000
-            number = f"{self._channel}{self._number:04x}"
+            self._number += 1
+            while (number := f"{self._channel}{self._number % 0x10000:04x}") in self._calls:
+                self._number += 1
             secret = self._runtime.token((TICKET - NUMBER) // 2)
             server = self._open[0].session.server
             call = self._calls[number] = Subscription(
