@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..attempt import Ask, Attempt
+from ..deadline import Deadline
 from ..leasing import Held
 from ..steps import Protocol, Sleep, Stand
 
@@ -49,7 +50,6 @@ class Polling:
 
     def __init__(self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool) -> None:
         self.attempt = attempt
-        self.deadline = attempt.deadline
         self.policy = policy
         self.waiter = waiter
         self.fair = fair
@@ -60,6 +60,10 @@ class Polling:
         self.joins = False
         #: For how many looks the place in the queue has been the same.
         self.stuck = 0
+
+    @property
+    def deadline(self) -> Deadline:
+        return self.attempt.deadline
 
     def begin(self) -> Protocol[bool]:
         """Wait until nobody else of this process waits like this; False if it takes too long.
