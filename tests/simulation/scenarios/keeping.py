@@ -127,12 +127,12 @@ def max_hold(clients: Clients) -> None:
     """A hold is to last no longer than so many seconds, however long the work is."""
 
     def bounded(me: Thread) -> None:
-        lease, began = me.lease(NAME, ttl=1.5, max_hold=1.8), me.loop.now
+        lease, began = me.lease(NAME, ttl=1.5, max_hold=1.83), me.loop.now
         with me.holding(lease, 0) as had:
             if had:
                 while not lease.lost.is_set() and me.loop.now < 4:
                     row = me.ledger.rows.get(NAME)
-                    latest = began + 1.8 + MOMENT + me.allowance.total
+                    latest = began + 1.83 + MOMENT + me.allowance.total
                     if row is not None and row.fence == 1 and (row.expires or 0.0) > latest:
                         raise Violation(f"{NAME!r} is held until {row.expires}, not {latest}")
                     me.locks.database.runtime.wait(lease.lost, 0.2)
