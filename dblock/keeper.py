@@ -77,8 +77,11 @@ class Keeper:
 
     def forget_parent(self) -> None:
         """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
-        self._kept: set[ref[LeaseHold]] = set()
-        self._forget = self._kept.discard  # atomic: a garbage collection may call it anywhere
+        # In the order in which they came: so are those told that end at the same moment.
+        self._kept: dict[ref[LeaseHold], None] = {}
+        kept = self._kept
+        # One step: a garbage collection may call it anywhere.
+        self._forget: Callable[[ref[LeaseHold]], object] = lambda gone: kept.pop(gone, None)
         self._timer = self._new_worker("dblock timer", self._watch)
         self._next = math.inf  # when the timer wakes, or has to look again
         self._came = False  # whether a hold came since the timer last looked
@@ -91,13 +94,13 @@ class Keeper:
     def keep(self, hold: LeaseHold) -> None:
         """Begin with a hold that was just granted."""
         with lock:
-            self._kept.add(ref(hold, self._forget))
+            self._kept[ref(hold, self._forget)] = None
             self._came = True
             self._look_again(hold.keeping.wake)
 
     def drop(self, hold: LeaseHold) -> None:
         """Have no more to do with a hold. A renewal that is under way changes it no more."""
-        self._kept.discard(ref(hold))
+        self._kept.pop(ref(hold), None)
 
     def moved(self, hold: LeaseHold, term: Term) -> bool:
         """Take down a term that the holder asked for itself; False if the hold is lost by now."""

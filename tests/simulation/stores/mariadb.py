@@ -164,7 +164,7 @@ class MariaDBStore(Store):
             driver.renew()
             self._idle.append(driver)
             return
-        with suppress(pymysql.err.MySQLError):  # it has just gone by itself
+        with suppress(pymysql.Connection.Error):  # it has just gone by itself
             self._ask("KILL CONNECTION %s", driver.id)
         self._await_end("id = %s", driver.id)
         driver.abandon()
@@ -291,7 +291,7 @@ class MariaDBStore(Store):
         self._ask("KILL QUERY %s", driver.id)
         try:
             answer = _told(driver.go_on(answered=True))
-        except pymysql.err.MySQLError as killed:
+        except pymysql.Connection.Error as killed:
             if not wait.refused:
                 told = blocked.error if killed.args[0] == _INTERRUPTED else None
                 raise told or killed from None
@@ -349,7 +349,7 @@ class MariaDBStore(Store):
             return False
         try:
             self._ask(_TAKES, name.encode())
-        except pymysql.err.OperationalError as error:
+        except pymysql.Connection.OperationalError as error:
             if error.args[0] != _BUSY:
                 raise
             return True
@@ -379,8 +379,9 @@ _ERRORS = {
 }
 
 
-def _error(code: int) -> pymysql.err.OperationalError:
-    return pymysql.err.OperationalError(code, _ERRORS[code])
+def _error(code: int) -> Exception:
+    error: Exception = pymysql.Connection.OperationalError(code, _ERRORS[code])
+    return error
 
 
 def _told(outcome: Answer | Wait) -> Answer:

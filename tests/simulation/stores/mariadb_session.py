@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent, greenlet
 from pymysql.connections import Connection
 from pymysql.constants import COMMAND, SERVER_STATUS
-from pymysql.err import MySQLError
 from pymysql.protocol import EOFPacketWrapper, MysqlPacket
 
 from dblock.dialects.base import Answer
@@ -82,7 +81,7 @@ class Driver(Connection):  # type: ignore[misc]
         self.wait = None
         try:
             outcome: Answer | Wait = task.switch(answered) if task else task.switch()
-        except MySQLError as error:
+        except Connection.Error as error:
             if error.args[0] == _DEADLOCK:
                 self.server_status &= ~SERVER_STATUS.SERVER_STATUS_IN_TRANS
             raise
