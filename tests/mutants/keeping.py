@@ -234,9 +234,9 @@ KEEPING = (
         "dropped-handles-are-kept",
         "a lease whose handle is dropped runs out",
         "Keeper.keep",
-        "self._kept.add(ref(hold, self._forget))",
+        "self._kept[ref(hold, self._forget)] = None",
         (
-            "self._kept.add(ref(hold, self._forget)); self.__dict__.setdefault('all', "
+            "self._kept[ref(hold, self._forget)] = None; self.__dict__.setdefault('all', "
             "[]).append(hold)"
         ),
         f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mariadb]",
