@@ -24,6 +24,7 @@ from dblock import Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.database import Database
 from dblock.dialects import Dialect
+from dblock.dialects.base import NUMBER, TICKET
 from dblock.protocol import leasing
 from dblock.protocol.term import FIRST_TERM
 from tests.faults.database import WRITER, shorten_pause
@@ -379,9 +380,10 @@ def test_a_message_without_the_tickets_secret_half_is_nothing(
     statements, waiting = Statements(locks, monkeypatch), threads.start(lease(locks).acquire)
     watched.wait_for(1)
     eventually(lambda: SEEN - {"unregister"} <= set(statements.kinds))
-    before, channel = len(statements.kinds), watched.tickets[0][:8]
-    for secret in ("", "f" * 16):
-        said = f"concat_ws(' ', '{channel}{secret}', 99, extract(epoch FROM clock_timestamp()), 2)"
+    before, number = len(statements.kinds), watched.tickets[0][:NUMBER]
+    channel = number[:8]
+    for ticket in (channel, number.ljust(TICKET, "f")):
+        said = f"concat_ws(' ', '{ticket}', 99, extract(epoch FROM clock_timestamp()), 2)"
         watched.ask(f"SELECT pg_notify('dblock_{channel}', {said})")
     time.sleep(MOMENT)
     assert not waiting.done()
