@@ -82,7 +82,7 @@ class Database:
         self._seen: dict[object, Waiter] = {}
         self.local_queue = LocalQueue(self.holders, dialect, runtime)
         self.hot = HotNames()
-        self.gates = Gates(self.holders, dialect, runtime)
+        self.gates = Gates(self.holders, dialect)
         self._driver = Driver(self.connections, runtime, self.local_queue)
 
     def run(

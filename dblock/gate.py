@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
     from .dialects import Dialect
     from .protocol.steps import AtGate, Query, Reply
-    from .runtime import Runtime
 
 # So many gates a process has or waits at; and as many again for names that are hot: it would starve
 # there while it waits for others.
@@ -30,12 +29,11 @@ GATES = 4
 
 
 class Gates:
-    """Which names are quick, and who of this process is at their gates."""
+    """Who of this process is at gates."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
+    def __init__(self, connections: Connections, dialect: Dialect) -> None:
         self.connections = connections
         self.dialect = dialect
-        self.runtime = runtime
         self._known: WeakSet[Gate] = WeakSet()
 
     def gate(self, hot: bool) -> Gate | None:

@@ -96,9 +96,8 @@ class Notifier:
     def _forget_all(self) -> None:
         self._channel = ""
         self._number = 0
-        self._calls: dict[
-            str, Subscription
-        ] = {}  # by what everybody who listens is told of their tickets
+        # By what of their tickets everybody may hear who listens.
+        self._calls: dict[str, Subscription] = {}
         self._connecting = False
         # After a connection that could not be made: how long not to try, and until when.
         self._pause = self._not_before = 0.0

@@ -48,6 +48,8 @@ _CALLED = f"""(entry NOT LIKE '{UNCALLED}%%' AND NOT pg_try_advisory_xact_lock_s
 _THERE = f"(entry LIKE '{UNCALLED}%%' OR {_CALLED})"
 
 _QUEUE = "unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
+# It, without those at its head who are not there any more, seldom any.
+_ALIVE = f"waiters[(SELECT number FROM {_QUEUE} WHERE {_THERE} LIMIT 1):]"
 # Where this waiter stands; how many stand in the queue.
 _POSITION = f"(SELECT number FROM {_QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
 _LENGTH = "coalesce(cardinality(waiters), 0)"
@@ -128,7 +130,7 @@ class Queueing(Witnessing):
         # Whoever it is for may have the name already, by a try whose reply was lost.
         return f"""UPDATE {self.lock_table} SET waiters = CASE
                 WHEN waiters IS NULL THEN ARRAY[%(entry)s]
-                WHEN {_POSITION} IS NULL THEN array_append({_alive("waiters")}, %(entry)s)
+                WHEN {_POSITION} IS NULL THEN array_append({_ALIVE}, %(entry)s)
                 ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
                     FROM {_QUEUE} ORDER BY number) END
             WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
@@ -263,11 +265,6 @@ class Queueing(Witnessing):
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
             f"expires_at + ({before}) * interval '{self.grace} s' <= clock_timestamp())"
         )
-
-
-def _alive(waiters: str) -> str:
-    """The queue without those at its head who are not there any more, seldom any."""
-    return f"""{waiters}[(SELECT number FROM {_QUEUE} WHERE {_THERE} LIMIT 1):]"""
 
 
 def read_call(message: str) -> tuple[str, Passed | None]:

@@ -171,17 +171,17 @@ def release(
     later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
     from the first trouble.
     """
-    now, in_doubt = start, False
-    free, pass_on = dialect.release(name, token), dialect.pass_on(name, token, not guarded)
-    query = pass_on if held.contended else free
+    now, in_doubt, contended = start, False, held.contended
     until: float | None = None
     while True:
         try:
             if gated:
                 gated = False
                 reply = yield AtGate(dialect.let_go(name, token), last=True)
+            elif contended:
+                reply = yield Run(dialect.pass_on(name, token, not guarded))
             else:
-                reply = yield Run(query)
+                reply = yield Run(dialect.release(name, token))
         except Trouble as trouble:
             in_doubt = in_doubt or trouble.fault is Fault.DISCONNECTED
             if trouble.fault not in AWAY | PASSING:
@@ -198,8 +198,8 @@ def release(
             continue
         if reply.matched == 1:
             return
-        if dialect.calls and query is free:  # somebody waits for it
-            query = pass_on
+        if dialect.calls and not contended:
+            contended = True
             continue
         loss = yield from _why_lost(dialect, name, token, held, reply.now)
         if loss is not None:

@@ -184,8 +184,8 @@ CALLS = (
         "last-in-first-out",
         "waiters are served in the order of arrival",
         "Queueing._join",
-        'array_append({_alive("waiters")}, %(entry)s)',
-        'array_prepend(%(entry)s, {_alive("waiters")})',
+        "array_append({_ALIVE}, %(entry)s)",
+        "array_prepend(%(entry)s, {_ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(

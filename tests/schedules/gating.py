@@ -60,7 +60,7 @@ class User:
 
 def gates(run: Run) -> Gates:
     connections = some(run, Gating)
-    return Gates(connections, connections._dialect, connections._runtime)
+    return Gates(connections, connections._dialect)
 
 
 LOOKED_AT = (Gates, Gate)
