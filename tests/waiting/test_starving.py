@@ -16,7 +16,8 @@ from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
 from tests.waiting.gates_mariadb import UserLock
 
-MOST = 500
+#: Turns for who shares a name: some ten seconds, after which chance decides no more.
+MOST = 4000
 #: Often enough for one who is not left out, when all have begun.
 SERVED = 5
 #: Turns of others within which one who is not left out has its own.
