@@ -34,7 +34,7 @@ DRIVERS["sqlite"] = "sqlite+aiosqlite"
 AWAIT, THREAD, RAW = "dblock, await", "dblock, a thread", "raw, dblock's statements, await"
 
 Pair = Callable[[], Awaitable[None]]
-Send = Callable[[Query], Awaitable[None]]
+Send = Callable[[Query[Any]], Awaitable[None]]
 
 
 @click.command()
@@ -157,7 +157,7 @@ async def aiosqlite(url: URL, stack: AsyncExitStack) -> Send:
 
 
 def sender(cursor: Any) -> Send:
-    async def send(query: Query) -> None:
+    async def send(query: Query[Any]) -> None:
         await cursor.execute(query.sql, query.params)
         if cursor.description:
             await cursor.fetchall()

@@ -90,7 +90,7 @@ class SameStatements(RawClient):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.dialect = dialect_of(url)
-        self.dialect.prepare_connection(self.connection)
+        self.dialect.adapter.prepare_connection(self.connection)
 
     def make(self, name: str) -> RawLock:
         grant = self.dialect.grant(name, TOKEN, OWNER, 30.0)
@@ -107,7 +107,7 @@ class SameStatements(RawClient):
 
         return {"try": attempt}
 
-    def send(self, query: Query) -> None:
+    def send(self, query: Query[Any]) -> None:
         self.cursor.execute(query.sql, query.params)
         if self.cursor.description:
             self.cursor.fetchall()

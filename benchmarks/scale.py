@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import count
 from random import Random
+from typing import Any
 
 from dblock import Locks
+from dblock.protocol.steps import Query
 
 from . import raw
 from .figures import Effort, Figure, Sheet, Target
@@ -88,7 +90,9 @@ def fill(url: str, what: str, number: int, *, release: bool) -> None:
         cursor = connection.cursor()
         for some in range(0, number, 10_000):
             batch = names[some : some + 10_000]
-            steps = [[dialect.grant(name, raw.TOKEN, raw.OWNER, TTL) for name in batch]]
+            steps: list[list[Query[Any]]] = [
+                [dialect.grant(name, raw.TOKEN, raw.OWNER, TTL) for name in batch]
+            ]
             if release:
                 steps.append([dialect.release(name, raw.TOKEN) for name in batch])
             for queries in steps:

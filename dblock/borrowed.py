@@ -58,7 +58,7 @@ class Borrowed(ABC):
         """The driver's connection."""
 
     @abstractmethod
-    def execute(self, query: Query) -> Reply:
+    def execute(self, query: Query[Any]) -> Reply:
         """Run one statement. Raises Trouble for what a database can do."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Borrowed(ABC):
     def release(self, savepoint: Any) -> None: ...
 
     def run(self, step: RunHeld) -> Reply:
-        with self._dialect.bounded(self.driver, step.patience, step.within):
+        with self._dialect.adapter.bounded(self.driver, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
@@ -132,11 +132,11 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    if connection.dialect.driver not in dialect.drivers or (
-        connection.dialect.is_async != dialect.is_async
+    if connection.dialect.driver not in dialect.adapter.drivers or (
+        connection.dialect.is_async != dialect.adapter.is_async
     ):
         raise ValueError(
-            f"dblock speaks to {dialect.name} through {' or '.join(dialect.drivers)}, this "
+            f"dblock speaks to {dialect.name} through {' or '.join(dialect.adapter.drivers)}, this "
             f"connection is {connection.dialect.driver}'s"
         )
     root = connection.get_transaction()
@@ -145,7 +145,7 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    trouble = dialect.transaction_trouble(connection.connection.driver_connection, locking)
+    trouble = dialect.adapter.transaction_trouble(connection.connection.driver_connection, locking)
     if trouble is not None:
         raise ValueError(f"nothing can be locked in this transaction: {trouble}")
     return BorrowedTransaction(connection, dialect, runtime)
@@ -177,7 +177,7 @@ class BorrowedTransaction(Borrowed):
     def release(self, savepoint: None) -> None:
         self.execute(_RELEASE)
 
-    def execute(self, query: Query) -> Reply:
+    def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
         try:
             result = self.connection.exec_driver_sql(query.sql, query.params or None)
@@ -211,14 +211,14 @@ class BorrowedTransaction(Borrowed):
         """Return what a protocol understands of an error; SQLAlchemy's own error if nothing."""
         if error.orig is None:
             return error
-        fault = self._dialect.classify(error.orig)
+        fault = self._dialect.adapter.classify(error.orig)
         if fault is None:
             error.hide_parameters = True  # a token may be among them
             return error
-        timed_out = fault is Fault.DISCONNECTED and self._dialect.timed_out(error.orig)
+        timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(error.orig)
         return Trouble(fault, first_line(error.orig), timed_out=timed_out)
 
 
-_SAVEPOINT = Query("SAVEPOINT dblock", {}, commands.Savepoint())
-_UNDO = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
-_RELEASE = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
+_SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())
+_UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
+_RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())

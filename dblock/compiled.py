@@ -36,7 +36,7 @@ class Compiled:
         order = None if compiled.positiontup is None else tuple(compiled.positiontup)
         return cls(str(compiled), order, dict(compiled.params), processors)
 
-    def query(self, values: dict[str, Any]) -> Query:
+    def query(self, values: dict[str, Any]) -> Query[int]:
         params = {**self.constants, **values}
         for name, processor in self.processors.items():
             params[name] = processor(params[name])

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-    from .dialects import Dialect
-    from .dialects.base import Session
+    from .dialects.adapter import Adapter, ServerSession
     from .runtime import Runtime, Semaphore
 
 _log = logging.getLogger("dblock")
@@ -51,7 +50,7 @@ class OwnConnection:
     """A driver's connection, and how the server knows it."""
 
     driver: Any
-    session: Session
+    session: ServerSession
     #: How often its :class:`Connections` had been cleared when it was made.
     cleared: int = 0
     #: Kept for all its statements, where making a cursor takes its time.
@@ -71,7 +70,7 @@ class Connections:
     def __init__(
         self,
         engine: Engine,
-        dialect: Dialect,
+        adapter: Adapter,
         *,
         limit: int | None = None,
         runtime: Runtime,
@@ -79,7 +78,7 @@ class Connections:
         lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
-        self._dialect = dialect
+        self._adapter = adapter
         self._runtime = runtime
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
@@ -92,7 +91,7 @@ class Connections:
         self._verify = verify
         self._closed = False
         self._cleared = 0
-        weakref.finalize(self, close_all, self._idle, dialect)
+        weakref.finalize(self, close_all, self._idle, adapter)
         begins_anew(self)
 
     def _new_turns(self) -> Semaphore | None:
@@ -102,15 +101,15 @@ class Connections:
         driver = record.driver_connection
         lent, self._lent = self._lent, False
         if lent:
-            _warn_of_unbounded(self._dialect, driver)
-        self._dialect.bound_reads(driver, self._dialect.timeouts.connect)
+            _warn_of_unbounded(self._adapter, driver)
+        self._adapter.bound_reads(driver, self._adapter.timeouts.connect)
 
     def take(self) -> OwnConnection:
         """Return a usable connection. Raises Trouble when none can be made: nothing was sent."""
         if self._closed:
             raise ValueError("these Locks are closed")
         if self._turns is not None and not self._turns.acquire(
-            timeout=self._dialect.timeouts.socket
+            timeout=self._adapter.timeouts.socket
         ):
             raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
         try:
@@ -137,9 +136,9 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if self._dialect.is_usable(connection.driver) and not self._behind(connection):
+            if self._adapter.is_usable(connection.driver) and not self._behind(connection):
                 return connection
-            _close(connection.driver, self._dialect)
+            _close(connection.driver, self._adapter)
         return None
 
     def _behind(self, connection: OwnConnection) -> bool:
@@ -147,45 +146,45 @@ class Connections:
         server = connection.session.server
         if server is None or len(_reached) == 1:
             return False
-        return any(self._dialect.precedes(server, other) for other in tuple(_reached))
+        return any(self._adapter.precedes(server, other) for other in tuple(_reached))
 
     def execute(
         self,
         connection: OwnConnection,
-        query: Query,
+        query: Query[Any],
         within: float | None = None,
         *,
         waits: bool = False,
     ) -> Reply:
         """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
 
-        ``waits`` is as in :meth:`.Dialect.send`. Raises Trouble for what a database can do.
+        ``waits`` is as in :meth:`.Adapter.send`. Raises Trouble for what a database can do.
         """
-        dialect, driver, session = self._dialect, connection.driver, connection.session
+        adapter, driver, session = self._adapter, connection.driver, connection.session
         if within is not None:
-            dialect.bound_reads(driver, min(within, dialect.timeouts.socket))
+            adapter.bound_reads(driver, min(within, adapter.timeouts.socket))
         sent = self._runtime.now()
         try:
             while True:
                 try:
-                    rows, matched = dialect.send(driver, query, connection.cursor, waits=waits)
+                    rows, matched = adapter.send(driver, query, connection.cursor, waits=waits)
                     break
                 except Exception as error:
-                    if dialect.can_resend(driver, error):
+                    if adapter.can_resend(driver, error):
                         continue
-                    fault = dialect.classify(error)
+                    fault = adapter.classify(error)
                     if fault is None:
                         raise
                     lost = fault is Fault.DISCONNECTED
                     raise Trouble(
                         fault,
                         first_line(error),
-                        timed_out=lost and dialect.timed_out(error),
+                        timed_out=lost and adapter.timed_out(error),
                         end=session.end if lost else None,
                     ) from error
         finally:
             if within is not None:
-                dialect.bound_reads(driver, dialect.timeouts.socket)
+                adapter.bound_reads(driver, adapter.timeouts.socket)
         if session.doubts:  # as good as none
             raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
         return Reply(rows, matched, sent, self._runtime.now(), session.server)
@@ -202,11 +201,11 @@ class Connections:
         if self._closed or stale or len(self._idle) > IDLE_MAX:
             with contextlib.suppress(ValueError):  # another thread has it by now
                 self._idle.remove(connection)
-                _close(connection.driver, self._dialect)
+                _close(connection.driver, self._adapter)
 
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
-        _close(connection.driver, self._dialect)
+        _close(connection.driver, self._adapter)
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -219,7 +218,7 @@ class Connections:
         After one was found broken, the others are suspect.
         """
         self._cleared += 1
-        close_all(self._idle, self._dialect)
+        close_all(self._idle, self._adapter)
 
     def close(self) -> None:
         self._closed = True
@@ -230,8 +229,8 @@ class Connections:
         cleared = self._cleared
         try:
             driver = detached(self._pool)
-            session = self._dialect.prepare_connection(driver)
-            connection = OwnConnection(driver, session, cleared, self._dialect.cursor(driver))
+            session = self._adapter.prepare_connection(driver)
+            connection = OwnConnection(driver, session, cleared, self._adapter.cursor(driver))
             if session.server is not None:
                 _reached.add(session.server)
                 if self._behind(connection):
@@ -240,7 +239,7 @@ class Connections:
             if verify is not None:
                 verify(connection)
                 self._verify = None
-            self._dialect.bound_reads(driver, self._dialect.timeouts.socket)
+            self._adapter.bound_reads(driver, self._adapter.timeouts.socket)
         except TypeError as error:
             if driver is not None:
                 raise
@@ -248,7 +247,7 @@ class Connections:
             raise Unsupported(f"the driver refuses to connect: {error}") from error
         except BaseException as raised:
             if driver is not None:
-                _close(driver, self._dialect)
+                _close(driver, self._adapter)
             # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
             traceback.clear_frames(raised.__traceback__)
             cause = raised
@@ -256,10 +255,10 @@ class Connections:
                 cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection
             if not is_driver_error(cause):
                 raise
-            fault = self._dialect.classify(cause)
+            fault = self._adapter.classify(cause)
             if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
                 fault = Fault.UNREACHABLE
-            timed_out = self._dialect.timed_out(cause)
+            timed_out = self._adapter.timed_out(cause)
             raise Trouble(fault, first_line(cause), timed_out=timed_out) from cause
         return connection
 
@@ -275,9 +274,9 @@ _BEHIND = (
 )
 
 
-def _warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
+def _warn_of_unbounded(adapter: Adapter, driver: Any) -> None:
     """Say what a connection that the user's engine made lacks, for it to end in time."""
-    missing = dialect.unbounded(driver)
+    missing = adapter.unbounded(driver)
     if missing:
         _log.warning(
             "this engine connects without %s: on a network that fails silently its connections "
@@ -287,16 +286,16 @@ def _warn_of_unbounded(dialect: Dialect, driver: Any) -> None:
         )
 
 
-def _close(driver: Any, dialect: Dialect) -> None:
+def _close(driver: Any, adapter: Adapter) -> None:
     with contextlib.suppress(Exception):
-        dialect.close(driver)
+        adapter.close(driver)
 
 
-def close_all(connections: deque[OwnConnection], dialect: Dialect) -> None:
+def close_all(connections: deque[OwnConnection], adapter: Adapter) -> None:
     """Close connections, whatever state they are in."""
     while True:
         try:
-            _close(connections.pop().driver, dialect)
+            _close(connections.pop().driver, adapter)
         except IndexError:
             return
 

@@ -356,7 +356,7 @@ class Counter:
             self._statements[name] = Compiled.of(make(), transaction.connection.dialect)
         return self._statements[name]
 
-    def _run(self, transaction: BorrowedTransaction, query: Query) -> Reply:
+    def _run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
         return self._held(partial(transaction.run, RunHeld(query)))
 
     def _held(self, do: Callable[[], T]) -> T:

@@ -69,18 +69,23 @@ class Database:
         self._keeper = keeper
         self.flow_holds = flow_holds
         self.connections = Connections(
-            engine, dialect, runtime=runtime, limit=CONNECTIONS, verify=self._verify, lent=lent
+            engine,
+            dialect.adapter,
+            runtime=runtime,
+            limit=CONNECTIONS,
+            verify=self._verify,
+            lent=lent,
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            engine, dialect, runtime=runtime, verify=self._verify, beside=self.connections
+            engine, dialect.adapter, runtime=runtime, verify=self._verify, beside=self.connections
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         #: Of tables of the user's that counters count in: the types of their columns.
         self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
         self._seen: dict[object, Waiter] = {}
-        self.local_queue = LocalQueue(self.holders, dialect, runtime)
+        self.local_queue = LocalQueue(self.holders, dialect.adapter, runtime)
         self.hot = HotNames()
         self.gates = Gates(self.holders, dialect)
         self._driver = Driver(self.connections, runtime, self.local_queue)
@@ -89,7 +94,7 @@ class Database:
         self,
         protocol: Protocol[T],
         transaction: Transaction | None = None,
-        left: list[Query] | None = None,
+        left: list[Query[bool]] | None = None,
         gate: Gate | None = None,
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
@@ -130,15 +135,15 @@ class Database:
 
     def recognise(self, transaction: Borrowed) -> None:
         """Ask the server of a user's transaction what it is, where nobody has asked before."""
-        if self.dialect.recognised:
+        if self.dialect.adapter.recognised:
             return
         try:
-            reply = transaction.execute(self.dialect.named)
+            reply = transaction.execute(self.dialect.adapter.named)
         except Trouble as trouble:
             if trouble.fault is Fault.DISCONNECTED:
                 raise transaction_broken(trouble) from trouble.__cause__
             raise explain(self.dialect, trouble) from trouble.__cause__
-        self.dialect.recognise(*reply.rows[0])
+        self.dialect.adapter.recognise(*reply.rows[0])
 
     def withdraw(self, waiter: Waiter) -> None:
         """Leave no trace of a wait that has ended."""
@@ -162,7 +167,7 @@ class Database:
 
     def _verify(self, connection: OwnConnection) -> None:
         """Refuse tables of another version than this code's, on the first connection."""
-        query = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
+        query: Query[int] = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
             reply = self.connections.execute(connection, query)
         except Trouble as trouble:

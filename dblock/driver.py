@@ -55,7 +55,7 @@ class Driver:
         self,
         protocol: LockProtocol[T],
         transaction: Transaction | None = None,
-        left: list[Query] | None = None,
+        left: list[Query[bool]] | None = None,
         gate: Gate | None = None,
     ) -> T:
         """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or at a ``gate``.
@@ -92,7 +92,7 @@ class Driver:
         self,
         step: Step,
         transaction: Transaction | None,
-        left: list[Query] | None,
+        left: list[Query[bool]] | None,
         waiter: LocalWaiter | None,
         gate: Gate | None,
     ) -> Reply:
@@ -125,7 +125,7 @@ class Driver:
         transaction.forget()
         return Reply((), 0, sent, self.runtime.now())
 
-    def _run(self, step: Run, left: list[Query] | None) -> Reply:
+    def _run(self, step: Run, left: list[Query[bool]] | None) -> Reply:
         connection = self.connections.take()
         try:
             reply = self.connections.execute(connection, step.query, step.within)
@@ -156,7 +156,7 @@ class OwnTransaction:
         self._begun = False
         self._pid = os.getpid()
         #: What ends the session of a wait that was cancelled, for it to have no ghost.
-        self.left: Query | None = None
+        self.left: Query[bool] | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:

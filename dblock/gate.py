@@ -89,7 +89,7 @@ class Gate:
         """Whether there is a connection that has the gate, or waits for it."""
         return self._connection is not None and not self.inherited
 
-    def run(self, step: AtGate, left: list[Query] | None) -> Reply:
+    def run(self, step: AtGate, left: list[Query[bool]] | None) -> Reply:
         """Run a statement of the gate's session.
 
         ``left`` is as in :meth:`.Driver.run`. Raises Trouble.

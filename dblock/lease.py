@@ -141,7 +141,7 @@ class Lease(SingleHandle):
         hot = wait != 0 and self._database.hot.take(self.name, start)
         gate = None if wait == 0 else self._database.gates.gate(hot)
         hold: LeaseHold | None = None
-        left: list[Query] = []
+        left: list[Query[bool]] = []
         try:
             protocol = acquire(
                 self._database.dialect,
@@ -410,7 +410,7 @@ class Lease(SingleHandle):
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, claim: Claim, left: list[Query], waiter: Waiter) -> None:
+    def _abandon(self, claim: Claim, left: list[Query[bool]], waiter: Waiter) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
         ``left`` ends the session that its last statement may still come to.

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from .dialects.base import TICKET, UNCALLED
+from .dialects.tickets import TICKET, UNCALLED
 from .fork import begins_anew
 from .notifier import Notifier, Subscription
 from .process_lock import lock
@@ -22,16 +22,16 @@ from .protocol.steps import ANY_SERVER
 
 if TYPE_CHECKING:
     from .connections import Connections
-    from .dialects import Dialect
+    from .dialects.adapter import Adapter
     from .runtime import Event, Runtime
 
 
 class LocalQueue:
     """The waiting of one database's users in this process."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
+    def __init__(self, connections: Connections, adapter: Adapter, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.notifier = Notifier(connections, dialect, runtime)
+        self.notifier = Notifier(connections, adapter, runtime)
         self._lines: dict[Hashable, deque[weakref.ref[LocalWaiter]]] = {}
         begins_anew(self)
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from .connections import close_all
-from .dialects.base import NUMBER, TICKET
+from .dialects.tickets import NUMBER, TICKET
 from .fork import leave_to_parent
 from .process_lock import lock
 from .protocol.faults import Trouble
@@ -22,7 +22,7 @@ from .protocol.steps import ANY_SERVER
 
 if TYPE_CHECKING:
     from .connections import Connections, OwnConnection
-    from .dialects import Dialect
+    from .dialects.adapter import Adapter
     from .runtime import Event, Runtime
 
 _log = logging.getLogger("dblock")
@@ -75,22 +75,22 @@ class Subscription:
 class Notifier:
     """A connection on which the database calls tickets. Made when first needed."""
 
-    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
+    def __init__(self, connections: Connections, adapter: Adapter, runtime: Runtime) -> None:
         self._connections = connections
-        self._dialect = dialect
+        self._adapter = adapter
         self._runtime = runtime
         self._refused = False  # this database cannot call, behind a pooler for one
         #: How many tickets were called so far.
         self.calls = 0
         self._open: deque[OwnConnection] = deque()  # one at most
-        self._at_end = weakref.finalize(self, close_all, self._open, dialect)
+        self._at_end = weakref.finalize(self, close_all, self._open, adapter)
         self._forget_all()
 
     def forget_parent(self) -> None:
         leave_to_parent(self._open)
         self._at_end.detach()
         self._open = deque()
-        self._at_end = weakref.finalize(self, close_all, self._open, self._dialect)
+        self._at_end = weakref.finalize(self, close_all, self._open, self._adapter)
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -189,9 +189,9 @@ class Notifier:
             try:
                 if left <= 0 or not self._runtime.readable(driver.fileno(), left):
                     return
-                called = self._dialect.called(driver)
+                called = self._adapter.called(driver)
             except Exception as error:
-                if self._dialect.classify(error) is None:
+                if self._adapter.classify(error) is None:
                     raise
                 _log.info("the connection that listens for free locks was lost: %s", error)
                 self._lose()
@@ -215,7 +215,7 @@ class Notifier:
         try:
             connection = self._connections.take()
             try:
-                channel = self._dialect.listen(
+                channel = self._adapter.listen(
                     connection.driver, connection.session, self._runtime.token
                 )
             except BaseException:
@@ -236,7 +236,7 @@ class Notifier:
                 self._connections.drop(connection)
                 self._rest()
         except Exception as error:
-            if not isinstance(error, Trouble) and self._dialect.classify(error) is None:
+            if not isinstance(error, Trouble) and self._adapter.classify(error) is None:
                 raise
             self._rest()
             _log.info(

@@ -13,7 +13,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from tenacity import stop_after_attempt
 
 from . import clock
-from .dialects import DIALECTS, Dialect
+from .dialects import ADAPTERS, Adapter
 from .driver_errors import first_line
 from .errors import Conflict, DeadlockDetected
 from .events import Kind, tell
@@ -67,11 +67,11 @@ class Tries:
         self,
         name: str,
         retry: RetryPolicy | None,
-        dialects: Mapping[str, type[Dialect]] = DIALECTS,
+        adapters: Mapping[str, type[Adapter]] = ADAPTERS,
     ) -> None:
         self._name = name
         self._policy = retry if retry is not None else RetryPolicy(stop=stop_after_attempt(5))
-        self._dialects = dialects.values()
+        self._adapters = [adapter(Timeouts()) for adapter in adapters.values()]
         self._start = clock.now()
         self._number = 0
 
@@ -97,4 +97,4 @@ class Tries:
         cause = error.orig
         if cause is None:
             return False
-        return any(kind(None, "", Timeouts()).classify(cause) in _AGAIN for kind in self._dialects)
+        return any(adapter.classify(cause) in _AGAIN for adapter in self._adapters)

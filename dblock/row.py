@@ -169,14 +169,14 @@ class RowLock(SingleHandle):
             self._end(trouble.end)
             raise self._lost(hold, trouble) from trouble.__cause__
 
-    def _abandon(self, end: Query | None, waiter: Waiter) -> None:
+    def _abandon(self, end: Query[bool] | None, waiter: Waiter) -> None:
         """End what an interrupted wait may have left."""
         with contextlib.suppress(Exception):
             self._end(end)
         with contextlib.suppress(Exception):
             self._database.withdraw(waiter)
 
-    def _end(self, end: Query | None) -> None:
+    def _end(self, end: Query[bool] | None) -> None:
         """End the session that was lost, which may not have noticed and keep the row locked."""
         if end is not None:
             with contextlib.suppress(DBLockError):

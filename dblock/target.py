@@ -10,7 +10,7 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from .arguments import check_flag, check_identifier
-from .dialects import DIALECTS, Dialect
+from .dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from .errors import Unsupported
 from .timeouts import Timeouts
 
@@ -24,12 +24,12 @@ def resolve(
     schema: str | None,
     prefix: str,
     trust_server: bool = False,
-    dialects: Mapping[str, type[Dialect]] = DIALECTS,
+    adapters: Mapping[str, type[Adapter]] = ADAPTERS,
     create: Callable[..., Engine] = create_engine,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
-    ``dialects`` are those to choose from, ``create`` makes an engine from a URL.
+    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL.
 
     Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
     Unsupported for a database or driver dblock does not speak to, or one that is not installed.
@@ -39,15 +39,15 @@ def resolve(
     check_identifier("prefix", prefix)
     check_flag("trust_server", trust_server)
     if isinstance(target, Engine):
-        kind = _dialect_class(dialects, target.dialect.name, target.dialect.driver)
-        if target.dialect.is_async != kind.is_async:
+        kind, adapter = _choose(adapters, target.dialect.name, target.dialect.driver)
+        if target.dialect.is_async != adapter.is_async:
             raise Unsupported(
                 "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
                 if target.dialect.is_async
                 else "this engine is not an asyncio one: give it to dblock.Locks"
             )
         _refuse_memory(kind, target.url)
-        return target, _dialect(kind, schema, prefix, timeouts, trust_server)
+        return target, kind(schema, prefix, timeouts, _trusting(adapter(timeouts), trust_server))
     if not isinstance(target, str | URL):
         hint = ""
         if type(target).__name__ == "AsyncEngine":
@@ -66,45 +66,43 @@ def resolve(
     backend, _, driver = url.drivername.partition("+")
     if backend == "postgres":
         backend = "postgresql"
-    kind = _dialect_class(dialects, backend, driver)
+    kind, adapter = _choose(adapters, backend, driver)
     _refuse_memory(kind, url)
-    url = url.set(drivername=f"{backend}+{driver or kind.drivers[0]}")
-    dialect = _dialect(kind, schema, prefix, timeouts, trust_server)
+    url = url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}")
+    dialect = kind(schema, prefix, timeouts, _trusting(adapter(timeouts), trust_server))
     try:
         return create(url, connect_args=_connect_args(dialect, url)), dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise Unsupported(
             f"the driver for {url.drivername} is not installed ({error}): "
-            f"pip install 'dblock[{kind.extra}]'"
+            f"pip install 'dblock[{adapter.extra}]'"
         ) from error
 
 
-def _dialect(
-    kind: type[Dialect], schema: str | None, prefix: str, timeouts: Timeouts, trust_server: bool
-) -> Dialect:
-    made = kind(schema, prefix, timeouts)
-    made.trust_server = trust_server
-    return made
+def _trusting(adapter: Adapter, trust_server: bool) -> Adapter:
+    adapter.trust_server = trust_server
+    return adapter
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
     """Return the timeouts' arguments, without those the URL sets itself."""
-    ours = dialect.connect_args(dialect.timeouts)
+    ours = dialect.adapter.connect_args()
     return {key: value for key, value in ours.items() if key not in url.query}
 
 
-def _dialect_class(
-    dialects: Mapping[str, type[Dialect]], backend: str, driver: str
-) -> type[Dialect]:
-    for kind in dialects.values():
+def _choose(
+    adapters: Mapping[str, type[Adapter]], backend: str, driver: str
+) -> tuple[type[Dialect], type[Adapter]]:
+    for name, adapter in adapters.items():
+        kind = DIALECTS[name]
         if backend in kind.backends:
-            if driver and driver not in kind.drivers:
+            if driver and driver not in adapter.drivers:
                 raise Unsupported(
-                    f"dblock speaks to {kind.name} through {' or '.join(kind.drivers)}, not "
-                    f"{driver}: use {backend}+{kind.drivers[0]}://..."
-                    + (f" (pip install 'dblock[{kind.extra}]')" if kind.extra else "")
+                    f"dblock speaks to {name} through {' or '.join(adapter.drivers)}, not "
+                    f"{driver}: use {backend}+{adapter.drivers[0]}://..."
+                    + (f" (pip install 'dblock[{adapter.extra}]')" if adapter.extra else "")
                 )
-            return kind
+            return kind, adapter
     raise Unsupported(
         f"dblock does not know the database {backend!r}; it works on "
         "postgresql (pip install 'dblock[postgresql]'), mariadb (pip install 'dblock[mariadb]') "

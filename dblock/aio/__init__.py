@@ -7,7 +7,7 @@
 
 Nothing of the logic is here: errors, policies, statements and decisions are those of
 :mod:`dblock`. See :mod:`.bridge` for how it is done, :mod:`.runtime` for what is different for
-tasks, :mod:`.dialects` for the drivers.
+tasks, :mod:`.adapters` for the drivers.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from ..protocol.state import LockState, Pruned, RunState
 from ..target import resolve
 from ..timeouts import Timeouts
 from . import bridge
+from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
-from .dialects import ASYNC_DIALECTS
 from .handles import AsyncLease, AsyncRowLock, AsyncTogether
 from .holds import TaskHolds
 from .home import Home
@@ -50,7 +50,7 @@ def _create(url: URL, **options: Any) -> Engine:
 class _Bridged(Locks):
     """The sync Locks, for tasks."""
 
-    _resolve = staticmethod(partial(resolve, dialects=ASYNC_DIALECTS, create=_create))
+    _resolve = staticmethod(partial(resolve, adapters=ASYNC_ADAPTERS, create=_create))
     _runtime = AsyncioRuntime
     _flow_holds = TaskHolds
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from ..policy import RetryPolicy
 from ..retrying import CONFLICTS, Tries
-from .dialects import ASYNC_DIALECTS
+from .adapters import ASYNC_ADAPTERS
 from .handles import check_coroutine
 
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ def retry_on_conflict(
 
         @functools.wraps(function)
         async def again(*args: P.args, **kwargs: P.kwargs) -> T:
-            tries = Tries(function.__qualname__, retry, ASYNC_DIALECTS)
+            tries = Tries(function.__qualname__, retry, ASYNC_ADAPTERS)
             while True:
                 try:
                     async with sessions() as session, session.begin():

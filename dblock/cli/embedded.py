@@ -43,7 +43,7 @@ class Given(Place):
 
     @property
     def there(self) -> dict[str, Any]:
-        return {**self.tables, "trust_server": self.given().dialect.trust_server}
+        return {**self.tables, "trust_server": self.given().dialect.adapter.trust_server}
 
     def target(self) -> Target:
         return self.given().engine

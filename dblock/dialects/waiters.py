@@ -10,28 +10,22 @@ from ..protocol import commands
 from ..protocol.deadlock import Blocked
 from ..protocol.state import WaiterState
 from ..protocol.steps import Query, Reply
-from .values import Values, text, utc
+from .dialect import Dialect
+from .values import text, utc
 
 
-class WaiterStatements(Values):
+class WaiterStatements(Dialect):
     """A waiter's row belongs to its waiter alone: it is in the way of nobody, and proves nothing.
 
     It is believed until it expires, and removed by whoever comes across it then.
     """
 
-    #: The seconds to a row's expiry.
-    remaining: ClassVar[str]
-    #: The database's clock, so many seconds later.
-    later: ClassVar[str]
     #: The end of an INSERT that updates the row where it is there already.
     upsert: ClassVar[str] = (
         "ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds"
     )
     #: The end of a statement that a crash may undo.
     lazily: ClassVar[str] = ""
-
-    lock_table: str
-    waiter_table: str
 
     def shift(self, seconds: float) -> object:
         """Return the parameter of :attr:`later`."""
@@ -47,8 +41,7 @@ class WaiterStatements(Values):
         waited: float,
         lasts: float,
         holds: Mapping[str, int | None],
-    ) -> Query:
-        """Write that a waiter is there, for the first time or again."""
+    ) -> Query[int]:
         values = {
             "id": id,
             "name": self.key(name),
@@ -71,8 +64,7 @@ class WaiterStatements(Values):
             durable=not self.lazily,
         )
 
-    def unregister(self, id: str) -> Query:
-        """Remove a waiter."""
+    def unregister(self, id: str) -> Query[int]:
         mark = self.parameter("id")
         return Query(
             f"DELETE FROM {self.waiter_table} WHERE id = {mark} {self.lazily}",
@@ -82,8 +74,7 @@ class WaiterStatements(Values):
             durable=not self.lazily,
         )
 
-    def sweep(self) -> Query:
-        """Remove waiters whose time is over, without waiting for others who do."""
+    def sweep(self) -> Query[int]:
         return Query(
             f"DELETE FROM {self.waiter_table} WHERE {self.remaining} <= 0",
             {},
@@ -91,8 +82,7 @@ class WaiterStatements(Values):
             self.patience,
         )
 
-    def waiters(self, name: str | None = None) -> Query:
-        """Read who waits for a name, or for any."""
+    def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
         only = "" if name is None else f" AND lock_name = {self.name_parameter}"
         return Query(
             f"""SELECT lock_name, owner, strategy, since, -{self._until("since")}
@@ -100,20 +90,10 @@ class WaiterStatements(Values):
             {} if name is None else {"name": self.key(name)},
             commands.ListWaiters(name),
             self.patience,
+            read=_waiters,
         )
 
-    def read_waiters(self, reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
-        """Return the waiters for each name."""
-        found: dict[str, tuple[WaiterState, ...]] = {}
-        for key, owner, strategy, since, waited in reply.rows:
-            moment = utc(since)
-            assert moment is not None
-            waiter = WaiterState(owner, strategy, moment, float(waited))
-            found[text(key)] = (*found.get(text(key), ()), waiter)
-        return found
-
-    def blocked(self) -> Query:
-        """Read all waiters that hold something, and which lease is on what they wait for."""
+    def blocked(self) -> Query[list[Blocked]]:
         held = f"l.token IS NOT NULL AND {self._until('l.expires_at')} > 0"
         return Query(
             f"""SELECT w.id, w.lock_name, CASE WHEN {held} THEN l.fence END, w.owner, w.since,
@@ -124,14 +104,27 @@ class WaiterStatements(Values):
             {},
             commands.ListBlocked(),
             self.patience,
+            read=_all_blocked,
         )
-
-    def read_blocked(self, reply: Reply) -> list[Blocked]:
-        return [_blocked(row) for row in reply.rows]
 
     def _until(self, moment: str) -> str:
         """The seconds to a moment."""
         return self.remaining.replace("expires_at", moment)
+
+
+def _waiters(reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
+    """Read the waiters for each name."""
+    found: dict[str, tuple[WaiterState, ...]] = {}
+    for key, owner, strategy, since, waited in reply.rows:
+        moment = utc(since)
+        assert moment is not None
+        waiter = WaiterState(owner, strategy, moment, float(waited))
+        found[text(key)] = (*found.get(text(key), ()), waiter)
+    return found
+
+
+def _all_blocked(reply: Reply) -> list[Blocked]:
+    return list(map(_blocked, reply.rows))
 
 
 def _blocked(row: Sequence[Any]) -> Blocked:

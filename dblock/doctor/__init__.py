@@ -33,7 +33,7 @@ def examine(locks: Locks) -> list[Finding]:
     Nothing is changed, and tables that are missing are a finding, not an error.
     """
     dialect = locks.dialect
-    connections = Connections(locks.engine, dialect, runtime=locks.database.runtime)
+    connections = Connections(locks.engine, dialect.adapter, runtime=locks.database.runtime)
     try:
         connection = connections.take()
     except Trouble as trouble:

@@ -62,8 +62,8 @@ def clocks(patient: Patient) -> Iterator[Finding]:
 def look(patient: Patient) -> Look:
     """Read the server's clock."""
     before = clock.now()
-    told = patient.ask(patient.dialect.now().sql)
-    there = patient.dialect.told_time(Reply(told, 1, 0.0, 0.0))
+    query = patient.dialect.now()
+    there = query.read(Reply(patient.ask(query.sql), 1, 0.0, 0.0))
     patient.looks.append(Look(there, before, clock.now()))
     return patient.looks[-1]
 
@@ -109,7 +109,7 @@ def clock_set_back(patient: Patient) -> Iterator[Finding]:
 
 
 def keepalives(patient: Patient) -> Iterator[Finding]:
-    missing = patient.dialect.unbounded(patient.connection.driver)
+    missing = patient.dialect.adapter.unbounded(patient.connection.driver)
     if missing:
         yield note(
             "keepalives",

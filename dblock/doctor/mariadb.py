@@ -16,7 +16,7 @@ def server(patient: Patient) -> Iterator[Finding]:
     ((version, comment, read_only, transactions),) = patient.ask(
         "SELECT VERSION(), @@version_comment, @@GLOBAL.read_only, @@GLOBAL.tx_read_only"
     )
-    other = recognise(text(version), patient.dialect.real, text(comment))
+    other = recognise(text(version), patient.dialect.adapter.real, text(comment))
     if other is not None:
         yield trusted(other)
     elif transactions and not read_only:

@@ -18,7 +18,7 @@ def server(patient: Patient) -> Iterator[Finding]:
     ((said, version, standby),) = patient.ask(
         "SELECT version(), current_setting('server_version'), pg_is_in_recovery()"
     )
-    other = recognise(text(said), patient.dialect.real)
+    other = recognise(text(said), patient.dialect.adapter.real)
     if other is not None:
         yield trusted(other)
     elif standby:

@@ -15,13 +15,13 @@ from .steps import Protocol
 from .waiting import Waiting, way_to_wait
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
     from ..policy import RetryPolicy
     from .registering import Waiter
+    from .statements import Statements
 
 
 def acquire(
-    dialect: Dialect,
+    dialect: Statements,
     claim: Claim,
     policy: RetryPolicy,
     *,

@@ -20,19 +20,31 @@ from .deadline import Deadline
 from .epoch import consult
 from .faults import Fault, Trouble
 from .leasing import Claim, Held, end_session, give_back, look_from
-from .persisting import AWAY, PASSING, persist
+from .persisting import AWAY, PASSING, insist, persist
 from .renewing import Asked, confirm
-from .state import LockRow, Passed, Place, Renewal
+from .state import Granted, LockRow, Passed, Place, Queued, Renewal
 from .steps import Protocol, Query, Reply, Sleep
 from .term import MARGIN_SHARE, Term
 from .troubles import explain
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 NOWHERE = Place(None, free=False)
 #: Asks once, in whatever way.
-Ask = Callable[[], Protocol[Reply]]
+Ask = Callable[[], "Protocol[Answer]"]
+
+
+class Answer(NamedTuple):
+    """The reply to a try, and the statement that understands it."""
+
+    query: Query[Granted | None] | Query[Granted | Queued | None]
+    reply: Reply
+
+    @property
+    def outcome(self) -> Granted | Queued | None:
+        """The hold, or where the ticket stands since; None if neither came of it."""
+        return self.query.read(self.reply)
 
 
 class Seen(NamedTuple):
@@ -54,7 +66,7 @@ class Doubt:
     name is ``haunted``: its try may arrive at any time.
     """
 
-    sessions: list[Query] = field(default_factory=list)
+    sessions: list[Query[bool]] = field(default_factory=list)
     haunted: bool = False
 
 
@@ -62,7 +74,7 @@ class Doubt:
 class Attempt:
     """How far one acquire has come. All it asks carries one token: whichever try arrived is it."""
 
-    dialect: Dialect
+    dialect: Statements
     claim: Claim
     deadline: Deadline
     seen: Seen = UNSEEN
@@ -117,39 +129,42 @@ class Attempt:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         try:
-            reply = yield from self.grant(ticket) if ask is None else ask()
+            answer = yield from self.grant(ticket) if ask is None else ask()
         except Trouble as trouble:
             self._take_doubt(trouble)
         else:
+            outcome, reply = answer.outcome, answer.reply
             self._note(reply)
-            grant = self.dialect.granted(reply, self.claim.token)
-            if grant is not None and grant.remaining > 0:
-                term = self._term(grant.remaining, reply.sent)
-                return False, Held(grant.fence, term, reply.server, self.contended)
-            refused, stands = True, self.dialect.stands(reply)
-            self.contended = self.contended or stands is None or not stands[1].free
-            if stands is not None and self.doubt is None:
-                self.seen = Seen(*stands, reply.sent)
+            if isinstance(outcome, Granted) and outcome.remaining > 0:
+                term = self._term(outcome.remaining, reply.sent)
+                return False, Held(outcome.fence, term, reply.server, self.contended)
+            refused, queued = True, outcome if isinstance(outcome, Queued) else None
+            self.contended = self.contended or queued is None or not queued.place.free
+            if queued is not None and self.doubt is None:
+                self.seen = Seen(*queued, reply.sent)
                 if self.seen.place.free:  # since it became so in between, nobody will tell
                     return (yield from self._once(ticket, ask))
                 return False, None
         yield from self.look(ticket)
         return refused, (yield from self._found())
 
-    def grant(self, ticket: str | None) -> Protocol[Reply]:
+    def grant(self, ticket: str | None) -> Protocol[Answer]:
         """Run the statement that takes the name, or lets the ticket stand in its queue."""
         query = self.statement(ticket)
         deadline = self.deadline
-        return (yield from persist(query, deadline.reach, deadline.now, AWAY - {_BROKEN}))
+        reply = yield from persist(query, deadline.reach, deadline.now, AWAY - {_BROKEN})
+        return Answer(query, reply)
 
-    def statement(self, ticket: str | None) -> Query:
+    def statement(
+        self, ticket: str | None
+    ) -> Query[Granted | None] | Query[Granted | Queued | None]:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
         claim, place = self.claim, self.seen.place
         asked = claim.name, claim.token, claim.owner, claim.ttl
         if ticket is None:
             return self.dialect.grant(*asked)
         queued = place.before is not None and ticket in claim.tickets
-        if self.dialect.calls and (queued or place.free):
+        if self.dialect.can_notify and (queued or place.free):
             return self.dialect.take(*asked)
         claim.queued(ticket)
         return self.dialect.join(*asked, ticket)
@@ -211,23 +226,28 @@ class Attempt:
                 )
                 doubt.haunted = doubt.haunted or not ended
                 doubt.sessions.pop()
-            state, reply = yield from look_from(
-                self.dialect, self.claim.name, deadline.reach, deadline.now, self._look(ticket)
-            )
+            yield from self._look(ticket)
         except DBLockError as error:
             if doubt is None:
                 raise
             raise self._unknown(error) from error
-        self._note(reply)
-        self.seen = Seen(state, self.dialect.place(reply), reply.sent)
         if doubt is not None and not doubt.haunted:
             self.doubt = None
 
-    def _look(self, ticket: str | None) -> Query:
-        name, token = self.claim.name, self.claim.token
+    def _look(self, ticket: str | None) -> Protocol[None]:
+        """See what the name is like, and where the ticket stands."""
+        name, deadline = self.claim.name, self.deadline
         if ticket is None:
-            return self.dialect.look(name)
-        return self.dialect.look_queued(name, token, ticket)
+            state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
+            queued = None
+        else:
+            query = self.dialect.look_queued(name, self.claim.token, ticket)
+            reply = yield from insist(self.dialect, query, name, deadline.reach, deadline.now)
+            queued = query.read(reply)
+            state = None if queued is None else queued.row
+        free = state is None or not state.held
+        self.seen = Seen(state, Place(None, free) if queued is None else queued.place, reply.sent)
+        self._note(reply)
 
     def _found(self) -> Protocol[Held | None]:
         """Return the hold that the last look has shown, if it has."""

@@ -23,7 +23,7 @@ from .state import Witness
 from .steps import Protocol
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 # How often to look again: after each time somebody, if not we, has mended it.
 ROUNDS = 10
@@ -38,15 +38,16 @@ class Consulted(NamedTuple):
 
 
 def consult(
-    dialect: Dialect, ttl: float, patience: float, now: float, within: float | None = None
+    dialect: Statements, ttl: float, patience: float, now: float, within: float | None = None
 ) -> Protocol[Consulted]:
     """Return the witness, once it is there and knows of TTLs as long as ``ttl``.
 
     Every statement of this can be repeated. Raises Trouble.
     """
     for number in range(ROUNDS):
-        reply = yield from persist(dialect.witness(), patience, now, AWAY | PASSING, within)
-        witness, now = dialect.witnessed(reply), reply.now
+        query = dialect.witness()
+        reply = yield from persist(query, patience, now, AWAY | PASSING, within)
+        witness, now = query.read(reply), reply.now
         if witness is not None and witness.longest_ttl >= ttl:
             return Consulted(witness, number > 0, now)
         if witness is None:
@@ -55,8 +56,8 @@ def consult(
             # What is recorded is granted at once, by everybody, and a grant in an UNLOGGED table
             # waits for no standby. So the standbys that commits wait for are told first.
             mend = [dialect.announce_ttl(ttl), dialect.record_ttl(ttl)]
-        for query in mend:
-            now = (yield from persist(query, patience, now, AWAY | PASSING, within)).now
+        for statement in mend:
+            now = (yield from persist(statement, patience, now, AWAY | PASSING, within)).now
     raise Trouble(Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED")
 
 

@@ -30,7 +30,7 @@ class Trouble(Exception):
     """
 
     def __init__(
-        self, fault: Fault, message: str, *, timed_out: bool = False, end: Query | None = None
+        self, fault: Fault, message: str, *, timed_out: bool = False, end: Query[bool] | None = None
     ) -> None:
         super().__init__(message)
         self.fault = fault

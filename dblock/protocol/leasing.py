@@ -22,7 +22,7 @@ from .term import Term
 from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 # How long to try to leave the queue, or to give back, where others are at the row, in seconds.
 LEAVING = 1.0
@@ -75,7 +75,7 @@ class Claim:
 
 
 def end_session(
-    dialect: Dialect, end: Query, patience: float, now: float
+    dialect: Statements, end: Query[bool], patience: float, now: float
 ) -> Protocol[tuple[bool, float]]:
     """End a session that was lost, and wait until it is gone; return whether it is, and the time.
 
@@ -89,12 +89,13 @@ def end_session(
             if trouble.fault in AWAY:
                 raise explain(dialect, trouble, harmless=True) from trouble.__cause__
             return False, now
-        if not reply.rows or reply.now >= until:
-            return not reply.rows, reply.now
+        there = end.read(reply)
+        if not there or reply.now >= until:
+            return not there, reply.now
         now = (yield Sleep(PAUSE / 5)).now
 
 
-def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
+def leave(dialect: Statements, claim: Claim, now: float) -> Protocol[None]:
     """Leave the queue; what was passed on too late goes to the next.
 
     Where that fails nobody is to wait for who is not there: the tickets are disowned.
@@ -104,7 +105,7 @@ def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
     try:
         left = dialect.leave(claim.name, claim.token, claim.tickets[-1])
         reply = yield from persist(left, LEAVING, now, AWAY | PASSING)
-        if dialect.calls and reply.matched == 0:  # who is not in the queue may be the owner
+        if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
             passed = dialect.pass_on(claim.name, claim.token)
             yield from persist(passed, LEAVING, reply.now, AWAY | PASSING)
     except Trouble:
@@ -113,7 +114,7 @@ def leave(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
     claim.tickets.clear()
 
 
-def give_back(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
+def give_back(dialect: Statements, claim: Claim, now: float) -> Protocol[None]:
     """Release what must not be believed in; where that fails it runs out by itself.
 
     A release may arrive late: what is asked for after it has another token.
@@ -125,7 +126,7 @@ def give_back(dialect: Dialect, claim: Claim, now: float) -> Protocol[None]:
 
 
 def abandon(
-    dialect: Dialect, claim: Claim, left: list[Query], patience: float, start: float
+    dialect: Statements, claim: Claim, left: list[Query[bool]], patience: float, start: float
 ) -> Protocol[None]:
     """Give back what a cancelled acquire was granted, or may still be.
 
@@ -152,7 +153,7 @@ def abandon(
 
 
 def release(
-    dialect: Dialect,
+    dialect: Statements,
     name: str,
     token: str,
     held: Held,
@@ -198,7 +199,7 @@ def release(
             continue
         if reply.matched == 1:
             return
-        if dialect.calls and not contended:
+        if dialect.can_notify and not contended:
             contended = True
             continue
         loss = yield from _why_lost(dialect, name, token, held, reply.now)
@@ -218,7 +219,7 @@ def _in_use(name: str) -> Unavailable:
     )
 
 
-def force(dialect: Dialect, name: str, patience: float, start: float) -> Protocol[bool]:
+def force(dialect: Statements, name: str, patience: float, start: float) -> Protocol[bool]:
     """Free the name whoever holds it; False when nobody does.
 
     By the token of the hold that is seen first, so that it can be repeated after a lost reply
@@ -243,7 +244,7 @@ def force(dialect: Dialect, name: str, patience: float, start: float) -> Protoco
 
 
 def guard(
-    dialect: Dialect,
+    dialect: Statements,
     name: str,
     token: str,
     held: Callable[[], Held],
@@ -294,28 +295,30 @@ class _Proof(NamedTuple):
 
 
 def _prove(
-    dialect: Dialect, name: str, token: str, fence: int, patience: float, now: float
+    dialect: Statements, name: str, token: str, fence: int, patience: float, now: float
 ) -> Protocol[_Proof]:
     """Keep all who would take the name off it, in the user's transaction."""
     try:
-        reply = yield RunHeld(dialect.guard(name, token, fence), within=patience)
+        query = dialect.guard(name, token, fence)
+        reply = yield RunHeld(query, within=patience)
     except Trouble as trouble:
         if trouble.fault is Fault.DISCONNECTED:
             raise transaction_broken(trouble, name) from trouble.__cause__
         if trouble.fault not in (Fault.SERIALIZATION, Fault.BUSY):
             raise explain(dialect, trouble, name) from trouble.__cause__
         return _Proof(False, now, trouble.__cause__ or trouble)
-    return _Proof(bool(reply.rows), reply.now)
+    return _Proof(query.read(reply), reply.now)
 
 
-def look_at_all(dialect: Dialect, now: float) -> Protocol[list[LockState]]:
+def look_at_all(dialect: Statements, now: float) -> Protocol[list[LockState]]:
     """Read the states of all names that have a token or are waited for."""
-    states = dialect.lock_rows((yield from insist(dialect, dialect.held(), None, 0.0, now)))
+    query = dialect.held()
+    states = query.read((yield from insist(dialect, query, None, 0.0, now)))
     waiters = yield from _waiters(dialect, None, now)
     return [state.told(waiters.get(state.name, ())) for state in states]
 
 
-def show(dialect: Dialect, name: str, now: float) -> Protocol[LockState]:
+def show(dialect: Statements, name: str, now: float) -> Protocol[LockState]:
     """Read a name's state and its waiters."""
     state, now = yield from look(dialect, name, 0.0, now)
     waiters = (yield from _waiters(dialect, name, now)).get(name, ())
@@ -323,13 +326,14 @@ def show(dialect: Dialect, name: str, now: float) -> Protocol[LockState]:
 
 
 def _waiters(
-    dialect: Dialect, name: str | None, now: float
+    dialect: Statements, name: str | None, now: float
 ) -> Protocol[dict[str, tuple[WaiterState, ...]]]:
-    return dialect.read_waiters((yield from insist(dialect, dialect.waiters(name), name, 0.0, now)))
+    query = dialect.waiters(name)
+    return query.read((yield from insist(dialect, query, name, 0.0, now)))
 
 
 def look(
-    dialect: Dialect, name: str, patience: float, now: float
+    dialect: Statements, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockRow | None, float]]:
     """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
     state, reply = yield from look_from(dialect, name, patience, now)
@@ -337,16 +341,17 @@ def look(
 
 
 def look_from(
-    dialect: Dialect, name: str, patience: float, now: float, query: Query | None = None
+    dialect: Statements, name: str, patience: float, now: float
 ) -> Protocol[tuple[LockRow | None, Reply]]:
-    """As :func:`look`, perhaps with a ``query`` that asks for more; return the reply too."""
-    reply = yield from insist(dialect, query or dialect.look(name), name, patience, now)
-    states = dialect.lock_rows(reply)
+    """As :func:`look`; return the reply too."""
+    query = dialect.look(name)
+    reply = yield from insist(dialect, query, name, patience, now)
+    states = query.read(reply)
     return (states[0] if states else None), reply
 
 
 def _why_lost(
-    dialect: Dialect, name: str, token: str, held: Held, now: float
+    dialect: Statements, name: str, token: str, held: Held, now: float
 ) -> Protocol[LockLost | None]:
     """Look why a statement did not find its hold; None if that is there, its row merely in use."""
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .faults import Fault, Trouble
 from .steps import Protocol, Query, Reply, Run, Sleep
 from .troubles import explain
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
@@ -21,7 +21,7 @@ AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 PAUSE = 0.05
 
 
-def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
+def end_lost(lost: list[Query[bool]], within: float | None = None) -> Protocol[None]:
     """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
 
     Raises Trouble where the database is not reached: that try is spent then, for it would have
@@ -37,7 +37,7 @@ def end_lost(lost: list[Query], within: float | None = None) -> Protocol[None]:
 
 
 def persist(
-    query: Query,
+    query: Query[Any],
     patience: float,
     now: float,
     faults: frozenset[Fault] | set[Fault],
@@ -49,7 +49,7 @@ def persist(
     for each answer, as with :class:`Run`.
     """
     until, replaced = now + patience, False
-    lost: list[Query] = []
+    lost: list[Query[bool]] = []
     while True:
         try:
             yield from end_lost(lost, within)
@@ -68,7 +68,7 @@ def persist(
 
 
 def insist(
-    dialect: Dialect, query: Query, name: str | None, patience: float, now: float
+    dialect: Statements, query: Query[Any], name: str | None, patience: float, now: float
 ) -> Protocol[Reply]:
     """Run a statement that is always safe to repeat, and explain why it could not be."""
     try:

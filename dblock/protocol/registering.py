@@ -24,7 +24,7 @@ from .persisting import AWAY, PASSING, persist
 from .steps import Protocol, Reply, Run, Sleep, Step
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def _answered(error: DBLockError) -> bool:
 class Waiter:
     """One wait of one flow for one name. Its methods are protocols' parts."""
 
-    dialect: Dialect
+    dialect: Statements
     name: str
     strategy: str
     start: float
@@ -110,9 +110,10 @@ class Waiter:
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
-                reply = yield Run(self.dialect.blocked())
+                query = self.dialect.blocked()
+                reply = yield Run(query)
                 now = reply.now
-                self._judge(self.dialect.read_blocked(reply))
+                self._judge(query.read(reply))
         except Trouble as trouble:  # nobody is refused a lock because it cannot be seen waiting
             now = (yield Sleep(0)).now  # the try itself took its time
             away = trouble.fault in AWAY

@@ -21,7 +21,7 @@ from .term import Term
 from .troubles import explain
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ Renewed = Term | LockLost | Missed
 
 
 def renew_all(
-    dialect: Dialect, asked: Sequence[Asked], within: float | None = None
+    dialect: Statements, asked: Sequence[Asked], within: float | None = None
 ) -> Protocol[list[Renewed]]:
     """Renew many holds in one round trip; return what became of each, in their order.
 
@@ -63,12 +63,13 @@ def renew_all(
     """
     outcomes: dict[str, Renewed] = {}
     batches, replaced, mended = [list(asked)], False, False
-    lost: list[Query] = []
+    lost: list[Query[bool]] = []
     while batches:
         batch = batches.pop()
         try:
             yield from end_lost(lost, within)
-            reply = yield Run(dialect.renew([hold.renewal for hold in batch]), within)
+            query = dialect.renew([hold.renewal for hold in batch])
+            reply = yield Run(query, within)
         except Trouble as trouble:
             if trouble.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True  # a connection that had died while idle
@@ -82,7 +83,7 @@ def renew_all(
                 if trouble.fault not in PASSING:
                     break  # the others would meet the same
             continue
-        renewed = dialect.renewed(reply)
+        renewed = query.read(reply)
         refused = []
         for hold in batch:
             if hold.held.elsewhere(reply.server):
@@ -103,7 +104,7 @@ def renew_all(
 
 
 def _consult(
-    dialect: Dialect,
+    dialect: Statements,
     refused: Sequence[Asked],
     outcomes: dict[str, Renewed],
     now: float,
@@ -127,7 +128,7 @@ def _consult(
 
 
 def _why_not(
-    dialect: Dialect, refused: Sequence[Asked], within: float | None
+    dialect: Statements, refused: Sequence[Asked], within: float | None
 ) -> Protocol[dict[str, Renewed]]:
     """Look, in one round trip, why holds were not found by the statement that renews."""
     try:
@@ -135,7 +136,7 @@ def _why_not(
         reply = yield Run(query, within)
     except Trouble as trouble:
         return {hold.renewal.token: Missed(trouble) for hold in refused}
-    states: dict[str, LockRow] = {state.name: state for state in dialect.lock_rows(reply)}
+    states: dict[str, LockRow] = {state.name: state for state in query.read(reply)}
     busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
     return {
         token: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
@@ -145,7 +146,7 @@ def _why_not(
 
 
 def confirm(
-    dialect: Dialect, asked: Asked, patience: float, now: float
+    dialect: Statements, asked: Asked, patience: float, now: float
 ) -> Protocol[Term | DBLockError]:
     """Renew a hold that was found after the reply to its grant was lost.
 
@@ -164,7 +165,7 @@ def confirm(
             return explain(dialect, outcome.trouble, asked.renewal.name, harmless=True)
 
 
-def renew(dialect: Dialect, asked: Asked, start: float) -> Protocol[Term]:
+def renew(dialect: Statements, asked: Asked, start: float) -> Protocol[Term]:
     """Renew a hold. Raises LockLost when it is over.
 
     Repeated until the holder's own deadline.

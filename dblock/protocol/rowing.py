@@ -21,9 +21,9 @@ from .steps import Forget, Protocol, RunHeld, Sleep
 from .troubles import explain, transaction_broken
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
     from ..policy import RetryPolicy
     from .registering import Waiter
+    from .statements import Statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Attempts:
         """For how long nothing at all is granted."""
         return max(0.0, self.opens - self.deadline.now)
 
-    def mend(self, dialect: Dialect) -> Protocol[bool]:
+    def mend(self, dialect: Statements) -> Protocol[bool]:
         """Let the witness be mended that refused a try; False if it has to be waited for."""
         try:
             consulted = yield from consult(dialect, 0.0, self.deadline.reach, self.deadline.now)
@@ -66,7 +66,7 @@ class _Attempts:
         self.opens = consulted.now + consulted.witness.pause
         return not self.closed
 
-    def chunk(self, dialect: Dialect) -> Protocol[float | None]:
+    def chunk(self, dialect: Statements) -> Protocol[float | None]:
         """Return how long the server may wait in one go, having seen to the waiter before."""
         longest = [self.left, dialect.longest_patience]
         if dialect.one_writer:  # with this lock nothing could be removed any more
@@ -96,7 +96,7 @@ class _Attempts:
 
 
 def lock_own_row(
-    dialect: Dialect,
+    dialect: Statements,
     name: str,
     policy: RetryPolicy,
     *,
@@ -118,13 +118,14 @@ def lock_own_row(
             chunk = yield from tries.chunk(dialect)
             left = tries.left
             try:
-                reply = yield RunHeld(dialect.lock_row(name, chunk, borrowed=False), left)
-                if dialect.row_locked(reply):
+                query = dialect.lock_row(name, chunk, borrowed=False)
+                tried = query.read((yield RunHeld(query, left)))
+                if tried.locked:
                     return Locked()
                 if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
                     return Locked()
                 tries.away_since = None
-                if dialect.closed(reply):
+                if tried.closed:
                     tries.deadline.now = (yield Forget()).now
                     if (yield from tries.mend(dialect)):
                         continue
@@ -159,7 +160,7 @@ def lock_own_row(
 
 
 def lock_borrowed_row(
-    dialect: Dialect,
+    dialect: Statements,
     name: str,
     policy: RetryPolicy,
     *,
@@ -205,7 +206,7 @@ def lock_borrowed_row(
             return Refused(state, tries.closed)
 
 
-def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bool] | None]:
+def _try_borrowed(dialect: Statements, tries: _Attempts) -> Protocol[tuple[bool, bool] | None]:
     """Return whether the row was locked, and whether an old snapshot was what prevented it.
 
     None after the server's share of one long wait.
@@ -219,9 +220,8 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
         # was free when the statement began and is not any more.
         within = None if chunk is None else chunk + tries.deadline.timeout
-        reply = yield RunHeld(query, left, within, keep=dialect.row_locked)
-        stale = dialect.stale_snapshot(reply)
-        locked = dialect.row_locked(reply)
+        reply = yield RunHeld(query, left, within, keep=lambda reply: query.read(reply).locked)
+        locked, stale, closed = query.read(reply)
         if not locked and dialect.one_writer:
             reply = yield RunHeld(dialect.create(name), left)
             locked = reply.matched == 1
@@ -233,12 +233,12 @@ def _try_borrowed(dialect: Dialect, tries: _Attempts) -> Protocol[tuple[bool, bo
         tries.deadline.now = (yield Sleep(0)).now
         return None if chunk != left else (False, False)
     tries.deadline.now = reply.now
-    if dialect.closed(reply) and (yield from tries.mend(dialect)) and not stale:
+    if closed and (yield from tries.mend(dialect)) and not stale:
         return (yield from _try_borrowed(dialect, tries))
     return locked, stale
 
 
-def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockRow | None]:
+def _look_first(dialect: Statements, tries: _Attempts) -> Protocol[LockRow | None]:
     """Look at the name before locking it, where even a refused lock would be in others' way.
 
     InnoDB also locks the gap where a missing row would be, so the row is created before.
@@ -253,7 +253,7 @@ def _look_first(dialect: Dialect, tries: _Attempts) -> Protocol[LockRow | None]:
     return state
 
 
-def _create(dialect: Dialect, tries: _Attempts) -> Protocol[bool]:
+def _create(dialect: Statements, tries: _Attempts) -> Protocol[bool]:
     """Create the name's row outside the locking transaction, where everybody can see it.
 
     Return whether it is there now; False where others are at it just now, or where the one
@@ -272,7 +272,7 @@ def _create(dialect: Dialect, tries: _Attempts) -> Protocol[bool]:
     return True
 
 
-def _leave_no_ghost(dialect: Dialect, tries: _Attempts, trouble: Trouble) -> Protocol[None]:
+def _leave_no_ghost(dialect: Statements, tries: _Attempts, trouble: Trouble) -> Protocol[None]:
     """End what a lost session may still wait for, or have: it would be this lock's own rival."""
     tries.deadline.now = (yield Forget()).now
     if trouble.end is not None:

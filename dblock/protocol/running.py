@@ -17,7 +17,7 @@ from .state import Pruned, RunState
 from .steps import Protocol, Query
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 #: The slots that the database's clock names, in UTC. ISO 8601's weeks begin on Monday.
 PERIODS = {
@@ -38,25 +38,30 @@ class JobRun:
     fence: int
 
 
-def clock(dialect: Dialect, patience: float, now: float) -> Protocol[datetime]:
+def clock(dialect: Statements, patience: float, now: float) -> Protocol[datetime]:
     """Read the database's clock."""
-    return dialect.told_time((yield from insist(dialect, dialect.now(), None, patience, now)))
+    query = dialect.now()
+    return query.read((yield from insist(dialect, query, None, patience, now)))
 
 
-def begin(dialect: Dialect, run: JobRun, owner: str, patience: float, now: float) -> Protocol[bool]:
+def begin(
+    dialect: Statements, run: JobRun, owner: str, patience: float, now: float
+) -> Protocol[bool]:
     """Record that a run begins; False when one has succeeded in its slot.
 
     Raises LockLost when a later hold's run is on record.
     """
     query = dialect.begin_run(run.name, run.slot, run.fence, owner)
     reply = yield from insist(dialect, query, run.name, patience, now)
-    recorded = reply.rows[0][0]
+    recorded = query.read(reply)
     if recorded > run.fence:
         raise (yield from _superseded(dialect, run, f"fence {recorded} is", reply.now))
-    return bool(recorded == run.fence)
+    return recorded == run.fence
 
 
-def end(dialect: Dialect, run: JobRun, status: int, patience: float, now: float) -> Protocol[None]:
+def end(
+    dialect: Statements, run: JobRun, status: int, patience: float, now: float
+) -> Protocol[None]:
     """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
     query = dialect.end_run(run.name, run.slot, run.fence, status)
     reply = yield from insist(dialect, query, run.name, patience, now)
@@ -64,7 +69,7 @@ def end(dialect: Dialect, run: JobRun, status: int, patience: float, now: float)
         raise (yield from _superseded(dialect, run, "it is not", reply.now))
 
 
-def _superseded(dialect: Dialect, run: JobRun, found: str, now: float) -> Protocol[DBLockError]:
+def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Protocol[DBLockError]:
     """Return what to tell of a run that is not the recorded one."""
     state, now = yield from look(dialect, run.name, 0.0, now)
     if state is not None and state.fence > run.fence:
@@ -76,21 +81,20 @@ def _superseded(dialect: Dialect, run: JobRun, found: str, now: float) -> Protoc
     )
 
 
-def last(dialect: Dialect, name: str, now: float) -> Protocol[RunState | None]:
+def last(dialect: Statements, name: str, now: float) -> Protocol[RunState | None]:
     """Read the run of a name that began last."""
-    reply = yield from insist(dialect, dialect.last_run(name), name, 0.0, now)
-    runs = dialect.runs(reply)
-    return runs[0] if runs else None
+    query = dialect.last_run(name)
+    return query.read((yield from insist(dialect, query, name, 0.0, now)))
 
 
-def prune(dialect: Dialect, age: float, patience: float, now: float) -> Protocol[Pruned]:
+def prune(dialect: Statements, age: float, patience: float, now: float) -> Protocol[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds; return how many."""
     keys = yield from _delete(dialect, dialect.prune_applied(age), patience, now)
     runs = yield from _delete(dialect, dialect.prune_runs(age), patience, now)
     return Pruned(keys, runs)
 
 
-def _delete(dialect: Dialect, some: Query, patience: float, now: float) -> Protocol[int]:
+def _delete(dialect: Statements, some: Query[int], patience: float, now: float) -> Protocol[int]:
     """Repeat a statement that deletes some rows until there are none left."""
     count = 0
     while True:

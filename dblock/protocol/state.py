@@ -105,6 +105,25 @@ class Place(NamedTuple):
     clock: float | None = None
 
 
+class Queued(NamedTuple):
+    """A name as one who waits for it sees it: its row, and where the ticket stands."""
+
+    row: LockRow
+    place: Place
+
+
+class RowLock(NamedTuple):
+    """What became of locking a row.
+
+    ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``
+    that nothing may be granted yet.
+    """
+
+    locked: bool
+    stale: bool = False
+    closed: bool = False
+
+
 class Passed(NamedTuple):
     """What the first in a queue is told when a release has made the name its own.
 

@@ -4,34 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from .commands import Command, word
 
-
-class Query(NamedTuple):
-    """A statement in the driver's own parameter style.
-
-    ``command`` is what it asks for, None outside of the protocols: to make a connection ready, in
-    the user's own tables. ``patience`` is for how many seconds the server waits for others' locks,
-    None for as long as the session lets it. ``durable`` says that all it did is on disk before it
-    is told, or as the server's commits are by default; otherwise a crash may undo it, but for a
-    grant, which is durable in any case.
-    """
-
-    sql: str
-    params: Mapping[str, Any] | tuple[Any, ...]
-    command: Command | None = None
-    patience: float | None = None
-    durable: bool = True
-
-    @property
-    def kind(self) -> str:
-        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` where it has none."""
-        return "other" if self.command is None else word(type(self.command).__name__)
-
-    def __repr__(self) -> str:
-        return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it
+R = TypeVar("R")
 
 
 class Reply(NamedTuple):
@@ -48,6 +25,42 @@ class Reply(NamedTuple):
     server: str | None = None
 
 
+def count(reply: Reply) -> int:
+    """Read how many rows a statement was about."""
+    return reply.matched
+
+
+def any_row(reply: Reply) -> bool:
+    """Read whether a row came back."""
+    return bool(reply.rows)
+
+
+class Query(NamedTuple, Generic[R]):
+    """A statement in the driver's own parameter style.
+
+    ``command`` is what it asks for, None outside of the protocols: to make a connection ready, in
+    the user's own tables. ``patience`` is for how many seconds the server waits for others' locks,
+    None for as long as the session lets it. ``durable`` says that all it did is on disk before it
+    is told, or as the server's commits are by default; otherwise a crash may undo it, but for a
+    grant, which is durable in any case. ``read`` understands its reply.
+    """
+
+    sql: str
+    params: Mapping[str, Any] | tuple[Any, ...]
+    command: Command | None = None
+    patience: float | None = None
+    durable: bool = True
+    read: Callable[[Reply], R] = count  # type: ignore[assignment]
+
+    @property
+    def kind(self) -> str:
+        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` where it has none."""
+        return "other" if self.command is None else word(type(self.command).__name__)
+
+    def __repr__(self) -> str:
+        return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Run one statement on a connection of dblock's own, in a transaction of its own.
@@ -55,7 +68,7 @@ class Run:
     ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.
     """
 
-    query: Query
+    query: Query[Any]
     within: float | None = None
 
 
@@ -69,7 +82,7 @@ class RunHeld:
     transaction usable, and so does a reply it says no to: rows locked for that are let go.
     """
 
-    query: Query
+    query: Query[Any]
     patience: float | None = None
     within: float | None = None
     keep: Callable[[Reply], bool] | None = None
@@ -137,7 +150,7 @@ class AtGate:
     gate go, and so does this step if that found no row.
     """
 
-    query: Query
+    query: Query[Any]
     first: bool = False
     last: bool = False
 

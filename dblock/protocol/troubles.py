@@ -19,11 +19,11 @@ from ..errors import (
 from .faults import Fault, Trouble
 
 if TYPE_CHECKING:
-    from ..dialects import Dialect
+    from .statements import Statements
 
 
 def explain(
-    dialect: Dialect, trouble: Trouble, name: str | None = None, *, harmless: bool = False
+    dialect: Statements, trouble: Trouble, name: str | None = None, *, harmless: bool = False
 ) -> DBLockError:
     """Return the error that tells ``trouble`` to the caller.
 
@@ -86,7 +86,7 @@ def transaction_broken(trouble: Trouble, name: str | None = None) -> Unavailable
     )
 
 
-def schema_missing(dialect: Dialect, said: str) -> SchemaMissing:
+def schema_missing(dialect: Statements, said: str) -> SchemaMissing:
     options = f" --schema {dialect.schema}" if dialect.schema else ""
     options += f" --prefix {dialect.prefix}" if dialect.prefix != "dblock_" else ""
     return SchemaMissing(

@@ -139,7 +139,7 @@ def migrating(
             stack.enter_context(alone(engine, dialect, "dblock", wait=PATIENCE))
         connection = stack.enter_context(apart.connect())
         stack.enter_context(connection.begin())
-        for statement in dialect.hurry():
+        for statement in dialect.migration_settings():
             connection.exec_driver_sql(statement)
         yield connection
 

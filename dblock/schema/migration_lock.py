@@ -165,7 +165,7 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
         return got
 
     with told(dialect):
-        dialect.prepare_migrator(own.connection.driver_connection)
+        dialect.adapter.prepare_migrator(own.connection.driver_connection)
     return attempt
 
 
@@ -284,7 +284,7 @@ def told(dialect: Dialect) -> Iterator[None]:
 
 
 def _explain(dialect: Dialect, error: BaseException) -> BaseException:
-    fault = dialect.classify(error)
+    fault = dialect.adapter.classify(error)
     said = first_line(error)
     if fault is Fault.PRIVILEGE:
         return Unsupported(f"the database role may not create dblock's tables: {said}")

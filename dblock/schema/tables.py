@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import PrimaryKeyConstraint
 
-from ..dialects.witness import FIRST_EPOCH
+from ..dialects.postgresql.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
 

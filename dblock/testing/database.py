@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from ..borrowed import Borrowed, Root, borrow
 from ..database import Database
-from ..dialects import DIALECTS, Dialect
+from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from ..holds import FlowHolds
 from ..protocol.commands import Create, Guard, LockRow
 from ..protocol.steps import Protocol, Query, Reply, Run, RunHeld
@@ -57,18 +57,19 @@ class SimulatedDatabase(Database):
             found = found.connection()
         spoken = found.dialect if isinstance(found, Connection) else None
         name = getattr(found, "vendor", None) if spoken is None else spoken.name
-        for kind in _kinds(spoken is not None and spoken.is_async).values():
+        adapters = _adapters(spoken is not None and spoken.is_async)
+        for kind in DIALECTS.values():
             if name in kind.backends:
-                return kind(None, "dblock_", self.timeouts)
+                return kind(None, "dblock_", self.timeouts, adapters[kind.name](self.timeouts))
         return self._usual_dialect
 
 
-def _kinds(is_async: bool) -> Mapping[str, type[Dialect]]:
+def _adapters(is_async: bool) -> Mapping[str, type[Adapter]]:
     if not is_async:
-        return DIALECTS
-    from ..aio.dialects import ASYNC_DIALECTS
+        return ADAPTERS
+    from ..aio.adapters import ASYNC_ADAPTERS
 
-    return ASYNC_DIALECTS
+    return ASYNC_ADAPTERS
 
 
 class StandIn(Borrowed):
@@ -93,7 +94,7 @@ class StandIn(Borrowed):
     def driver(self) -> Any:
         return self._real.driver
 
-    def execute(self, query: Query) -> Reply:
+    def execute(self, query: Query[Any]) -> Reply:
         return self._real.execute(query)
 
     def savepoint(self) -> Any:
@@ -126,9 +127,9 @@ class StandIn(Borrowed):
             store.rows[name] = root
         return reply
 
-    def _sent(self, query: Query) -> Reply:
+    def _sent(self, query: Query[Any]) -> Reply:
         return self._run(_once(Query(query.sql, query.params)))
 
 
-def _once(query: Query) -> Protocol[Reply]:
+def _once(query: Query[Any]) -> Protocol[Reply]:
     return (yield Run(query))

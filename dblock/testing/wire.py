@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..dialects.base import Answer, Session
+from ..dialects.adapter import Answer, ServerSession
 from ..dialects.sqlite import SQLite
+from ..dialects.sqlite.adapter import SQLite3
 from ..protocol.commands import Command, Commit, Grant, Join, LockRow, Release, Renew
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
-from ..protocol.steps import Query
+from ..protocol.steps import Query, any_row
 from ..timeouts import Timeouts
 from .store import Store
 
@@ -84,16 +85,16 @@ _DOES: dict[type[Command], str] = {
 }
 
 
-class WiredSQLite(SQLite):
-    """SQLite by the test's clock, at the end of a wire."""
+class Wired(SQLite3):
+    """sqlite3 by the test's clock, at the end of a wire."""
 
     def __init__(self, timeouts: Timeouts, store: Store, wire: Wire) -> None:
-        super().__init__(None, "dblock_", timeouts)
+        super().__init__(timeouts)
         self.store = store
         self.wire = wire
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         command = query.command
         loss = self.wire.request(None if command is None else _DOES.get(type(command)))
@@ -104,16 +105,16 @@ class WiredSQLite(SQLite):
         self.wire.reply(loss)
         return answer
 
-    def _timed(self, query: Query) -> Query:
+    def _timed(self, query: Query[Any]) -> Query[Any]:
         """Return a statement to which it is now when the test says it is."""
         return query._replace(sql=query.sql.replace("'now'", f"'{self.store.clock.stamp()}'"))
 
-    def prepare_connection(self, connection: Any) -> Session:
+    def prepare_connection(self, connection: Any) -> ServerSession:
         super().prepare_connection(connection)
         self.ask(connection, Query("PRAGMA synchronous = OFF", {}))
         self.store.connections.append(connection)
         # As on a server: what is left of a lost connection's session can be ended.
-        return Session(end=Query("SELECT 1 WHERE false", {}))
+        return ServerSession(end=Query("SELECT 1 WHERE false", {}, read=any_row))
 
     def is_usable(self, connection: Any) -> bool:
         return not self.wire.away  # what is idle is seen to be closed
@@ -128,6 +129,14 @@ class WiredSQLite(SQLite):
             return Fault.DISCONNECTED
         return super().classify(error)
 
-    def renew(self, asked: Sequence[Renewal]) -> Query:
-        arriving = [renewal for renewal in asked if renewal.name not in self.wire.missing]
+
+class WiredSQLite(SQLite):
+    """SQLite's statements at the end of a wire, on which some renewals get lost."""
+
+    def __init__(self, timeouts: Timeouts, store: Store, wire: Wire) -> None:
+        super().__init__(None, "dblock_", timeouts, Wired(timeouts, store, wire))
+        self._wire = wire
+
+    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+        arriving = [renewal for renewal in asked if renewal.name not in self._wire.missing]
         return super().renew(arriving)

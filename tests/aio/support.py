@@ -94,7 +94,7 @@ async def settled(locks: AsyncLocks) -> None:
         await drain()
     for connections in (locks.database.connections, locks.database.holders):
         for connection in list(connections._idle):
-            assert locks.database.dialect.is_usable(connection.driver)
+            assert locks.database.dialect.adapter.is_usable(connection.driver)
             assert not await in_transaction(connection.driver)
     turns: Any = locks.database.connections._turns
     assert turns._free._value == 8

@@ -308,9 +308,9 @@ def test_cancelled_before_it_waits(
             for _ in range(2):
                 await asyncio.create_task(once(locks.row("report")))
             dialect, begun = locks.database.dialect, 0
-            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.send
+            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.adapter.send
 
-            def counting(connection: Any, query: Query, kept: Any, **how: bool) -> Any:
+            def counting(connection: Any, query: Query[Any], kept: Any, **how: bool) -> Any:
                 nonlocal begun
                 if query.sql.startswith("BEGIN"):
                     begun = stepped.points + 1

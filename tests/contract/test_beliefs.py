@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -64,9 +65,9 @@ def test_before_the_statement_that_gives_it_back(
     locks: Locks, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: list[list[Change]] = []
-    release: Callable[[str, str], Query] = locks.dialect.release
+    release: Callable[[str, str], Query[Any]] = locks.dialect.release
 
-    def releasing(name: str, token: str) -> Query:
+    def releasing(name: str, token: str) -> Query[Any]:
         known.append(told.changes)
         return release(name, token)
 

@@ -52,21 +52,22 @@ class Renewals:
         self.sizes: list[int] = []
         self.before: Callable[[], object] = lambda: None
         self.after: Callable[[], object] = lambda: None
-        renew, renewed = locks.dialect.renew, locks.dialect.renewed
+        renew = locks.dialect.renew
 
-        def sent(asked: list[Renewal]) -> Query:
+        def sent(asked: list[Renewal]) -> Query[set[str]]:
             if by_keeper():
                 self.sizes.append(len(asked))
                 self.before()
-            return renew(asked)
+            query = renew(asked)
 
-        def heard(reply: Reply) -> set[str]:
-            if by_keeper():
-                self.after()
-            return renewed(reply)
+            def heard(reply: Reply) -> set[str]:
+                if by_keeper():
+                    self.after()
+                return query.read(reply)
+
+            return query._replace(read=heard)
 
         patch.setattr(locks.dialect, "renew", sent)
-        patch.setattr(locks.dialect, "renewed", heard)
 
 
 @pytest.fixture

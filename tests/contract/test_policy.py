@@ -21,7 +21,7 @@ from tenacity import (
 
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
 from dblock.dialects import DIALECTS, Dialect
-from dblock.dialects.base import TICKET
+from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquiring import acquire
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.leasing import LEAVING, Claim, Held, Refused
@@ -91,7 +91,7 @@ class Clock:
     def perform(self, step: Step) -> Reply:
         sent = self.now
         if isinstance(step, Stand):
-            ticket = (TICKET * "0", self._dialect.calls) if step.look else (None, False)
+            ticket = (TICKET * "0", self._dialect.can_notify) if step.look else (None, False)
             return Reply([ticket], 0, sent, self.now)
         if isinstance(step, Sleep | Await):  # nobody calls
             assert step.seconds >= 0
@@ -109,7 +109,7 @@ class Clock:
         return Reply((), 0, sent, self.now)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        place = (0, False, self.now) if self._dialect.calls else (0, False)
+        place = (0, False, self.now) if self._dialect.can_notify else (0, False)
         if sql == self._dialect.look("report").sql:
             return [HELD]
         if sql == self._dialect.look_queued("report", "", "").sql:
@@ -187,7 +187,7 @@ def test_no_sleep_goes_past_the_deadline(
         assert isinstance(outcome, Refused)
     for began, seconds in clock.sleeps:
         # Who is not in the queue any more, to leave it, may be the owner, to pass that on.
-        leaving = LEAVING * (2 if dialect.calls else 1)
+        leaving = LEAVING * (2 if dialect.can_notify else 1)
         until = START + wait if began < clock.left else clock.left + leaving
         assert began + seconds <= max(until, began) + 1e-6, (began - START, seconds, wait)
 

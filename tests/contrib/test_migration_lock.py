@@ -247,7 +247,7 @@ def test_its_transaction_may_be_idle_for_as_long_as_it_takes(new_database: NewDa
     """Behind a pooler too, where the session's settings are whoever's."""
     with psycopg.connect(new_database("pgbouncer").url.replace("+psycopg", "")) as own:
         dialect = PostgreSQL(None, "dblock_", Timeouts())
-        dialect.prepare_migrator(own)
+        dialect.adapter.prepare_migrator(own)
         own.execute("SET idle_in_transaction_session_timeout = '1min'")
         own.execute("SET default_transaction_isolation = 'serializable'")
         for statement in dialect.migration_mutex("migrations"):

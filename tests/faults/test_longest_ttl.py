@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from dblock import Locks
-from dblock.dialects import witness
+from dblock.dialects.postgresql import witness
 from tests.conftest import Database
 from tests.faults.database import WAITING, WRITER, epoch, forget, lapse, pause
 from tests.servers import execute

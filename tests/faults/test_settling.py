@@ -49,11 +49,12 @@ def end_sessions(db: Database) -> int:
 
 def end_nothing(net: Net, patch: pytest.MonkeyPatch) -> None:
     """As behind a pooler, where a session cannot be told from another."""
-    prepare = type(net.locks.dialect).prepare_connection
+    kind = type(net.locks.dialect.adapter)
+    prepare = kind.prepare_connection
     patch.setattr(
-        type(net.locks.dialect),
+        kind,
         "prepare_connection",
-        lambda dialect, connection: replace(prepare(dialect, connection), end=None),
+        lambda adapter, connection: replace(prepare(adapter, connection), end=None),
     )
 
 

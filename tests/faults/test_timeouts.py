@@ -319,13 +319,13 @@ def test_a_waiter_survives_a_time_without_a_primary(
     execute(db.url, read_only + "on")
     with Locks(db.url, timeouts=Timeouts(connect=2, query=5, socket=LONG)) as locks:
         refused = threading.Event()
-        classify = locks.dialect.classify
+        classify = locks.dialect.adapter.classify
 
         def noticing(error: BaseException) -> object:
             refused.set()
             return classify(error)
 
-        locks.dialect.classify = noticing  # type: ignore[method-assign, assignment]
+        locks.dialect.adapter.classify = noticing  # type: ignore[method-assign, assignment]
         waiting = threads.start(locks.lease("report", ttl=60).acquire)
         assert refused.wait(LONG)
         execute(db.url, read_only + "off", options="-c default_transaction_read_only=off")

@@ -44,15 +44,15 @@ CATALOGUE = (
     Mutant(
         "row-lock-over-a-lease",
         "a row lock is refused while a lease is on the name",
-        "PostgreSQL.lock_row",
-        'WHERE lock_name = %(name)s AND {_FREE} AND EXISTS (TABLE open)"',
+        "postgresql.row.RowStatements.lock_row",
+        'WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"',
         'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
     ),
     Mutant(
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
-        "PostgreSQL._grant",
+        "postgresql.lease.LeaseStatements._grant",
         "FOR UPDATE OF k SKIP LOCKED",
         "",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
@@ -60,7 +60,7 @@ CATALOGUE = (
     Mutant(
         "names-without-case",
         "names are exact",
-        "MariaDB.key",
+        "Tables.key",
         "return name.encode()",
         "return name.lower().encode()",
         f"{PLANTED}::test_names_are_exact[mariadb]",
@@ -76,7 +76,7 @@ CATALOGUE = (
     Mutant(
         "prepared-behind-a-pooler",
         "a statement runs as it was written, on whatever backend",
-        "PostgreSQL.prepare_connection",
+        "Psycopg.prepare_connection",
         "if backend != connection.info.backend_pid:",
         "if False:",
         f"{REGRESSIONS}::test_prepared_statements_of_another_client_of_the_pooler",
@@ -133,7 +133,7 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
-        "Queueing.take",
+        "LeaseStatements.take",
         "self._take,",
         f"self._take.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
         f"{TRAP_4}[postgresql]",
@@ -141,7 +141,7 @@ CATALOGUE = (
     Mutant(
         "fence-drawn-early-mariadb",
         "fences grow in the order of the holds, not of the tries",
-        "MariaDB._grant",
+        "mariadb.lease.LeaseStatements._grant",
         "fence = fence + 1",
         f"fence = {DRAWN.replace('token', CALLERS_TOKEN)}",
         f"{TRAP_4}[mariadb]",
@@ -149,7 +149,7 @@ CATALOGUE = (
     Mutant(
         "fence-starts-again",
         "a fence outlives the holds of its name",
-        "Queueing._release",
+        "postgresql.lease.LeaseStatements._release",
         "UPDATE {self.lock_table} SET token = NULL, expires_at = clock_timestamp()",
         "DELETE FROM {self.lock_table}",
         "tests/contract/test_fence.py::"
@@ -184,7 +184,7 @@ CATALOGUE = (
     Mutant(
         "release-without-token-postgresql",
         "only the holder releases",
-        "Queueing._release",
+        "postgresql.lease.LeaseStatements._release",
         "WHERE lock_name = %(name)s AND token = %(token)s AND",
         "WHERE lock_name = %(name)s AND",
         f"{TAKEN_OVER}[postgresql-release]",
@@ -192,7 +192,7 @@ CATALOGUE = (
     Mutant(
         "release-without-token-mariadb",
         "only the holder releases",
-        "MariaDB.release",
+        "mariadb.lease.LeaseStatements.release",
         "WHERE lock_name = %(name)s AND token = %(token)s",
         "WHERE lock_name = %(name)s",
         f"{TAKEN_OVER}[mariadb-release]",
@@ -200,7 +200,7 @@ CATALOGUE = (
     Mutant(
         "release-without-token-sqlite",
         "only the holder releases",
-        "SQLite._release",
+        "sqlite.lease.LeaseStatements._release",
         "WHERE lock_name = :name AND token = :token",
         "WHERE lock_name = :name",
         f"{TAKEN_OVER}[sqlite-release]",
@@ -225,7 +225,7 @@ CATALOGUE = (
     Mutant(
         "free-by-the-transactions-start",
         "expiry is judged by the time it is, not that of the transaction's start",
-        "postgresql._FREE",
+        "postgresql.fragments.FREE",
         "expires_at <= clock_timestamp())",
         "expires_at <= now())",
         f"{PLANTED}::test_a_transaction_that_began_before_the_expiry_sees_it",
@@ -233,25 +233,23 @@ CATALOGUE = (
     Mutant(
         "expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "postgresql.PostgreSQL",
+        "postgresql.lease.LeaseStatements._grant",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=2,
     ),
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "dialects.queueing.Queueing",
+        "LeaseStatements.first_grant",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=2,
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
         "expiry is the database's clock alone",
-        "sqlite._modifier",
+        "fragments.modifier",
         'return f"{seconds:+.3f} seconds"',
         (
             "import time\n"
@@ -267,15 +265,15 @@ CATALOGUE = (
         "term-from-the-grants-reply",
         "the holder's own deadline is counted from before its request",
         "Attempt._once",
-        "term = self._term(grant.remaining, reply.sent)",
-        "term = self._term(grant.remaining, reply.now)",
+        "term = self._term(outcome.remaining, reply.sent)",
+        "term = self._term(outcome.remaining, reply.now)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
     ),
     Mutant(
         "term-from-the-later-try",
         "the term of a grant is not counted from after an earlier try that may be the one",
         "Attempt._once",
-        "term = self._term(grant.remaining, reply.sent)",
+        "term = self._term(outcome.remaining, reply.sent)",
         "term = Term(reply.sent, self.claim.ttl)",
         "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
     ),
@@ -333,7 +331,7 @@ CATALOGUE = (
     Mutant(
         "guard-without-a-lock-postgresql",
         "a takeover waits for the guarded transaction",
-        "PostgreSQL.guard",
+        "postgresql.row.RowStatements.guard",
         "FOR KEY SHARE SKIP LOCKED",
         "",
         f"{WAITS}[postgresql]",
@@ -341,7 +339,7 @@ CATALOGUE = (
     Mutant(
         "guard-without-a-lock-mariadb",
         "a takeover waits for the guarded transaction",
-        "MariaDB.guard",
+        "mariadb.row.RowStatements.guard",
         "LOCK IN SHARE MODE NOWAIT",
         "",
         f"{WAITS}[mariadb]",
@@ -403,7 +401,7 @@ CATALOGUE = (
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
-        "reading._until",
+        "read_deadline._until",
         "clock.now() >= start + connection.read_within",
         "clock.now() >= start + connection.read_within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
@@ -469,7 +467,7 @@ CATALOGUE = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        "Queueing.first_grant",
+        "LeaseStatements.first_grant",
         "WHERE NOT EXISTS (TABLE taken)\n"
         "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
         "ON CONFLICT (lock_name) DO NOTHING",
@@ -479,7 +477,7 @@ CATALOGUE = (
     Mutant(
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
-        "Queueing._release",
+        "postgresql.lease.LeaseStatements._release",
         "RETURNING {LAZY}",
         "RETURNING 1",
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
@@ -495,7 +493,7 @@ CATALOGUE = (
     Mutant(
         "release-reads-the-whole-table",
         "a lease costs the same among many",
-        "Queueing._release",
+        "postgresql.lease.LeaseStatements._release",
         "WHERE lock_name = %(name)s",
         "WHERE lock_name || '' = %(name)s",
         f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",

@@ -47,7 +47,7 @@ CONTRIB = (
     Mutant(
         "nobody-becomes-an-owner",
         ONE_MIGRATES,
-        "migrating._COULD",
+        "migrations._COULD",
         "pg_has_role(a.usesysid, r.oid, 'MEMBER')",
         "pg_has_role(a.usesysid, r.oid, 'USAGE')",
         f"{STRANGERS}::test_whoever_could_migrate_is_waited_for",
@@ -55,7 +55,7 @@ CONTRIB = (
     Mutant(
         "migration-lock-with-a-snapshot",
         "nothing waits for the migration lock's own transaction",
-        "PostgreSQL.migration_mutex",
+        "postgresql.migrations.MigrationStatements.migration_mutex",
         '"BEGIN ISOLATION LEVEL READ COMMITTED"',
         '"BEGIN"',
         f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
@@ -63,7 +63,7 @@ CONTRIB = (
     Mutant(
         "migration-lock-idle-too-long",
         "the migration lock lasts as long as the migration",
-        "PostgreSQL.migration_mutex",
+        "postgresql.migrations.MigrationStatements.migration_mutex",
         "_ENDLESS,",
         "",
         f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",

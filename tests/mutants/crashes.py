@@ -22,7 +22,7 @@ CRASHES = (
     Mutant(
         "no-witness-after-a-crash",
         "what a crash forgot is not granted again",
-        "Witnessing.epoch",
+        "WitnessStatements.epoch",
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         CRASH,
@@ -30,7 +30,7 @@ CRASHES = (
     Mutant(
         "no-witness-after-a-failover",
         "what a standby never heard of is not granted again",
-        "Witnessing.epoch",
+        "WitnessStatements.epoch",
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         f"{FAILOVER}[durable]",
@@ -46,7 +46,7 @@ CRASHES = (
     Mutant(
         "queue-before-the-pause-is-over",
         "nor to who waited in the queue",
-        "Queueing._take",
+        "LeaseStatements._take",
         "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}",
         "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
         "WHERE lock_name = %(name)s AND {PATIENT}",
@@ -63,7 +63,7 @@ CRASHES = (
     Mutant(
         "row-locks-at-once",
         "nor is a row locked",
-        "PostgreSQL.lock_row",
+        "postgresql.row.RowStatements.lock_row",
         "WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked",
         "WITH open AS MATERIALIZED ({self.epoch()}), locked",
         CRASH,
@@ -95,7 +95,7 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-recorded",
         "the pause is as long as the longest TTL ever granted",
-        "Witnessing.announce_ttl",
+        "WitnessStatements.announce_ttl",
         "SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer",
         "SET writer",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
@@ -103,7 +103,7 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-announced",
         "a TTL is granted once the standbys know of it that commits wait for",
-        "Witnessing.record_ttl",
+        "WitnessStatements.record_ttl",
         "AND e.longest_ttl >= %(ttl)s",
         "AND %(ttl)s >= 0",
         f"{SYNCHRONOUS}::test_a_ttl_that_is_not_announced_is_not_recorded",
@@ -136,7 +136,7 @@ CRASHES = (
     Mutant(
         "warnings-are-not-for-clients",
         "nor is it where the server keeps its warnings to itself",
-        "witness.DURABLE",
+        "fragments.DURABLE",
         "current_setting('client_min_messages') = 'error'",
         "current_setting('client_min_messages') = 'never'",
         f"{SYNCHRONOUS}::test_what_the_standby_has_not_got_is_written_again[cancelled-end_a_run]",
@@ -160,23 +160,23 @@ CRASHES = (
     Mutant(
         "longest-ttl-not-asked-for",
         "no TTL is granted that is not known to outlive a crash",
-        "witness.KNOWN",
-        'KNOWN = "longest_ttl >= %(ttl)s AND',
-        'KNOWN = "',
+        "witness.known",
+        "longest_ttl >= {ttl} AND valid_until",
+        "valid_until",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
     ),
     Mutant(
         "longest-ttl-not-asked-for-by-renewals",
         "no TTL is renewed to that is not known to outlive a crash",
-        "PostgreSQL.renew",
-        "self.epoch(KNOWN)",
+        "postgresql.lease.LeaseStatements.renew",
+        "self.epoch(known())",
         "self.epoch()",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
     ),
     Mutant(
         "pause-without-a-loss",
         "leases in durable tables outlive a crash, without a pause",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "here.lock = 'p' OR e.longest_ttl IS NULL",
         "e.longest_ttl IS NULL",
         "tests/faults/test_crash.py::test_durable_leases_outlive_a_crash[backend]",
@@ -184,7 +184,7 @@ CRASHES = (
     Mutant(
         "a-crash-ends-the-pause",
         "a crash in a pause does not end it",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "greatest(e.grants_from, clock_timestamp())) ELSE",
         "clock_timestamp()) ELSE",
         f"{PAUSE}::test_a_crash_in_a_pause_does_not_end_it[durable-backend]",
@@ -192,7 +192,7 @@ CRASHES = (
     Mutant(
         "a-pause-as-long-as-the-clock-said",
         "a clock that is put right costs one longest TTL, not as long as it was wrong",
-        "Witnessing.witness",
+        "WitnessStatements.witness",
         "WHERE {_BELIEVED} AND {self._sane}",
         "WHERE {_BELIEVED}",
         f"{CLOCK}::test_a_clock_that_is_put_back_begins_no_long_pause[threads]",
@@ -200,7 +200,7 @@ CRASHES = (
     Mutant(
         "a-pause-cut-short-is-a-crash",
         "nothing is lost where only the clock was wrong",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "OR EXISTS ({self.epoch()}) AS intact",
         "AS intact",
         f"{CLOCK}::test_a_pause_of_a_clock_that_was_ahead_is_cut_short[volatile-threads]",
@@ -208,7 +208,7 @@ CRASHES = (
     Mutant(
         "the-longest-ttl-is-announced-in-a-while",
         "no longer TTL is granted before that is on disk",
-        "Witnessing.announce_ttl",
+        "WitnessStatements.announce_ttl",
         "RETURNING {DURABLE}",
         "",
         "tests/faults/test_crash.py::test_a_longer_ttl_is_on_disk_once_it_is_announced",
@@ -216,7 +216,7 @@ CRASHES = (
     Mutant(
         "a-ttl-is-known-for-ever",
         "a TTL that nobody asks for any more is forgotten",
-        "witness.KNOWN",
+        "witness.known",
         "AND valid_until > clock_timestamp()",
         "",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
@@ -224,7 +224,7 @@ CRASHES = (
     Mutant(
         "what-is-on-its-way-is-forgotten",
         "what was granted of late may be out, seen in the table or not",
-        "Witnessing.record_ttl",
+        "WitnessStatements.record_ttl",
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, {before})",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
@@ -232,7 +232,7 @@ CRASHES = (
     Mutant(
         "what-is-out-is-forgotten",
         "a lease that is out is waited for, however long ago it was granted",
-        "Witnessing.record_ttl",
+        "WitnessStatements.record_ttl",
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, granted)",
         f"{TTLS}::test_a_lease_that_is_out_is_not_forgotten[threads]",
@@ -240,7 +240,7 @@ CRASHES = (
     Mutant(
         "begun-anew-twice",
         "one begins anew, and none takes back what another recorded",
-        "Witnessing.record_ttl",
+        "WitnessStatements.record_ttl",
         "AND w.writer = w.xmin::text FOR UPDATE",
         "AND w.writer = w.xmin::text",
         f"{TTLS}::test_two_begin_anew_at_once",
@@ -248,7 +248,7 @@ CRASHES = (
     Mutant(
         "a-day-passes-in-a-pause",
         "a pause loses sight of no lease that the table forgot",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "grants_from, grants_from + {_VALID}",
         "grants_from, clock_timestamp() + {_VALID}",
         f"{TTLS}::test_a_pause_loses_sight_of_no_lease",
@@ -256,7 +256,7 @@ CRASHES = (
     Mutant(
         "failover-taken-for-a-crash",
         "another timeline is another history, durable tables or not",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same",
         "true AS same",
         f"{FAILOVER}[durable]",
@@ -272,7 +272,7 @@ CRASHES = (
     Mutant(
         "found-out-twice",
         "one crash is one pause, however many find it out",
-        "Witnessing.write_witness",
+        "WitnessStatements.write_witness",
         "FROM seen WHERE e.xmin::text = seen.version",
         "FROM seen WHERE true",
         f"{TESTS}::test_two_find_out_at_once",
@@ -280,7 +280,7 @@ CRASHES = (
     Mutant(
         "a-change-hides-a-crash",
         "a crash is found out, although the tables were made durable since",
-        "Witnessing.set_durability",
+        "WitnessStatements.set_durability",
         "SET server = NULL WHERE",
         "SET server = server WHERE false AND",
         f"{TESTS}::test_a_crash_does_not_go_unnoticed_by_a_change",

@@ -13,7 +13,7 @@ JOBS = (
     Mutant(
         "slot-runs-again",
         "a slot that has succeeded is not run again",
-        "JobStatements.startable",
+        "RunStatements.startable",
         "AND run.exit_status = 0)",
         "AND run.exit_status = -1)",
         f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
@@ -21,7 +21,7 @@ JOBS = (
     Mutant(
         "slot-kept-by-a-failure",
         "a run that failed leaves its slot open",
-        "JobStatements.startable",
+        "RunStatements.startable",
         "AND run.exit_status = 0)",
         ")",
         f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
@@ -29,7 +29,7 @@ JOBS = (
     Mutant(
         "a-run-of-before-begins-late",
         "an older hold's run does not write over a later one's record",
-        "JobStatements.startable",
+        "RunStatements.startable",
         "(run.fence < {fence} AND NOT",
         "(NOT",
         f"{RECORD}::test_a_run_that_begins_late_does_not_touch_the_next[threads-mariadb-True-slot]",
@@ -61,7 +61,7 @@ JOBS = (
     Mutant(
         "late-record",
         "a run that was overtaken does not write over the next one's record",
-        "JobStatements.end_run",
+        "RunStatements.end_run",
         'AND fence = {self.parameter("fence")}{self.durably}"""',
         'AND fence <= fence + {self.parameter("fence")}{self.durably}"""',
         f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[threads-postgresql]",
@@ -93,7 +93,7 @@ JOBS = (
     Mutant(
         "prune-takes-the-last-run",
         "pruning leaves the record of a name's last run",
-        "JobStatements.prune_runs",
+        "RunStatements.prune_runs",
         'old = f"started_at < {self.ago} AND {later}"',
         'old = f"started_at < {self.ago}"',
         f"{CONTRACT}::test_prune[threads-sqlite]",

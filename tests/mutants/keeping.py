@@ -35,7 +35,7 @@ KEEPING = (
     Mutant(
         "renew-without-token-postgresql",
         "only the holder renews",
-        "PostgreSQL.renew",
+        "postgresql.lease.LeaseStatements.renew",
         (
             "ON k.lock_name = asked.lock_name AND k.token = asked.token\n"
             "                JOIN present ON k.fence > present.epoch\n"
@@ -62,7 +62,7 @@ KEEPING = (
     Mutant(
         "renew-without-token-mariadb",
         "only the holder renews",
-        "MariaDB.renew",
+        "mariadb.lease.LeaseStatements.renew",
         "AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
@@ -70,7 +70,7 @@ KEEPING = (
     Mutant(
         "renew-without-token-sqlite",
         "only the holder renews",
-        "SQLite.renew",
+        "sqlite.lease.LeaseStatements.renew",
         "AND l.token = json_extract(asked.value, '$[1]')",
         "",
         f"{TAKEN_OVER}[sqlite-renew]",
@@ -95,7 +95,7 @@ KEEPING = (
     Mutant(
         "renew-revives-postgresql",
         "what has expired is not renewed",
-        "PostgreSQL.renew",
+        "postgresql.lease.LeaseStatements.renew",
         "AND mine.expires_at > clock_timestamp()",
         "",
         f"{EXPIRED}[threads-postgresql]",
@@ -103,7 +103,7 @@ KEEPING = (
     Mutant(
         "renew-revives-mariadb",
         "what has expired is not renewed",
-        "MariaDB.renew",
+        "mariadb.lease.LeaseStatements.renew",
         "WHERE expires_at > SYSDATE(6);",
         ";",
         f"{EXPIRED}[threads-mariadb]",
@@ -111,8 +111,8 @@ KEEPING = (
     Mutant(
         "renew-revives-sqlite",
         "what has expired is not renewed",
-        "SQLite.renew",
-        "AND l.expires_at > {_NOW}",
+        "sqlite.lease.LeaseStatements.renew",
+        "AND l.expires_at > {NOW}",
         "",
         f"{EXPIRED}[threads-sqlite]",
     ),
@@ -193,7 +193,7 @@ KEEPING = (
     Mutant(
         "renew-reads-the-whole-table",
         "a busy row does not keep the others from renewal",
-        "MariaDB.renew",
+        "mariadb.lease.LeaseStatements.renew",
         "FORCE INDEX (PRIMARY)",
         "",
         ONE_BUSY,

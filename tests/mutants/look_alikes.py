@@ -12,7 +12,7 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-is-used",
         REFUSED,
-        "PostgreSQL.prepare_connection",
+        "Psycopg.prepare_connection",
         "self.recognise(said)",
         "",
         f"{TESTS}::test_a_lease[postgresql]",
@@ -20,7 +20,7 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-lacks-functions",
         REFUSED,
-        "PostgreSQL._who",
+        "Psycopg._who",
         "if self.classify(error) is None:",
         "if self.classify(error) is not None:",
         f"{TESTS}::test_functions_that_are_not_there",
@@ -36,7 +36,7 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-is-asked-each-time",
         "it costs no round trip but the first",
-        "Dialect.recognise",
+        "Adapter.recognise",
         "self.recognised = True",
         "",
         USERS,

@@ -11,7 +11,7 @@ PRESET = (
     Mutant(
         "moments-as-text",
         MEANING,
-        "PostgreSQL.cursor",
+        "Psycopg.cursor",
         "connection.cursor(binary=True)",
         "connection.cursor()",
         f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",
@@ -19,7 +19,7 @@ PRESET = (
     Mutant(
         "another-encoding-is-kept",
         "names are exact",
-        "dialects.postgresql._settings",
+        "adapter._settings",
         '"client_encoding": "UTF8",',
         "",
         f"{PRESETS}::test_a_lent_engine_with_another_encoding",
@@ -28,7 +28,7 @@ PRESET = (
         Mutant(
             f"{setting.split(' ')[0].replace('_', '-')}-as-the-server-has-it",
             MEANING,
-            "mariadb._SETTINGS",
+            "mariadb.adapter._SETTINGS",
             setting,
             "",
             f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]",
@@ -42,7 +42,7 @@ PRESET = (
     Mutant(
         "a-division-as-exact-as-the-server-has-it",
         MEANING,
-        "mariadb._REMAINING",
+        "mariadb.fragments.REMAINING",
         "* 1e-6",
         "/ 1000000",
         f"{CONTRACT}/test_lease.py::test_a_waiter_gets_it_on_expiry[threads-hostile mariadb]",
@@ -50,19 +50,19 @@ PRESET = (
     Mutant(
         "a-name-quoted-by-the-driver",
         "a name is no part of a statement",
-        "dblock.dialects.mariadb",
+        "mariadb.fragments",
         (
             '"UNHEX(%(name)s)"\n'
             "\n"
             "\n"
-            "def _hex(name: str) -> dict[str, str]:\n"
+            "def in_hex(name: str) -> dict[str, str]:\n"
             '    return {"name": name.encode().hex()}'
         ),
         (
             '"%(name)s"\n'
             "\n"
             "\n"
-            "def _hex(name: str) -> dict[str, bytes]:\n"
+            "def in_hex(name: str) -> dict[str, bytes]:\n"
             '    return {"name": name.encode()}'
         ),
         f"{CONTRACT}/test_names.py::test_awkward_names[asyncio-hostile mariadb]",

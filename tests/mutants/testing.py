@@ -28,7 +28,7 @@ TESTING = (
     Mutant(
         "reply-not-lost",
         "a test can have a reply be lost",
-        "WiredSQLite.send",
+        "Wired.send",
         "self.wire.reply(loss)",
         "pass",
         f"{FAULTS}::test_an_outcome_that_stays_unknown",
@@ -44,7 +44,7 @@ TESTING = (
     Mutant(
         "database-by-its-own-clock",
         "a test's time is the database's too",
-        "WiredSQLite._timed",
+        "Wired._timed",
         "query.sql.replace(\"'now'\", f\"'{self.store.clock.stamp()}'\")",
         "query.sql",
         f"{TIME}::test_time_moves_for_holder_and_database",

@@ -21,7 +21,7 @@ CALLS = (
     Mutant(
         "strangers-speak-utf-8",
         IGNORED,
-        "Queueing.called",
+        "Psycopg.called",
         'call.extra.decode("ascii", "replace")',
         "call.extra.decode()",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
@@ -29,7 +29,7 @@ CALLS = (
     Mutant(
         "strangers-are-translated",
         IGNORED,
-        "queueing._OCCUPY",
+        "adapter._OCCUPY",
         "set_config('client_encoding', 'SQL_ASCII', false)",
         "true",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
@@ -37,7 +37,7 @@ CALLS = (
     Mutant(
         "the-driver-reads-what-strangers-say",
         IGNORED,
-        "Queueing.listen",
+        "Psycopg.listen",
         "connection.pgconn.notify_handler = None",
         "pass",
         f"{STRANGERS}::test_called_in_the_middle_of_a_statement",
@@ -53,15 +53,15 @@ CALLS = (
     Mutant(
         "nobody-is-called",
         WOKEN,
-        "queueing.CALL",
-        "pg_notify('{_PREFIX}'",
-        "pg_notify('{_PREFIX}x'",
+        "queue.call",
+        "pg_notify('{PREFIX}'",
+        "pg_notify('{PREFIX}x'",
         f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
     ),
     Mutant(
         "overtaking",
         "nobody overtakes who waits",
-        "PostgreSQL._grant",
+        "postgresql.lease.LeaseStatements._grant",
         "AND {self.turn(self.earlier)}",
         "AND {self.turn('0')}",
         f"{QUEUE}::test_nobody_overtakes",
@@ -69,15 +69,15 @@ CALLS = (
     Mutant(
         "overtaking-on-mariadb",
         "nobody overtakes who waits",
-        "MariaDB.grant",
-        "({_LAST} + {self._gated})",
-        "{self._gated}",
+        "mariadb.lease.LeaseStatements.grant",
+        "({LAST} + {self.gated})",
+        "{self.gated}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
     ),
     Mutant(
         "mariadb-has-no-gates",
         "where nobody is called, one asks and the server wakes the others",
-        "MariaDB.has_gates",
+        "ServerWaitStatements.has_gates",
         "has_gates = True",
         "has_gates = False",
         f"{MARIAS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
@@ -85,25 +85,25 @@ CALLS = (
     Mutant(
         "newcomers-come-first-on-mariadb",
         STARVES,
-        "MariaDB.grant",
-        "({_LAST} + {self._gated})",
-        "{_LAST}",
+        "mariadb.lease.LeaseStatements.grant",
+        "({LAST} + {self.gated})",
+        "{LAST}",
         f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
     ),
     Mutant(
         "granted-by-halves-on-mariadb",
         "a grant decides once",
-        "MariaDB._grant",
+        "mariadb.lease.LeaseStatements._grant",
         (
             "fence + 1, token = %(token)s,\n"
             "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
-            "    expires_at = {_LATER}\n"
+            "    expires_at = {LATER}\n"
             "    WHERE lock_name = %(name)s AND {free};"
         ),
         (
             "fence + {free}, token = IF({free}, %(token)s, token),\n"
             "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
-            "    expires_at = IF({free}, {_LATER}, expires_at)\n"
+            "    expires_at = IF({free}, {LATER}, expires_at)\n"
             "    WHERE lock_name = %(name)s;"
         ),
         f"{MARIA_GRANT}::test_who_leaves_the_gate_while_it_is_looked_at",
@@ -111,7 +111,7 @@ CALLS = (
     Mutant(
         "one-gate-for-all-databases-of-mariadb",
         "databases of one server have nothing to do with each other",
-        "mariadb._GATE",
+        "server_wait.GATE",
         "CONCAT_WS('/', %(gate)s, DATABASE()))\"",
         '%(gate)s)"',
         f"{MARIAS}::test_another_database_has_gates_of_its_own",
@@ -119,8 +119,8 @@ CALLS = (
     Mutant(
         "mariadbs-gate-stays-shut",
         "who gives a name back lets the next through its gate",
-        "MariaDB.let_go",
-        "DO RELEASE_LOCK({_GATE});",
+        "LeaseStatements.let_go",
+        "DO RELEASE_LOCK({GATE});",
         "",
         f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_gate",
     ),
@@ -167,8 +167,8 @@ CALLS = (
     Mutant(
         "overtaking-on-sqlite",
         "nobody overtakes who waits",
-        "SQLite._grant",
-        "WHERE {self.turn(_LAST)}",
+        "sqlite.lease.LeaseStatements._grant",
+        "WHERE {self.turn(LAST)}",
         "WHERE {self.turn('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
     ),
@@ -183,7 +183,7 @@ CALLS = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        "Queueing._join",
+        "QueueStatements._join",
         "array_append({_ALIVE}, %(entry)s)",
         "array_prepend(%(entry)s, {_ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
@@ -223,8 +223,8 @@ CALLS = (
     Mutant(
         "the-dead-keep-newcomers-out",
         "nobody waits for who is not there",
-        "Queueing.earlier",
-        "AS entry WHERE {_THERE})",
+        "QueueStatements.earlier",
+        "AS entry WHERE {THERE})",
         "AS entry)",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[released-threads]",
     ),
@@ -263,8 +263,8 @@ CALLS = (
     Mutant(
         "two-tickets-of-one",
         "a waiter has one place in the queue",
-        "Queueing._join",
-        "WHEN {_POSITION} IS NULL THEN",
+        "QueueStatements._join",
+        "WHEN {POSITION} IS NULL THEN",
         "WHEN true THEN",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
     ),
@@ -279,15 +279,15 @@ CALLS = (
     Mutant(
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
-        "Queueing.before",
-        "AS entry WHERE {_THERE})",
+        "postgresql.queue.QueueStatements.before",
+        "AS entry WHERE {THERE})",
         "AS entry)",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
     ),
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
         "a released name is free",
-        "Queueing.turn",
+        "postgresql.queue.QueueStatements.turn",
         "token IS NULL AND expires_at > clock_timestamp() OR",
         "",
         f"{LEAVING}::test_released_by_an_earlier_version",

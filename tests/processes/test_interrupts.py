@@ -51,7 +51,7 @@ class Interrupt:
     def _on(self, of: Connections, connection: OwnConnection, *args: Any, **how: Any) -> Reply:
         return self._press(lambda: self._own(of, connection, *args, **how), connection)
 
-    def _in(self, transaction: BorrowedTransaction, query: Query) -> Reply:
+    def _in(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
         return self._press(lambda: self._borrowed(transaction, query), None)
 
     def _press(self, run: Callable[[], Reply], connection: OwnConnection | None) -> Reply:

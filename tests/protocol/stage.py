@@ -64,7 +64,7 @@ PLACES = {
     "out": (None, False),
     "out, free": (None, True),
 }
-END = Query("", {}, commands.EndSession("the session"))
+END: Query[Any] = Query("", {}, commands.EndSession("the session"))
 HELD = Held(3, Term(START, TTL), "server")
 USUAL = {
     "grant": "refused",
@@ -160,7 +160,7 @@ class Stage:
         match step:
             case Stand(look=look):
                 listening = bool(step.server) or answer.endswith("listening")
-                called = self.dialect.calls and listening
+                called = self.dialect.can_notify and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
                 return [(ticket, called)] if in_front else [], int(answer == "alarm")
@@ -184,7 +184,7 @@ class Stage:
         """The database's clock."""
         return self.now + AHEAD
 
-    def _found(self, query: Query, answer: str) -> Rows:
+    def _found(self, query: Query[Any], answer: str) -> Rows:
         yes: Rows = [(1,)]
         match query.command:
             case commands.Grant() | commands.Take():
@@ -226,7 +226,7 @@ class Stage:
 
     def _joined(self, answer: str) -> Rows:
         nothing: tuple[object, ...] = (None,) * 10
-        if answer == "granted" and self.dialect.calls:
+        if answer == "granted" and self.dialect.can_notify:
             return [(3, TTL, "", *nothing)]
         if answer == "granted":
             return [(3, TTL, "token", *STATES["mine"], None, False)]
@@ -236,7 +236,7 @@ class Stage:
         return [(*grant, *_state(answer), *self._place(*PLACES[answer]))]
 
     def _place(self, before: int | None, free: bool) -> tuple[object, ...]:
-        return (before, free, self._clock) if self.dialect.calls else (before, free)
+        return (before, free, self._clock) if self.dialect.can_notify else (before, free)
 
     def _row(self, answer: str, *, borrowed: bool) -> Rows:
         locked = answer == "locked"

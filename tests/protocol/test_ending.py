@@ -6,6 +6,7 @@ Fed with troubles instead of a database; on real servers it is the matrix's deaf
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from dblock.protocol.term import Term
 
 DIALECT = SQLite(None, "dblock_", Timeouts())
 ASKED = Asked(Renewal("report", "token", 30.0), Held(1, Term(0.0, 30.0)))
-END = Query("the end of the lost session", {})
+END: Query[Any] = Query("the end of the lost session", {})
 WITHIN = 4.0
 
 

@@ -76,7 +76,7 @@ class Table:
             else:
                 reply = Reply(found or (), 0, sent, self.now, self.server)
 
-    def execute(self, query: Query) -> list[tuple[object, ...]] | None:
+    def execute(self, query: Query[Any]) -> list[tuple[object, ...]] | None:
         assert isinstance(query.params, dict)
         if "asked" in query.params:
             rows = json.loads(query.params["asked"])

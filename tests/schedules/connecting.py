@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from sqlalchemy import create_engine
 
 from dblock.connections import Connections, OwnConnection
-from dblock.dialects.sqlite import SQLite
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.protocol.faults import Fault, Trouble
 from dblock.runtime import ThreadSemaphore
 from dblock.timeouts import Timeouts
@@ -48,12 +48,11 @@ class Counted(sqlite3.Connection):
 _engine = create_engine("sqlite://", connect_args={"factory": Counted, "check_same_thread": False})
 
 
-def some(run: Run, kind: type[SQLite] = SQLite, **how: Any) -> Connections:
+def some(run: Run, adapter: SQLite3 | None = None, **how: Any) -> Connections:
     """Connections that are new, and none that were there before."""
     Counted.open.clear()
     Counted.closed_twice = 0
-    dialect = kind(None, "dblock_", TIMEOUTS)
-    return Connections(_engine, dialect, runtime=RunRuntime(run), **how)
+    return Connections(_engine, adapter or SQLite3(TIMEOUTS), runtime=RunRuntime(run), **how)
 
 
 class Using:
@@ -201,7 +200,7 @@ def the_last_is_left(run: Run) -> None:
         renewing.give(connection)
     taken = list(renewing._idle)
     holding = Connections(
-        _engine, renewing._dialect, runtime=RunRuntime(run), verify=refuse, beside=renewing
+        _engine, renewing._adapter, runtime=RunRuntime(run), verify=refuse, beside=renewing
     )
     got: list[OwnConnection] = []
 

@@ -9,15 +9,16 @@ import sqlite3
 from functools import partial
 
 from dblock.dialects.sqlite import SQLite
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.gate import GATES, Gate, Gates
 from dblock.protocol.faults import Fault, Trouble
 from dblock.protocol.steps import AtGate, Query
 
-from .connecting import Counted, some
+from .connecting import TIMEOUTS, Counted, some
 from .exploring import scenario
 from .scheduler import Run
 
-NOTHING = Query("SELECT 1", {})
+NOTHING: Query[int] = Query("SELECT 1", {})
 
 
 class Gating(SQLite):
@@ -25,8 +26,12 @@ class Gating(SQLite):
 
     has_gates = True
 
-    def ungate(self) -> Query:
+    def ungate(self) -> Query[int]:
         return NOTHING
+
+
+class Closing(SQLite3):
+    """A connection that was closed meanwhile has broken."""
 
     def classify(self, error: BaseException) -> Fault | None:
         closed = isinstance(error, sqlite3.ProgrammingError)
@@ -59,8 +64,8 @@ class User:
 
 
 def gates(run: Run) -> Gates:
-    connections = some(run, Gating)
-    return Gates(connections, connections._dialect)
+    adapter = Closing(TIMEOUTS)
+    return Gates(some(run, adapter), Gating(None, "dblock_", TIMEOUTS, adapter))
 
 
 LOOKED_AT = (Gates, Gate)

@@ -17,8 +17,8 @@ from typing import Any, cast
 from sqlalchemy import NullPool
 
 from dblock.connections import Connections
-from dblock.dialects.base import Session
-from dblock.dialects.sqlite import SQLite
+from dblock.dialects.adapter import ServerSession
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.local_queue import LocalQueue
 from dblock.notifier import Notifier, Subscription
 from dblock.protocol.faults import Fault
@@ -84,13 +84,15 @@ class Database:
         return [wire for wire in self.wires if not wire.closed]
 
 
-class Calling(SQLite):
-    """The dialect of the database that calls."""
+class Calling(SQLite3):
+    """The adapter of the database that calls."""
 
-    def prepare_connection(self, connection: Any) -> Session:
-        return Session(SERVER)
+    def prepare_connection(self, connection: Any) -> ServerSession:
+        return ServerSession(SERVER)
 
-    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
+    def listen(
+        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+    ) -> str | None:
         return cast(str, connection.channel)
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
@@ -109,12 +111,12 @@ class Waiters:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.database = Database()
-        dialect = Calling(None, "dblock_", Timeouts())
+        adapter = Calling(Timeouts())
         pool = NullPool(self.database.connect)  # type: ignore[arg-type] # it is one for us
         engine = cast(Any, SimpleNamespace(pool=pool))
         runtime = RunRuntime(run)
-        self.connections = Connections(engine, dialect, runtime=runtime)
-        self.local_queue = LocalQueue(self.connections, dialect, runtime)
+        self.connections = Connections(engine, adapter, runtime=runtime)
+        self.local_queue = LocalQueue(self.connections, adapter, runtime)
         self.queue: dict[str, str] = {}
         #: Who was woken when.
         self.woken: dict[str, float] = {}

@@ -105,8 +105,9 @@ class SimulatedLocks(Locks):
         self._flow_holds = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
-        assert isinstance(self.dialect, Simulated)
-        self.dialect.client = client
+        adapter = self.dialect.adapter
+        assert isinstance(adapter, Simulated)
+        adapter.client = client
 
 
 class SimulatedRuntime(Runtime):

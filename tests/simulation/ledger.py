@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dblock.dialects.base import TICKET
+from dblock.dialects.tickets import TICKET
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row

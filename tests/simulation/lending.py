@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.pool import NullPool
 
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import Violation
 from tests.simulation.tables import USERS

@@ -13,8 +13,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
 
-from dblock.dialects import Dialect
-from dblock.dialects.base import Answer
+from dblock.dialects import Adapter, Dialect
+from dblock.dialects.adapter import Answer
 from dblock.target import resolve
 from tests.simulation.errors import Lost
 from tests.simulation.lending import LentConnection
@@ -63,8 +63,9 @@ class Store(ABC):
     name: str
     #: For SQLAlchemy: which database, and which driver.
     url: str
-    #: The simulated one.
-    dialect: type[Dialect]
+    #: The dialect's name, and its simulated adapter.
+    database: str
+    adapter: type[Adapter]
     loop: Loop
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
@@ -123,8 +124,8 @@ class Store(ABC):
         )
 
     def resolve(self, target: Any, **options: Any) -> tuple[Engine, Dialect]:
-        """Return the engine, and the simulated dialect."""
-        return resolve(target, dialects={self.dialect.name: self.dialect}, **options)
+        """Return the engine, and the dialect with the simulated adapter."""
+        return resolve(target, adapters={self.database: self.adapter}, **options)
 
     # --- statements --------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ import pytest
 
 from dblock import Timeouts
 from dblock.dialects import MariaDB
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
+from dblock.dialects.mariadb.adapter import PyMySQL
 from dblock.protocol.steps import Query
 from tests.conftest import find_or_skip
 from tests.simulation.errors import Lost
@@ -39,15 +40,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDBStore]:
     made.close()
 
 
-class Direct(MariaDB):
-    """The production dialect, on sessions of the store's that no client has."""
+class Direct(PyMySQL):
+    """The production adapter, on sessions of the store's that no client has."""
 
     def __init__(self, store: MariaDBStore) -> None:
-        super().__init__(None, "dblock_", Timeouts(query=5))
+        super().__init__(Timeouts(query=5))
         self._store = store
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         return self._store.execute(connection, query)
 
@@ -58,19 +59,19 @@ class Server:
 
     store: MariaDBStore
     loop: Loop
-    dialect: Direct
+    dialect: MariaDB
     answers: dict[str, tuple[float, Any]] = field(default_factory=dict)
 
     def session(self) -> Driver:
         driver = self.store.open()
-        driver.end = self.dialect.prepare_connection(driver).end
+        driver.end = self.dialect.adapter.prepare_connection(driver).end
         return driver
 
     def lend(self) -> Driver:
         """A session as the user's driver makes it."""
         return self.store.open()
 
-    def at(self, seconds: float, driver: Driver, query: Query | str, name: str = "") -> None:
+    def at(self, seconds: float, driver: Driver, query: Query[Any] | str, name: str = "") -> None:
         """Have a statement arrive at some moment; keep its answer under a name."""
         asked = Query(query, {}) if isinstance(query, str) else query
 
@@ -102,7 +103,7 @@ def void(_: object) -> None: ...
 def server(store: MariaDBStore) -> Iterator[Server]:
     loop = Loop(Schedule())
     store.begin(loop)
-    yield Server(store, loop, Direct(store))
+    yield Server(store, loop, MariaDB(None, "dblock_", Timeouts(query=5), Direct(store)))
     loop.over = True
     for driver in store.sessions:
         store.end_session(driver)
@@ -140,7 +141,7 @@ def test_the_server_tells_the_loops_time(server: Server) -> None:
 def test_the_databases_clock_has_a_rate(store: MariaDBStore) -> None:
     loop = Loop(Schedule())
     store.begin(loop, rate=1.1)
-    server = Server(store, loop, Direct(store))
+    server = Server(store, loop, MariaDB(None, "dblock_", Timeouts(query=5), Direct(store)))
     server.at(10, server.session(), TIMES, "told")
     loop.run()
     assert seconds(server.rows("told")[0][1]) == 11
@@ -214,7 +215,7 @@ def test_who_waits_at_the_gate_gets_it_in_the_order_of_arrival(x: Server) -> Non
     assert [x.rows(name) for name in "012"] == [((0,),), ((1,),), ((1,),)]
 
 
-def limited(dialect: MariaDB, patience: float) -> dict[str, Query]:
+def limited(dialect: MariaDB, patience: float) -> dict[str, Query[Any]]:
     """Statements that wait no longer than so many seconds."""
     leave = dialect.leave("x", "t", "y")
     return {
@@ -247,9 +248,9 @@ def test_a_wait_ends_at_its_virtual_time_as_on_a_real_clock(x: Server, kind: str
     assert x.rows("next") == ((1,),)
 
 
-def outcome(real: Any, query: Query) -> Any:
+def outcome(real: Any, query: Query[Any]) -> Any:
     try:
-        return MariaDB(None, "", Timeouts()).send(real, query)
+        return PyMySQL(Timeouts()).send(real, query)
     except pymysql.Connection.Error as error:
         return error
 

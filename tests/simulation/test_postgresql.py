@@ -16,9 +16,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from dblock import Locks
-from dblock.dialects.base import Answer
-from dblock.dialects.queueing import LAZY
-from dblock.dialects.witness import SERVER
+from dblock.dialects.adapter import Answer
+from dblock.dialects.postgresql.fragments import LAZY
+from dblock.dialects.postgresql.witness import SERVER
 from dblock.protocol.epoch import consult
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
@@ -334,7 +334,7 @@ def _play(store: PostgreSQLStore, *runs: Callable[[Thread], object]) -> Outcome:
 def test_a_lent_connection_says_how_its_transaction_is(durable: PostgreSQLStore) -> None:
     def asking(me: Thread) -> None:
         def trouble(*, locking: bool = True) -> str | None:
-            return me.locks.dialect.transaction_trouble(driver, locking)
+            return me.locks.dialect.adapter.transaction_trouble(driver, locking)
 
         with durable.lending.connect() as connection:
             driver: Any = connection.connection.driver_connection

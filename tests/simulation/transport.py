@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from dblock.dialects.base import Answer, Dialect, Session
-from dblock.dialects.queueing import read_call
+from dblock.dialects.adapter import Adapter, Answer, ServerSession
+from dblock.dialects.postgresql.adapter import read_call
 from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.state import Passed
 from dblock.protocol.steps import Query
@@ -80,7 +80,7 @@ class Link:
 
     # --- the client's side -------------------------------------------------------------------
 
-    def send(self, query: Query) -> Answer:
+    def send(self, query: Query[Any]) -> Answer:
         """Have a statement carried out, and wait for what comes of it."""
         loop, client = self.client.loop, self.client
         actor = loop.current
@@ -343,8 +343,8 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
     return driver
 
 
-class Simulated(Dialect):
-    """A dialect whose statements go over :class:`Link`; its statements are as they are."""
+class Simulated(Adapter):
+    """An adapter whose statements go over :class:`Link`."""
 
     @property
     def client(self) -> Client:
@@ -354,15 +354,15 @@ class Simulated(Dialect):
 
     @client.setter
     def client(self, client: Client) -> None:
-        # Not to be kept by it: connections keep their dialect to the end of the process.
+        # Not to be kept by it: connections keep their adapter to the end of the process.
         self._client = ref(client)
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         return self.client.link(connection).send(query)
 
-    def ask(self, connection: Any, query: Query) -> Any:
+    def ask(self, connection: Any, query: Query[Any]) -> Any:
         rows, _ = self.send(connection, query)
         return rows[0] if rows else ()
 
@@ -372,7 +372,7 @@ class Simulated(Dialect):
     def bound_reads(self, connection: Any, seconds: float) -> None:
         self.client.link(connection).bound = seconds
 
-    def prepare_connection(self, connection: Any) -> Session:
+    def prepare_connection(self, connection: Any) -> ServerSession:
         link = self.client.link(connection)
         link.preparing = True
         try:
@@ -380,7 +380,9 @@ class Simulated(Dialect):
         finally:
             link.preparing = False
 
-    def listen(self, connection: Any, session: Session, token: Callable[[int], str]) -> str | None:
+    def listen(
+        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+    ) -> str | None:
         channel = super().listen(connection, session, token)
         if channel is not None:
             self.client.link(connection).listening = True
@@ -406,6 +408,6 @@ class Simulated(Dialect):
         return super().timed_out(error)  # type: ignore[safe-super]
 
 
-def simulated(kind: type[Dialect], link: type[Simulated] = Simulated) -> type[Dialect]:
-    """Return the simulated twin of a dialect."""
+def simulated(kind: type[Adapter], link: type[Simulated] = Simulated) -> type[Adapter]:
+    """Return the simulated twin of an adapter."""
     return type(f"Simulated{kind.__name__}", (link, kind), {})

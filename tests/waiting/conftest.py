@@ -11,7 +11,7 @@ import pytest
 
 from dblock import Lease, Locks, RetryPolicy
 from dblock.dialects import Dialect
-from dblock.dialects.base import TICKET
+from dblock.dialects.tickets import TICKET
 from dblock.protocol.waiting import queueing
 from tests.conftest import Database, NewDatabase
 from tests.lending import Lender

@@ -115,7 +115,7 @@ class Asked(Statements):
         super().__init__(locks, patch)
         self.params: list[Any] = []
         self.threads: set[int] = set()
-        send = self._dialect.send
+        send = self._dialect.adapter.send
 
         def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
             self.params.append(query.params)

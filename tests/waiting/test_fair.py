@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
 from dblock import RetryPolicy
-from dblock.dialects.base import TICKET
+from dblock.dialects.tickets import TICKET
 from tests.support import Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
 

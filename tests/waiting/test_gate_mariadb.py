@@ -231,7 +231,9 @@ def test_no_session_with_the_gate_waits_for_rows(
     idle = [*locks.database.connections._idle, *locks.database.holders._idle]
     assert len(idle) == 2
     for connection in idle:
-        waits = locks.dialect.ask(connection.driver, Query("SELECT @@innodb_lock_wait_timeout", {}))
+        waits = locks.dialect.adapter.ask(
+            connection.driver, Query("SELECT @@innodb_lock_wait_timeout", {})
+        )
         assert waits == (0,)
 
 

@@ -18,7 +18,7 @@ from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.local_queue import LocalWaiter
 from dblock.protocol import leasing, registering
-from dblock.protocol.leasing import look_from
+from dblock.protocol.persisting import insist
 from tests.aio.support import cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
@@ -122,9 +122,10 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
             last = Entry(queue.tickets[-1])
             look = locks.dialect.look_queued(NAME, last.token, last.ticket)
-            _, reply = locks.database.run(look_from(locks.dialect, NAME, 0.0, 0.0, look))
-            place = locks.dialect.place(reply)
-            assert (place.before, place.free) == (0, True)
+            reply = locks.database.run(insist(locks.dialect, look, NAME, 0.0, 0.0))
+            queued = look.read(reply)
+            assert queued is not None
+            assert (queued.place.before, queued.place.free) == (0, True)
 
 
 def test_released_by_an_earlier_version(queue: Queue) -> None:

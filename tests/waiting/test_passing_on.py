@@ -24,7 +24,7 @@ from dblock import Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.database import Database
 from dblock.dialects import Dialect
-from dblock.dialects.base import NUMBER, TICKET
+from dblock.dialects.tickets import NUMBER, TICKET
 from dblock.protocol import leasing
 from dblock.protocol.term import FIRST_TERM
 from tests.faults.database import WRITER, shorten_pause
@@ -102,7 +102,7 @@ class Meanwhile:
         self.happened = False
         self._do: Callable[[], object] = lambda: None
         dialect: Any = database.dialect
-        send = dialect.send
+        send = dialect.adapter.send
 
         def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
             if query.kind == kind and not self.happened:

@@ -11,7 +11,7 @@ import pytest
 from tenacity import wait_fixed
 
 from dblock import Locks, RetryPolicy
-from dblock.dialects.base import UNCALLED
+from dblock.dialects.tickets import UNCALLED
 from tests.faults.proxy import Proxy
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute

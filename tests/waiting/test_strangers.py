@@ -156,10 +156,12 @@ def test_called_in_the_middle_of_a_statement(queue: Queue, stranger: Stranger) -
     """As a channel is seen a moment before its listener listens."""
     database = queue.locks().database
     connection = database.connections.take()
-    channel = database.dialect.listen(connection.driver, connection.session, database.runtime.token)
+    channel = database.dialect.adapter.listen(
+        connection.driver, connection.session, database.runtime.token
+    )
     assert channel is not None
     stranger.call(channel, "'é'")
-    assert database.dialect.ask(connection.driver, Query("SELECT 1", {})) == (1,)
+    assert database.dialect.adapter.ask(connection.driver, Query("SELECT 1", {})) == (1,)
     database.connections.drop(connection)
 
 

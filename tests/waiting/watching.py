@@ -80,7 +80,7 @@ class Statements:
         #: The same as they are called for all databases.
         self.kinds: list[str] = []
         self._dialect: Any = locks.dialect
-        send = self._dialect.send
+        send = self._dialect.adapter.send
 
         def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
             self.all.append(query.sql)

@@ -60,7 +60,7 @@ class AtomicBlock(Borrowed):
     def driver(self) -> Any:
         return self._wrapper.connection
 
-    def execute(self, query: Query) -> Reply:
+    def execute(self, query: Query[Any]) -> Reply:
         sql = query.sql
         if query.params and self._wrapper.vendor == "sqlite":
             # Django's cursor rewrites the parameters of other styles, and with them every %.
@@ -95,10 +95,10 @@ class AtomicBlock(Borrowed):
     def _fault(self, error: Error) -> Exception:
         """Return what a protocol understands of the driver's error; Django's own if nothing."""
         cause = error.__cause__
-        fault = None if cause is None else self._dialect.classify(cause)
+        fault = None if cause is None else self._dialect.adapter.classify(cause)
         if cause is None or fault is None:
             return error
-        timed_out = fault is Fault.DISCONNECTED and self._dialect.timed_out(cause)
+        timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(cause)
         return Trouble(fault, first_line(cause), timed_out=timed_out)
 
 
@@ -124,7 +124,7 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         )
     if on.needs_rollback:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
-    trouble = dialect.transaction_trouble(on.connection, True)
+    trouble = dialect.adapter.transaction_trouble(on.connection, True)
     if trouble is not None:
         raise ValueError(f"nothing can be locked in this transaction: {trouble}")
     return AtomicBlock(on, dialect, runtime)

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, Engine
 
-from ...dialects import DIALECTS
+from ...dialects import ADAPTERS
 from ...errors import Unsupported
 from ...timeouts import Timeouts
 
@@ -29,7 +29,7 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
             'SQLite; name another one in DBLOCK = {"DATABASE": ...}'
         )
     drivername, dialect, connect = _CONNECT[wrapper.vendor]
-    ours = DIALECTS[dialect](None, "", timeouts).connect_args(timeouts)
+    ours = ADAPTERS[dialect](timeouts).connect_args()
     # Read anew for each connection: a test-run changes the database's name, others a password.
     # One in memory is refused when connected to, not when a module with a lock is imported.
     named = "memory" if in_memory(wrapper) else str(wrapper.settings_dict["NAME"] or "default")

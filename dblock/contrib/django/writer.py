@@ -47,9 +47,9 @@ def _is_in_use(database: Database) -> bool:
         return False  # who asks next is told
     try:
         for sql in ("BEGIN EXCLUSIVE", "ROLLBACK"):
-            database.dialect.send(connection.driver, Query(sql, {}), connection.cursor)
+            database.dialect.adapter.send(connection.driver, Query(sql, {}), connection.cursor)
     except sqlite3.Error as error:
-        busy = database.dialect.classify(error) is Fault.BUSY
+        busy = database.dialect.adapter.classify(error) is Fault.BUSY
         if not busy:
             database.connections.drop(connection)
             return False

@@ -35,6 +35,6 @@ def way_to_wait(
     """Return how to wait: ``gated`` and ``hot`` are as with :func:`.acquire`."""
     if gated and policy.endless and not fair:  # in the server the order is a rough one
         return ServerWait(attempt, policy, waiter, fair, hot)
-    if attempt.dialect.calls:
+    if attempt.dialect.can_notify:
         return Queueing(attempt, policy, waiter, fair, hot)
     return Polling(attempt, policy, waiter, fair)

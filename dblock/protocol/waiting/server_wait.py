@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..attempt import Attempt
+from ..attempt import Answer, Attempt
 from ..faults import Fault, Trouble
 from ..leasing import Held
 from ..persisting import UNDONE
-from ..steps import AtGate, Protocol, Reply, Sleep
+from ..state import Granted
+from ..steps import AtGate, Protocol, Sleep
 from .polling import Polling
 
 if TYPE_CHECKING:
@@ -50,29 +51,29 @@ class ServerWait(Polling):
     def ask(self) -> Protocol[Held | None]:
         return (yield from self._ask(self._grant))
 
-    def _grant(self) -> Protocol[Reply]:
+    def _grant(self) -> Protocol[Answer]:
         if self.gate.waits_next:
             yield from self._wait_in_server()
         free = self.attempt.seen.place.free
         if not self.gate.had:
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
-            reply = yield AtGate(self.attempt.statement(self.turn.ticket))
+            query = self.attempt.statement(self.turn.ticket)
+            answer = Answer(query, (yield AtGate(query)))
         except Trouble as trouble:
             self.gate.had = trouble.fault in UNDONE
             raise
-        granted = self.attempt.dialect.granted(reply, self.attempt.claim.token) is not None
+        granted = isinstance(answer.outcome, Granted)
         self.gate.outranked = self.gate.outranked or (free and not granted)
-        return reply
+        return answer
 
     def _wait_in_server(self) -> Protocol[None]:
         """Wait in the server for the session's lock."""
         self.gate.waits_next = False
         patience = yield from self._patience()
         try:
-            reply = yield AtGate(
-                self.attempt.dialect.wait_in_server(self.attempt.claim.name, patience), first=True
-            )
+            query = self.attempt.dialect.wait_in_server(self.attempt.claim.name, patience)
+            reply = yield AtGate(query, first=True)
         except Trouble as trouble:
             if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                 raise
@@ -80,8 +81,7 @@ class ServerWait(Polling):
             self.gate.open = self.gate.open and trouble.fault in UNDONE  # else there is none
             self.deadline.now = (yield Sleep(0)).now
         else:
-            held = self.attempt.dialect.gate_was_held(reply)
-            self.attempt.contended = self.attempt.contended or held
+            self.attempt.contended = self.attempt.contended or query.read(reply)
             self.deadline.now, self.gate.had = reply.now, True
 
     def _patience(self) -> Protocol[float]:

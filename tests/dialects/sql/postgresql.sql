@@ -112,7 +112,7 @@ WITH newest AS MATERIALIZED (
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= substr(first.entry, 57, 4)::int / 1000.0 AND valid_until > clock_timestamp()) AS open
+            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
         UPDATE "dblock_lock" AS l SET
@@ -122,8 +122,7 @@ WITH newest AS MATERIALIZED (
             owner = coalesce(substr(next.entry, 61), l.owner),
             acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
                 ELSE clock_timestamp() END,
-            expires_at = clock_timestamp()
-                + coalesce((substr(next.entry, 57, 4)::int * interval '1 ms'), interval '0'),
+            expires_at = clock_timestamp() + coalesce((substr(next.entry, 57, 4)::int / 1000.0), 0) * interval '1 s',
             waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
         FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
         WHERE l.lock_name = newest.lock_name
@@ -147,7 +146,7 @@ WITH newest AS MATERIALIZED (
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= substr(first.entry, 57, 4)::int / 1000.0 AND valid_until > clock_timestamp()) AS open
+            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
         UPDATE "dblock_lock" AS l SET
@@ -157,8 +156,7 @@ WITH newest AS MATERIALIZED (
             owner = coalesce(substr(next.entry, 61), l.owner),
             acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
                 ELSE clock_timestamp() END,
-            expires_at = clock_timestamp()
-                + coalesce((substr(next.entry, 57, 4)::int * interval '1 ms'), interval '0'),
+            expires_at = clock_timestamp() + coalesce((substr(next.entry, 57, 4)::int / 1000.0), 0) * interval '1 s',
             waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
         FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
         WHERE l.lock_name = newest.lock_name

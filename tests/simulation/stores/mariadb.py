@@ -19,8 +19,8 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from dblock import Timeouts
-from dblock.dialects import MariaDB
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
+from dblock.dialects.mariadb.adapter import PyMySQL
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests import servers
@@ -45,7 +45,7 @@ from tests.simulation.transport import Simulated, simulated
 
 
 class _Simulated(Simulated):
-    """A dialect whose bounds of a borrowed connection are its link's."""
+    """An adapter whose bounds of a borrowed connection are its link's."""
 
     @contextmanager
     def bounded(
@@ -89,7 +89,8 @@ class MariaDBStore(Store):
 
     name = "mariadb"
     url = "mysql+pymysql://"
-    dialect = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
+    database = "mariadb"
+    adapter = simulated(PyMySQL, _Simulated)  # type: ignore[type-abstract]
     faults = (Fault("cut", 0.2),)
     # A user's transaction sees what there was when it began: that is the usual level here.
     has = frozenset({"runs", "rows", "lending", "snapshots"})
@@ -103,7 +104,7 @@ class MariaDBStore(Store):
         self._idle: list[Driver] = []
         self._sessions: dict[int, Driver] = {}
         self._touched: set[str] = set()
-        self._plain = MariaDB(None, "dblock_", Timeouts())
+        self._plain = PyMySQL(Timeouts())
         options = {"port": self._server.port, "database": _DATABASE, "ssl_disabled": True}
         options |= {"read_timeout": _HANGS, "write_timeout": _HANGS}
         options["client_flag"] = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
@@ -234,13 +235,13 @@ class MariaDBStore(Store):
         return answer
 
     def _carry_out(self, driver: Driver, statement: Statement, sql: str, params: Any) -> Answer:
-        query = Query(sql, params)
+        query: Query[Any] = Query(sql, params)
         driver.began = self.clock()
         return _told(driver.begin(statement, params, lambda: self._plain.send(driver, query)))
 
     def _take_limits(self, driver: Driver) -> None:
         """Take a session's limits over from the server."""
-        asked = Query("SELECT @@max_statement_time, @@innodb_lock_wait_timeout", ())
+        asked: Query[Any] = Query("SELECT @@max_statement_time, @@innodb_lock_wait_timeout", ())
         (longest, for_rows), *_ = self._plain.send(driver, asked)[0]
         if longest:
             driver.longest = float(longest)

@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 from pymysql.constants import COMMAND, SERVER_STATUS
 from pymysql.protocol import EOFPacketWrapper, MysqlPacket
 
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
 from tests.simulation.stores.mariadb_statements import Statement, virtual
 
 if TYPE_CHECKING:

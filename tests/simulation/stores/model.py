@@ -16,8 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dblock.dialects import PostgreSQL
-from dblock.dialects.base import NUMBER, TICKET, UNCALLED, Answer, Session
+from dblock.dialects.adapter import Answer, ServerSession
+from dblock.dialects.postgresql.adapter import Psycopg
+from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.steps import Query
@@ -118,14 +119,14 @@ _EXCLUDED = {
 }
 
 
-class ModelDialect(Simulated):
-    """PostgreSQL's dialect, whose sessions are the model's."""
+class ModelAdapter(Simulated):
+    """That of PostgreSQL, whose sessions are the model's."""
 
-    def prepare_connection(self, connection: ModelDriver) -> Session:
+    def prepare_connection(self, connection: ModelDriver) -> ServerSession:
         store = self.client.store
         assert isinstance(store, ModelStore)
         number = str(connection.number)
-        return Session(store.server, Query("SELECT its end", {}, EndSession(number)))
+        return ServerSession(store.server, Query("SELECT its end", {}, EndSession(number)))
 
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
@@ -146,7 +147,8 @@ class ModelStore(Store):
 
     name = "model"
     url = "postgresql+psycopg://"
-    dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
+    database = "postgresql"
+    adapter = simulated(Psycopg, ModelAdapter)  # type: ignore[type-abstract]
     has = frozenset()  # no rows: nobody finds out that two wait for each other
     look = LOOK
     ends_sessions = True
@@ -222,7 +224,7 @@ class ModelStore(Store):
 
     # --- statements --------------------------------------------------------------------------
 
-    def execute(self, driver: ModelDriver, query: Query) -> Answer:
+    def execute(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         if query.command is None:
             return self._other(driver, query)
         self._written = None
@@ -233,25 +235,25 @@ class ModelStore(Store):
         self._deliver()
         return answer
 
-    def _other(self, driver: ModelDriver, query: Query) -> Answer:
+    def _other(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         """What makes a connection ready: to listen, and what the schema's version is."""
         if isinstance(query.params, dict) and "channel" in query.params:
             driver.channel = query.params["channel"]
             return [(True, "")], 1
         return [(1, SCHEMA_VERSION, SCHEMA_VERSION)], 1
 
-    def _begin(self, driver: ModelDriver, query: Query) -> Answer:
+    def _begin(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         driver.in_transaction = True
         return (), 0
 
-    def _commit(self, driver: ModelDriver, query: Query) -> Answer:
+    def _commit(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         driver.in_transaction = False
         driver.locked.clear()
         return (), 0
 
     _rollback = _commit
 
-    def _probe(self, driver: ModelDriver, query: Query) -> Answer:
+    def _probe(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         return [(1,)], 1
 
     def _writes(self, *, lazily: bool = False) -> None:
@@ -340,7 +342,7 @@ class ModelStore(Store):
 
     # The lease.
 
-    def _grant(self, driver: ModelDriver, query: Query) -> Answer:
+    def _grant(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         witness, name = self._open(command.ttl), self.tables.names.get(command.name)
         if name is None:
@@ -359,7 +361,7 @@ class ModelStore(Store):
         name = self.tables.names[command.name] = Name()
         return [self._give(name, command, witness)], 1
 
-    def _take(self, driver: ModelDriver, query: Query) -> Answer:
+    def _take(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         key = command.name
         witness, name = self._open(command.ttl), self.tables.names.get(key)
@@ -372,7 +374,7 @@ class ModelStore(Store):
         name.queue = self._others(name, len(name.queue) if place is None else place)
         return [self._give(name, command, witness)], 1
 
-    def _join(self, driver: ModelDriver, query: Query) -> Answer:
+    def _join(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         assert isinstance(query.params, dict)
         key, token, entry = command.name, command.token, query.params["entry"]
@@ -405,13 +407,13 @@ class ModelStore(Store):
             None if name.expires is None else name.expires - self.clock(),
         )
 
-    def _look(self, driver: ModelDriver, query: Query) -> Answer:
+    def _look(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         names = self.tables.names
         rows = [self._told(key, names[key]) for key in command.names if key in names]
         return rows, len(rows)
 
-    def _look_queued(self, driver: ModelDriver, query: Query) -> Answer:
+    def _look_queued(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         key = command.name
         name = self.tables.names.get(key)
@@ -426,7 +428,7 @@ class ModelStore(Store):
         )
         return [(*self._told(key, name), *told)], 1
 
-    def _list_held(self, driver: ModelDriver, query: Query) -> Answer:
+    def _list_held(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         now = self.clock()
         waited = {one["name"] for one in self.tables.waiters.values() if one["expires"] > now}
         rows = [
@@ -436,7 +438,7 @@ class ModelStore(Store):
         ]
         return rows, len(rows)
 
-    def _leave(self, driver: ModelDriver, query: Query) -> Answer:
+    def _leave(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         key = command.name
         name = self.tables.names.get(key)
@@ -450,7 +452,7 @@ class ModelStore(Store):
             self._call(name)
         return [(None, "off")], 1
 
-    def _release(self, driver: ModelDriver, query: Query) -> Answer:
+    def _release(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         name = self.tables.names.get(command.name)
         if name is None or name.token != command.token or name.queue:
@@ -460,7 +462,7 @@ class ModelStore(Store):
         self._writes(lazily=True)
         return [("off",)], 1
 
-    def _pass_on(self, driver: ModelDriver, query: Query) -> Answer:
+    def _pass_on(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         name = self.tables.names.get(command.name)
         if name is None or name.token != command.token:
@@ -485,7 +487,7 @@ class ModelStore(Store):
         self._calls.append(f"{first[:TICKET]} {name.fence} {granted:.6f} {term:.6f}")
         return [(None, "")], 1
 
-    def _renew(self, driver: ModelDriver, query: Query) -> Answer:
+    def _renew(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         witness, now, renewed = self.witness, self.clock(), []
         longest = max(ttl for _, _, ttl in command.asked)
@@ -506,14 +508,14 @@ class ModelStore(Store):
 
     # The witness.
 
-    def _read_witness(self, driver: ModelDriver, query: Query) -> Answer:
+    def _read_witness(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         witness, now = self.witness, self.clock()
         if witness is None:
             return (), 0
         longest = witness.longest if witness.valid_until > now else 0
         return [(witness.epoch, self.tables.cause, witness.opens - now, longest)], 1
 
-    def _write_witness(self, driver: ModelDriver, query: Query) -> Answer:
+    def _write_witness(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         tables, now = self.tables, self.clock()
         if self.witness is not None:
             return (), 0
@@ -527,7 +529,7 @@ class ModelStore(Store):
         self._writes()
         return [(tables.epoch,)], 1
 
-    def _announce_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+    def _announce_ttl(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         if self.witness is None:
             return (), 0
@@ -535,7 +537,7 @@ class ModelStore(Store):
         self._writes()
         return [("",)], 1
 
-    def _record_ttl(self, driver: ModelDriver, query: Query) -> Answer:
+    def _record_ttl(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         witness, ttl, now = self.witness, command.ttl, self.clock()
         if witness is None or self.tables.longest < ttl:
@@ -549,7 +551,7 @@ class ModelStore(Store):
 
     # Row locks and guards.
 
-    def _create(self, driver: ModelDriver, query: Query) -> Answer:
+    def _create(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         if command.name in self.tables.names:
             return (), 0
@@ -557,7 +559,7 @@ class ModelStore(Store):
         self._writes()
         return (), 1
 
-    def _lock_row(self, driver: ModelDriver, query: Query) -> Answer:
+    def _lock_row(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         key = command.name
         name, opened = self.tables.names.get(key), self._open() is not None
@@ -572,7 +574,7 @@ class ModelStore(Store):
         driver.locked[key] = "update"
         return [(True, name.fence, opened)], 1
 
-    def _guard(self, driver: ModelDriver, query: Query) -> Answer:
+    def _guard(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         key, witness = command.name, self.witness
         name = self.tables.names.get(key)
@@ -585,7 +587,7 @@ class ModelStore(Store):
 
     # Waiters.
 
-    def _register(self, driver: ModelDriver, query: Query) -> Answer:
+    def _register(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         now = self.clock()
         row = self.tables.waiters.get(command.id) or {
@@ -597,21 +599,21 @@ class ModelStore(Store):
         self._writes(lazily=True)
         return (), 1
 
-    def _unregister(self, driver: ModelDriver, query: Query) -> Answer:
+    def _unregister(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         found = self.tables.waiters.pop(command.id, None) is not None
         if found:
             self._writes(lazily=True)
         return (), int(found)
 
-    def _sweep(self, driver: ModelDriver, query: Query) -> Answer:
+    def _sweep(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         over = [id for id, row in self.tables.waiters.items() if row["expires"] <= self.clock()]
         for id in over:
             del self.tables.waiters[id]
             self._writes(lazily=True)
         return (), len(over)
 
-    def _list_waiters(self, driver: ModelDriver, query: Query) -> Answer:
+    def _list_waiters(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         now, only = self.clock(), command.name
         rows = [
@@ -621,7 +623,7 @@ class ModelStore(Store):
         ]
         return rows, len(rows)
 
-    def _list_blocked(self, driver: ModelDriver, query: Query) -> Answer:
+    def _list_blocked(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         now, rows = self.clock(), []
         for row in self.tables.waiters.values():
             if row["holds"] is None or row["expires"] <= now:
@@ -633,7 +635,7 @@ class ModelStore(Store):
             rows.append((row["id"], row["name"], fence, row["owner"], since, row["holds"]))
         return rows, len(rows)
 
-    def _end_session(self, driver: ModelDriver, query: Query) -> Answer:
+    def _end_session(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         """End another session: a row for as long as it is there."""
         command: Any = query.command
         other = self._drivers.get(int(command.session))

@@ -10,8 +10,8 @@ import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 
 from dblock import Locks
-from dblock.dialects import PostgreSQL
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
+from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from tests.simulation.client import Client
@@ -48,7 +48,8 @@ class PostgreSQLStore(Store):
     """A database, whose sessions are used one at a time."""
 
     url = "postgresql+psycopg://"
-    dialect = simulated(PostgreSQL)
+    database = "postgresql"
+    adapter = simulated(Psycopg)
     has = frozenset({"runs", "rows", "lending", "snapshots"})
     lent = LentPsycopg
     look = LOOK

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import QueryCanceled
 
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
 from tests.simulation.stores.postgresql_server import SimulatedServer
 
 # psycopg's generators ask for this, and are told so.

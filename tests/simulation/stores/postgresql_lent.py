@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
 from tests.simulation.lending import LentConnection, Statement
 
 
@@ -14,7 +14,7 @@ class LentPsycopg(LentConnection):
     """A connection whose transactions begin with a statement."""
 
     autocommit = False
-    #: What :func:`dblock.dialects.reading.bound` sets, on a class of its own.
+    #: What :func:`dblock.dialects.postgresql.read_deadline.bound` sets, on a class of its own.
     read_within: float
 
     @property

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dblock.dialects import SQLite
-from dblock.dialects.base import Answer
+from dblock.dialects.adapter import Answer
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.schema import upgrade
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
@@ -39,7 +39,8 @@ class SQLiteStore(Store):
     """A file, whose functions of time tell the loop's."""
 
     name = "sqlite"
-    dialect = simulated(SQLite)
+    database = "sqlite"
+    adapter = simulated(SQLite3)
     one_writer = True
     has = frozenset({"runs", "lending"})
 

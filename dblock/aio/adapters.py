@@ -9,29 +9,33 @@ from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from ..dialects import Dialect, MariaDB, PostgreSQL, SQLite, reading
-from ..dialects.base import Answer
+from ..dialects import Adapter
+from ..dialects.adapter import Answer
+from ..dialects.mariadb.adapter import PyMySQL
+from ..dialects.postgresql import read_deadline
+from ..dialects.postgresql.adapter import Psycopg
+from ..dialects.sqlite.adapter import SQLite3
 from ..protocol.faults import Trouble
 from ..protocol.steps import Query
 from ..timeouts import Timeouts
 from .bridge import answer, await_, check, leave
 
 
-class AsyncPostgreSQL(PostgreSQL):
+class AsyncPsycopg(Psycopg):
     """psycopg's AsyncConnection, whose waits take the same read deadline as the sync ones."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         # A wait looks at its bound every tenth of a second, so it can be ended from outside.
-        give_up = partial(reading.bound, connection, 0.0)
+        give_up = partial(read_deadline.bound, connection, 0.0)
         cursor = self.cursor(connection) if kept is None else kept
         return answer(_run(cursor, query), give_up=give_up, waits=waits)
 
-    def ask(self, connection: Any, query: Query) -> Sequence[Any]:
+    def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
         statement = _run(self.cursor(connection), query, prepare=False)
         rows, _ = answer(statement, give_up=partial(self.close, connection), waits=False)
         return rows[0] if rows else ()
@@ -43,7 +47,7 @@ class AsyncPostgreSQL(PostgreSQL):
         _at_once(connection.close())
 
 
-class AsyncMariaDB(MariaDB):
+class AsyncMy(PyMySQL):
     """asyncmy. Its read deadline cannot be changed later on, so it is not used: the answer is
     awaited for so long, and no longer."""
 
@@ -52,12 +56,12 @@ class AsyncMariaDB(MariaDB):
     modules: ClassVar[tuple[str, ...]] = ("asyncmy",)
     extra = "mariadb-async"
 
-    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
-        super().__init__(schema, prefix, timeouts)
+    def __init__(self, timeouts: Timeouts) -> None:
+        super().__init__(timeouts)
         self._within: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
-    def connect_args(self, timeouts: Timeouts) -> dict[str, Any]:
-        return {"async_creator_fn": partial(_connect_mysql, timeouts.connect)}
+    def connect_args(self) -> dict[str, Any]:
+        return {"async_creator_fn": partial(_connect_mysql, self.timeouts.connect)}
 
     def unbounded(self, connection: Any) -> list[str]:
         return []
@@ -88,7 +92,7 @@ class AsyncMariaDB(MariaDB):
             timer.cancel()
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         within = self._within.get(connection)
         try:
@@ -121,17 +125,17 @@ class AsyncMariaDB(MariaDB):
         return bool(connection.connected)
 
 
-class AsyncSQLite(SQLite):
-    """aiosqlite has a thread for each connection. What the sync dialect does is done there."""
+class AioSQLite(SQLite3):
+    """aiosqlite has a thread for each connection. What the sync adapter does is done there."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("aiosqlite",)
     extra = "sqlite-async"
     # A wait for the file's writer cannot be cut short from outside, so it is asked for in pieces.
-    longest_patience = 0.5
+    longest_wait = 0.5
 
     def send(
-        self, connection: Any, query: Query, kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
     ) -> Answer:
         statement = connection._execute(super().send, connection._connection, query)
         found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)
@@ -161,25 +165,23 @@ class AsyncSQLite(SQLite):
             check()
             yield
 
-    def begin(self, patience: float | None) -> tuple[Query, ...]:
-        longest = self.longest_patience
-        return super().begin(longest if patience is None else min(patience, longest))
 
-
-ASYNC_DIALECTS: dict[str, type[Dialect]] = {
-    kind.name: kind for kind in (AsyncPostgreSQL, AsyncMariaDB, AsyncSQLite)
+ASYNC_ADAPTERS: dict[str, type[Adapter]] = {
+    "postgresql": AsyncPsycopg,
+    "mariadb": AsyncMy,
+    "sqlite": AioSQLite,
 }
 
 
-async def _execute(making: Any, query: Query) -> Answer:
+async def _execute(making: Any, query: Query[Any]) -> Answer:
     async with making as cursor:
         await cursor.execute(query.sql, query.params)
         rows = await cursor.fetchall() if cursor.description else ()
         return rows, cursor.rowcount
 
 
-async def _run(cursor: Any, query: Query, **options: Any) -> Answer:
-    """As :meth:`.PostgreSQL.send`."""
+async def _run(cursor: Any, query: Query[Any], **options: Any) -> Answer:
+    """As :meth:`.Psycopg.send`."""
     await cursor.execute(query.sql, query.params, **options)
     return await cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .. import clock
+from ... import clock
 
 
 def bound(connection: Any, seconds: float | None) -> None:

@@ -9,6 +9,9 @@ Who has the lock itself looks for those beside it, and gives way if there is one
 from __future__ import annotations
 
 import hashlib
+import secrets
+
+from ..dialect import Dialect
 
 # It can create something here that lasts, or owns or can change something that does; or a role that
 # it can become.
@@ -24,6 +27,33 @@ _COULD = """EXISTS (
     )"""
 
 _HALF = 1 << 32
+
+# For one transaction, which may have to be idle for as long as a migration takes.
+_ENDLESS = """SELECT count(set_config(name, '0', true)) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"""
+
+
+class MigrationStatements(Dialect):
+    """What a migration says before it begins, and the lock that it has meanwhile."""
+
+    def migration_settings(self) -> tuple[str, ...]:
+        return (
+            "SELECT set_config('lock_timeout', '2s', true) "
+            "WHERE current_setting('lock_timeout') = '0'",
+        )
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
+        # is idle, or CREATE INDEX CONCURRENTLY would wait for it: so no REPEATABLE READ, and
+        # neither parameters nor a prepared statement, whose portal would stay open.
+        return (
+            "BEGIN ISOLATION LEVEL READ COMMITTED",
+            _ENDLESS,
+            MigrationMutex(name).take(secrets.randbits(31)),
+        )
+
+    def migration_holder(self, name: str) -> str:
+        return MigrationMutex(name).holder()
 
 
 class MigrationMutex:

@@ -30,20 +30,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..protocol import commands
-from ..protocol.state import Witness
-from ..protocol.steps import Query, Reply
-from ..timeouts import Timeouts
-from .base import Dialect
-
-# Where the server's default is off, an acquire could be told and then lost in a crash; where
-# warnings are not for clients, it would not be heard of that no standby has it.
-DURABLE = (
-    "concat(CASE WHEN current_setting('synchronous_commit') = 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END, "
-    "CASE WHEN current_setting('client_min_messages') = 'error' "
-    "THEN set_config('client_min_messages', 'warning', true) END)"
-)
+from ...protocol import commands
+from ...protocol.state import Witness
+from ...protocol.steps import Query, Reply
+from ...timeouts import Timeouts
+from ..adapter import Adapter
+from ..dialect import Dialect
+from .fragments import DURABLE
 
 # A promotion begins a new timeline. Which that will be a standby cannot tell.
 SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
@@ -54,8 +47,6 @@ FIRST_EPOCH = f"SELECT 1, 0, ({SERVER}), {WRITER}"
 _BELIEVED = "writer = xmin::text"
 #: Nothing has to be waited for.
 OPEN = "grants_from <= clock_timestamp()"
-#: After a crash it will be known that a TTL as long as this was granted.
-KNOWN = "longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()"
 #: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
 FIRST_FENCE = "open.epoch + 1"
 NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
@@ -77,17 +68,24 @@ _VALID = "interval '25 hours'"
 _READABLE = 2**26
 
 
-class Witnessing(Dialect):
+def known(ttl: str = "%(ttl)s") -> str:
+    """After a crash it will be known that a TTL as long as this was granted."""
+    return f"longest_ttl >= {ttl} AND valid_until > clock_timestamp()"
+
+
+class WitnessStatements(Dialect):
     """The statements about the witness, and how others look for it."""
 
     has_witness: ClassVar[bool] = True
 
-    def __init__(self, schema: str | None, prefix: str, timeouts: Timeouts) -> None:
-        super().__init__(schema, prefix, timeouts)
+    def __init__(
+        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
+    ) -> None:
+        super().__init__(schema, prefix, timeouts, adapter)
         self.epoch_table = self.table("epoch")
         self.witness_table = self.table("witness")
         #: The epoch, for the FROM of a grant; no row where nothing is granted.
-        self.open = f"({self.epoch(OPEN, KNOWN)}) AS open"
+        self.open = f"({self.epoch(OPEN, known())}) AS open"
         #: A pause that is longer was begun by a clock that was ahead.
         self._sane = (
             f"grants_from <= clock_timestamp() + (SELECT {_LONGEST} FROM {self.epoch_table})"
@@ -98,10 +96,7 @@ class Witnessing(Dialect):
         where = " AND ".join((_BELIEVED, *conditions))
         return f"SELECT epoch FROM {self.witness_table} WHERE {where}"
 
-    def closed(self, reply: Reply) -> bool:
-        return bool(reply.rows) and reply.rows[-1][-1] is False
-
-    def witness(self) -> Query:
+    def witness(self) -> Query[Witness | None]:
         return Query(
             f"""SELECT epoch, (SELECT cause FROM {self.epoch_table}),
                 extract(epoch FROM grants_from - clock_timestamp())::float8,
@@ -109,12 +104,10 @@ class Witnessing(Dialect):
             FROM {self.witness_table} WHERE {_BELIEVED} AND {self._sane}""",
             {},
             commands.ReadWitness(),
+            read=_witness,
         )
 
-    def witnessed(self, reply: Reply) -> Witness | None:
-        return Witness(*reply.rows[0]) if reply.rows else None
-
-    def write_witness(self) -> Query:
+    def write_witness(self) -> Query[int]:
         # Several may be at it. The epoch's row changes each time the witness is written, so who
         # waited for another's change finds that it has read another version, and does nothing.
         #
@@ -159,7 +152,7 @@ class Witnessing(Dialect):
             commands.WriteWitness(),
         )
 
-    def record_ttl(self, ttl: float) -> Query:
+    def record_ttl(self, ttl: float) -> Query[int]:
         # Both at once, so the witness does not say it before the epoch is on disk. And only what
         # was announced: the witness is believed from now on, whatever this commit waits for.
         # Where several begin anew at once, the witness is locked first: all but one see that it
@@ -193,7 +186,7 @@ class Witnessing(Dialect):
             commands.RecordTtl(ttl),
         )
 
-    def announce_ttl(self, ttl: float) -> Query:
+    def announce_ttl(self, ttl: float) -> Query[int]:
         return Query(
             f"""UPDATE {self.epoch_table} AS e
             SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
@@ -217,3 +210,7 @@ class Witnessing(Dialect):
     def privileges(self) -> str:
         grant = f"GRANT SELECT, INSERT, UPDATE ON {self.witness_table}"
         return f"{grant}, GRANT SELECT, UPDATE ON {self.epoch_table}, {super().privileges()}"
+
+
+def _witness(reply: Reply) -> Witness | None:
+    return Witness(*reply.rows[0]) if reply.rows else None

@@ -1,0 +1,188 @@
+"""How one driver is spoken to: connections made ready, statements sent, errors understood.
+
+A dialect has the statements, an adapter sends them. Drivers of event loops have adapters of their
+own, for the same statements; see :mod:`dblock.aio.adapters`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ..protocol.faults import Fault
+from ..protocol.state import Passed
+from ..protocol.steps import Query
+from ..timeouts import Timeouts
+from .look_alikes import recognise, refusal
+from .values import text
+
+#: A statement's rows, and how many rows it was about.
+Answer = tuple[Sequence[Sequence[Any]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSession:
+    """How the server knows one connection of dblock's own.
+
+    ``server`` is the same for two connections only if they reached the same server, in the same
+    history of it. ``end`` ends the session, whatever it is at, and returns a row for as long as it
+    is there. Both are None where that cannot be told, behind a pooler for one. ``doubts`` gets what
+    the server says while it answers that makes an answer no proof.
+    """
+
+    server: str | None = None
+    end: Query[bool] | None = None
+    doubts: list[str] = field(default_factory=list, compare=False)
+
+
+class Adapter(ABC):
+    """One driver of one database. What a connection is only it knows."""
+
+    #: SQLAlchemy's names for the driver, the usual one first.
+    drivers: ClassVar[tuple[str, ...]]
+    #: dblock's extra that installs it.
+    extra: ClassVar[str | None] = None
+    #: Whether it is an event loop's.
+    is_async: ClassVar[bool] = False
+    #: The longest one statement may wait before it is sent again, in seconds; None for no limit.
+    longest_wait: ClassVar[float | None] = None
+
+    #: What the real server calls itself, and the statement that asks.
+    real: ClassVar[str]
+    named: ClassVar[Query[Any]]
+    #: Whether a server that only speaks the protocol is used all the same.
+    trust_server: bool = False
+    #: Whether it is known what the server is.
+    recognised: bool = False
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.timeouts = timeouts
+
+    # --- connections -------------------------------------------------------------------------
+
+    @abstractmethod
+    def connect_args(self) -> dict[str, Any]:
+        """Return the driver's arguments that carry out the timeouts."""
+
+    def unbounded(self, connection: Any) -> list[str]:
+        """Name the driver's arguments whose lack lets a connection of a lent engine hang."""
+        return []
+
+    @abstractmethod
+    def prepare_connection(self, connection: Any) -> ServerSession:
+        """Make a fresh connection of dblock's own ready: autocommit, and what the session needs."""
+
+    def prepare_migrator(self, connection: Any) -> None:
+        """Make a connection ready that holds the lock of migrations, idle for hours perhaps."""
+        self.prepare_connection(connection)
+
+    def set_autocommit(self, connection: Any) -> None:
+        """Let each statement be a transaction."""
+        connection.autocommit(True)
+
+    @abstractmethod
+    def is_usable(self, connection: Any) -> bool:
+        """Return whether a connection is open, without asking the server."""
+
+    def close(self, connection: Any) -> None:
+        """Close a connection, whatever state it is in."""
+        connection.close()
+
+    # --- statements --------------------------------------------------------------------------
+
+    def cursor(self, connection: Any) -> Any:
+        """Return a cursor to keep for a connection; None where each statement has its own."""
+        return None
+
+    def send(
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        """Run one statement on a driver's connection; on the cursor that is kept for it, if any.
+
+        ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
+        nobody wants its answer any more.
+        """
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query.sql, query.params)
+            rows = cursor.fetchall() if cursor.description else ()
+            matched = cursor.rowcount
+            cursor.close()  # PyMySQL reads here what else the reply has in it
+        except BaseException:
+            with contextlib.suppress(Exception):
+                cursor.close()  # or SQLite keeps the statement, and with it the file
+            raise
+        return rows, matched
+
+    def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
+        """Run a statement that is part of making a connection ready; return its first row."""
+        rows, _ = self.send(connection, query)
+        return rows[0] if rows else ()
+
+    @abstractmethod
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        """Let the client wait no longer for an answer from now on; then it ends the connection."""
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Bound what a borrowed connection waits for, where no statement can say so itself.
+
+        ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
+        """
+        return contextlib.nullcontext()
+
+    def can_resend(self, connection: Any, error: Exception) -> bool:
+        """Mend the connection if the error proves that the statement never ran."""
+        return False
+
+    @abstractmethod
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        """Say why nothing can be locked in the transaction of this borrowed connection."""
+
+    # --- notifications -----------------------------------------------------------------------
+
+    def listen(
+        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+    ) -> str | None:
+        """Let a connection hear of tickets that begin with what is returned, and of no others.
+
+        None where it cannot. As long as it is open such tickets are taken to be waited with.
+        ``token`` draws so many bytes, in hexadecimal.
+        """
+        return None
+
+    def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
+        """Return the tickets called since, for a connection that can be read, and what was passed
+        on to them."""
+        raise NotImplementedError
+
+    # --- errors ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def classify(self, error: BaseException) -> Fault | None:
+        """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
+
+    @abstractmethod
+    def timed_out(self, error: BaseException) -> bool:
+        """Whether it is the client that gave the connection, or the attempt to make one, up."""
+
+    # --- the server --------------------------------------------------------------------------
+
+    def recognise(self, said: str | bytes, comment: str | bytes = "") -> bool:
+        """Return whether the server is the real one, by what it says of itself.
+
+        Raises Unsupported for one that is not, unless it is trusted.
+        """
+        other = recognise(text(said), self.real, text(comment))
+        if other is not None and not self.trust_server:
+            raise refusal(other)
+        self.recognised = True
+        return other is None
+
+    def precedes(self, server: str, other: str) -> bool:
+        """Whether a failover led from one server to the other, or would have."""
+        return False

@@ -1,0 +1,245 @@
+"""What all databases' statements have, and where they differ in how values and names are written.
+
+There is one lock table, one permanent row per name. Permanent, because a fence may never start
+again, and because rows that come and go make InnoDB deadlock and row lockers miss. A row is free
+when its token is NULL or its expiry has passed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..errors import Unsupported
+from ..protocol import commands
+from ..protocol.state import Granted, LockRow, Place, Queued, RowLock
+from ..protocol.statements import Statements
+from ..protocol.steps import Query, Reply
+from ..timeouts import Timeouts
+from .adapter import Adapter
+from .values import Values, text, utc
+
+# A state's columns.
+_COLUMNS = 7
+
+
+class Dialect(Values, Statements):
+    """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
+
+    Nothing else in dblock asks for a database's name.
+    """
+
+    #: SQLAlchemy's names for this database.
+    backends: ClassVar[tuple[str, ...]]
+    #: The adapter of the usual driver.
+    driver: ClassVar[type[Adapter]]
+
+    #: A number is as it was written, not as its column's type says: a whole one has 64 bits, and
+    #: any other is a double.
+    dynamic_types: ClassVar[bool] = False
+
+    #: The seconds to a row's expiry.
+    remaining: ClassVar[str]
+    #: The server's clock, in UTC where the database keeps no zone; ``age`` seconds before it; and
+    #: so many seconds later, which :meth:`shift` makes a parameter of.
+    clock: ClassVar[str]
+    ago: ClassVar[str]
+    later: ClassVar[str]
+
+    def __init__(
+        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
+    ) -> None:
+        self.schema = schema
+        self.prefix = prefix
+        self.timeouts = timeouts
+        self.adapter = self.driver(timeouts) if adapter is None else adapter
+        self.longest_patience = self.adapter.longest_wait
+        self.lock_table = self.table("lock")
+        self.applied_table = self.table("applied")
+        self.waiter_table = self.table("waiter")
+        self.run_table = self.table("run")
+
+    def table(self, name: str) -> str:
+        """Return a table's name, qualified and quoted for this database."""
+        quoted = self.quote(self.prefix + name)
+        return f"{self.quote(self.schema)}.{quoted}" if self.schema else quoted
+
+    def quote(self, identifier: str) -> str:
+        return f'"{identifier}"'
+
+    def privileges(self) -> str:
+        return (
+            f"GRANT SELECT, INSERT, UPDATE ON {self.lock_table}, "
+            f"GRANT SELECT, INSERT, DELETE ON {self.applied_table}, "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.waiter_table}, "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.run_table} and "
+            f"GRANT SELECT ON {self.table('schema')} TO <role>"
+        )
+
+    # --- looking at names --------------------------------------------------------------------
+
+    def look(self, *names: str) -> Query[list[LockRow]]:
+        if len(names) == 1:
+            keys = {"name": self.key(names[0])}
+            where = f"= {self.name_parameter}"
+        else:
+            keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
+            where = f"IN ({', '.join(map(self.parameter, keys))})"
+        return Query(
+            f"{self._select()} WHERE lock_name {where}",
+            keys,
+            commands.Look(names),
+            self.patience,
+            read=_rows,
+        )
+
+    def held(self) -> Query[list[LockRow]]:
+        waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.remaining} > 0"
+        return Query(
+            f"""{self._select()}
+            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",
+            {},
+            commands.ListHeld(),
+            self.patience,
+            read=_rows,
+        )
+
+    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
+        return Query(
+            f"""SELECT {self._columns()}, {self.place_columns}
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
+            {"name": self.key(name), "token": token, "ticket": ticket},
+            commands.LookQueued(name, token, ticket),
+            self.patience,
+            read=_look_queued,
+        )
+
+    def _select(self) -> str:
+        return f"SELECT {self._columns()} FROM {self.lock_table}"
+
+    def _columns(self) -> str:
+        return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}"
+
+    # --- the place in the queue --------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def before(self) -> str:
+        """How many stand in the queue before the ticket, or before one who only comes now."""
+
+    @property
+    @abstractmethod
+    def standing(self) -> str:
+        """Whether the ticket stands in the queue."""
+
+    @abstractmethod
+    def turn(self, before: str) -> str:
+        """Whether the name is free for one with so many before it: a release sets the expiry too.
+
+        One that only cleared the token, by the code of an earlier version, keeps it for nobody.
+        """
+
+    @property
+    def place_columns(self) -> str:
+        """Where the ticket stands, and whether it is its turn."""
+        return f"CASE WHEN {self.standing} THEN {self.before} END, {self.turn(self.before)}"
+
+    # --- the keys of applied changes ---------------------------------------------------------
+
+    @abstractmethod
+    def apply(self, key: str) -> Query[int]:
+        """Record a key, in the user's transaction; no row when it is recorded already."""
+
+    @abstractmethod
+    def unapply(self, key: str) -> Query[int]:
+        """Take back a key that this transaction has recorded."""
+
+    # --- migrations --------------------------------------------------------------------------
+
+    def set_durability(self, durability: str) -> tuple[str, ...]:
+        """Return the statements that make the lock table ``"durable"`` or ``"volatile"``."""
+        if durability == "durable":
+            return ()
+        raise Unsupported(
+            f"{self.name} has no tables that a crash empties and nothing else does, so its lock "
+            "table is durable; a volatile one works on postgresql"
+        )
+
+    def migration_settings(self) -> tuple[str, ...]:
+        """Return statements after which a migration does not wait long for those who use a table.
+
+        Everybody else waits behind it. What somebody has set stays.
+        """
+        return ()
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        """Return the statements of one try for the lock of migrations, which needs no table.
+
+        The last one's only value tells whether it is had. It ends with its connection.
+        """
+        raise NotImplementedError(f"{self.name} has none: a file is locked")
+
+    def migration_holder(self, name: str) -> str:
+        """Return the statement that tells the session which has that lock, and whose that is.
+
+        Either may be unknown.
+        """
+        raise NotImplementedError(f"{self.name} has none: a file is locked")
+
+
+def read_grant(reply: Reply) -> Granted | None:
+    """Read the fence and the seconds to the expiry, where a grant has either or neither."""
+    if not reply.rows or reply.rows[0][0] is None:
+        return None
+    fence, remaining, *_ = reply.rows[0]
+    return Granted(fence, float(remaining))
+
+
+def read_join(reply: Reply) -> Granted | Queued | None:
+    """Read what became of joining the queue: three columns are about a grant, as with
+    :func:`read_grant`, then comes the row, and where the ticket stands, if it does."""
+    return read_grant(reply) or read_joined(reply)
+
+
+def read_joined(reply: Reply) -> Queued | None:
+    """Read that, where it is known not to be a grant."""
+    queued = _queued(reply.rows[0][3:]) if reply.rows else None
+    return None if queued is None or queued.place.before is None else queued
+
+
+def read_tokens(reply: Reply) -> set[str]:
+    """Read the tokens of the holds that were renewed."""
+    return {row[0] for row in reply.rows}
+
+
+def read_row_lock(reply: Reply) -> RowLock:
+    """Read whether a row came back, as it does when it is locked."""
+    return RowLock(bool(reply.rows))
+
+
+def _rows(reply: Reply) -> list[LockRow]:
+    return list(map(_row, reply.rows))
+
+
+def _row(columns: Sequence[Any]) -> LockRow:
+    name, fence, token, owner, acquired_at, expires_at, remaining = columns
+    return LockRow(
+        name=text(name),
+        fence=int(fence),
+        token=token,
+        owner=owner,
+        acquired_at=utc(acquired_at),
+        expires_at=utc(expires_at),
+        remaining=None if remaining is None else float(remaining),
+    )
+
+
+def _look_queued(reply: Reply) -> Queued | None:
+    return _queued(reply.rows[0]) if reply.rows else None
+
+
+def _queued(columns: Sequence[Any]) -> Queued:
+    before, free, *clock = columns[_COLUMNS:]
+    place = Place(None if before is None else int(before), bool(free), *clock)
+    return Queued(_row(columns[:_COLUMNS]), place)

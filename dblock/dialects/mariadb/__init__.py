@@ -1,0 +1,64 @@
+"""MariaDB 10.6 or newer, through PyMySQL."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...protocol import commands
+from ...protocol.steps import Query
+from ..adapter import Adapter
+from ..runs import RunStatements, read_fence
+from ..waiters import WaiterStatements
+from .adapter import PyMySQL
+from .fragments import REMAINING
+from .lease import LeaseStatements
+from .migrations import MigrationStatements
+from .row import RowStatements
+
+
+class MariaDB(LeaseStatements, RowStatements, MigrationStatements, WaiterStatements, RunStatements):
+    """All its statements; each file of this folder has those about one thing."""
+
+    name = "mariadb"
+    backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
+    driver: ClassVar[type[Adapter]] = PyMySQL
+
+    remaining = REMAINING
+    later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
+    upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
+    clock = "UTC_TIMESTAMP(6)"
+    ago = "UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND"
+
+    def privileges(self) -> str:
+        guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
+        return f"{guard}, {super().privileges()}"
+
+    def sweep(self) -> Query[int]:
+        # What is over is found without a lock, for a scan with locks would fail other waiters.
+        over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 LIMIT 1000"
+        return Query(
+            f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
+                ON w.id = expired.id""",
+            {},
+            commands.Sweep(),
+            self.patience,
+        )
+
+    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
+        key = "lock_name = %(name)s AND slot = %(slot)s"
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                INSERT IGNORE INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
+                    VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock});
+                IF ROW_COUNT() = 0 THEN
+                    UPDATE {self.run_table} AS run SET fence = %(fence)s, owner = %(owner)s,
+                        started_at = {self.clock}, ended_at = NULL, exit_status = NULL
+                        WHERE {key} AND {self.startable("%(fence)s")};
+                END IF;
+                SELECT fence FROM {self.run_table} WHERE {key};
+            END""",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
+            commands.BeginRun(name, slot, fence, owner),
+            self.patience,
+            read=read_fence,
+        )

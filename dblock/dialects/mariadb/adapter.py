@@ -1,0 +1,153 @@
+"""PyMySQL: how its connections are made ready for dblock, and what MariaDB's errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ...protocol import commands
+from ...protocol.faults import Fault
+from ...protocol.steps import Query, any_row
+from ..adapter import Adapter, ServerSession
+
+# https://mariadb.com/kb/en/mariadb-error-code-reference/ and the client's 2000s
+_FAULTS = {
+    1205: Fault.BUSY,  # lock wait timeout, NOWAIT: the statement alone is undone
+    1213: Fault.DEADLOCK,
+    1020: Fault.SERIALIZATION,  # record has changed since the snapshot
+    1317: Fault.CANCELED,  # KILL QUERY
+    1969: Fault.CANCELED,  # max_statement_time
+    1146: Fault.SCHEMA,  # no such table
+    1049: Fault.SCHEMA,  # no such database
+    1054: Fault.SCHEMA,  # no such column
+    1044: Fault.PRIVILEGE,
+    1142: Fault.PRIVILEGE,
+    1143: Fault.PRIVILEGE,
+    1290: Fault.READ_ONLY,  # --read-only
+    1792: Fault.READ_ONLY,
+    1836: Fault.READ_ONLY,
+    1021: Fault.REFUSED,  # disk full
+    1030: Fault.REFUSED,  # the storage engine's error
+    1037: Fault.REFUSED,  # out of memory
+    1041: Fault.REFUSED,
+    1665: Fault.REFUSED,  # the binary log takes statements only, READ COMMITTED needs rows
+    1114: Fault.REFUSED,  # the table is full
+    1053: Fault.DISCONNECTED,  # server shutdown in progress
+    1927: Fault.DISCONNECTED,  # connection was killed
+    2006: Fault.DISCONNECTED,
+    2013: Fault.DISCONNECTED,
+    2014: Fault.DISCONNECTED,  # commands out of sync
+    2055: Fault.DISCONNECTED,
+    4031: Fault.DISCONNECTED,  # disconnected by the server because of inactivity
+    0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
+}
+
+
+class PyMySQL(Adapter):
+    """Its errors are those of mysqlclient too, which may have a user's own transactions."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    extra = "mariadb"
+    real = "MariaDB"
+    named = Query("SELECT VERSION(), @@version_comment", {})
+
+    #: Where the drivers' errors are defined.
+    modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
+
+    def connect_args(self) -> dict[str, Any]:
+        return {
+            "connect_timeout": math.ceil(self.timeouts.connect),
+            "read_timeout": math.ceil(self.timeouts.socket),
+            "write_timeout": math.ceil(self.timeouts.socket),
+        }
+
+    def unbounded(self, connection: Any) -> list[str]:
+        return [] if connection._read_timeout else ["read_timeout", "write_timeout"]
+
+    def prepare_connection(self, connection: Any) -> ServerSession:
+        self.set_autocommit(connection)
+        # By its greeting, which may be a proxy's, since MySQL does not have all these settings.
+        if self.real not in connection.get_server_info():
+            self.recognise(*self.ask(connection, self.named))
+        self.ask(connection, Query(_SETTINGS, (self.timeouts.query,)))
+        said, session, host, server = self.ask(connection, Query(_WHO, {}))
+        self.recognise(said)
+        # The number begins anew when the server does; with the client's port it is unmistakable.
+        end = None if ":" not in host else _end(session, host)
+        return ServerSession(server, end)
+
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 31536000")
+
+    def is_usable(self, connection: Any) -> bool:
+        return bool(connection.open)
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        # There is no public way: PyMySQL reads it anew before each of its waits.
+        connection._read_timeout = connection._write_timeout = seconds
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        if not hasattr(connection, "_read_timeout"):  # a user's of mysqlclient: nothing to set
+            yield
+            return
+        before = connection._read_timeout, connection._write_timeout
+        if within is not None:
+            self.bound_reads(connection, within)
+        try:
+            yield
+        finally:
+            connection._read_timeout, connection._write_timeout = before
+
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        if not self.is_usable(connection):
+            return "its connection is closed"
+        if locking and connection.get_autocommit():
+            return "its connection is in autocommit mode, so nothing stays locked"
+        return None
+
+    def classify(self, error: BaseException) -> Fault | None:
+        code = error.args[0] if error.args else None
+        if isinstance(code, int) and type(error).__module__.startswith(self.modules):
+            return _FAULTS.get(code)
+        return None
+
+    def timed_out(self, error: BaseException) -> bool:
+        # PyMySQL keeps the cause of a failed connect here, of a failed read there.
+        cause = getattr(error, "original_exception", None) or error.__context__
+        return isinstance(cause, TimeoutError)
+
+
+# Whatever the server presets. A lease statement never waits for a row lock: who has it is taking
+# the name. An idle row lock is no forgotten client: wait_timeout is the usual eight hours at least.
+# Who makes transactions read-only may have put another server in this one's place: so they stay.
+_SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED',
+    completion_type = 'NO_CHAIN', time_zone = '+00:00', max_statement_time = %s,
+    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0,
+    sql_select_limit = 18446744073709551615, sql_big_selects = 1,
+    idle_transaction_timeout = 0, idle_write_transaction_timeout = 0,
+    idle_readonly_transaction_timeout = 0, wait_timeout = GREATEST(@@wait_timeout, 28800)"""
+
+_WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
+    FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
+
+_END = """BEGIN NOT ATOMIC
+    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
+    IF EXISTS (SELECT 1 FROM information_schema.processlist
+               WHERE id = %(session)s AND host = %(host)s) THEN
+        KILL CONNECTION %(session)s;
+        SELECT 1;
+    END IF;
+END"""
+
+
+def _end(session: int, host: str) -> Query[bool]:
+    """Return what ends a session, which is unmistakable with its client's port."""
+    command = commands.EndSession(f"{session} of {host}")
+    return Query(_END, {"session": session, "host": host}, command, read=any_row)

@@ -1,0 +1,38 @@
+"""What all of MariaDB's statements have."""
+
+from __future__ import annotations
+
+import math
+
+from ...timeouts import Timeouts
+from ..adapter import Adapter
+from ..dialect import Dialect
+from .fragments import microseconds
+
+
+class Tables(Dialect):
+    """InnoDB locks whole rows, so what a guard holds is a row of its own in ``{prefix}guard``: a
+    grant and a row lock take it first, a renewal and a release never do. Both tables are locked by
+    primary key alone: under REPEATABLE READ any other index would lock the gap before the row
+    too, and with it names that have nothing to do with this one.
+
+    Statements of dblock's own connections do not wait for rows, so they do not deadlock.
+    """
+
+    patience = 0.0  # of the sessions of dblock's own
+
+    def __init__(
+        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
+    ) -> None:
+        super().__init__(schema, prefix, timeouts, adapter)
+        self.longest_patience: float = max(1.0, math.floor(timeouts.query))
+        self.guard_table = self.table("guard")
+
+    def quote(self, identifier: str) -> str:
+        return f"`{identifier}`"
+
+    def key(self, name: str) -> object:
+        return name.encode()  # VARBINARY: no collation equates 'a' with 'A', 'á' or 'a '
+
+    def shift(self, seconds: float) -> object:
+        return microseconds(seconds)

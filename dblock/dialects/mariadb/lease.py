@@ -1,0 +1,151 @@
+"""The lease on MariaDB: taken in one compound statement, renewed, released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...protocol import commands
+from ...protocol.state import Granted, Queued, Renewal
+from ...protocol.steps import Query, Reply
+from ..dialect import read_joined, read_tokens
+from .fragments import LATER, REMAINING, microseconds
+from .queue import LAST, REST, QueueStatements
+from .server_wait import GATE, ServerWaitStatements
+
+
+class LeaseStatements(QueueStatements, ServerWaitStatements):
+    """UTC_TIMESTAMP is the statement's start, SYSDATE the moment at which it is read."""
+
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                {self._grant(self.turn(f"({LAST} + {self.gated})"), rest="NULL")}
+                SELECT fence, {REMAINING}, token FROM {self.lock_table}
+                    WHERE lock_name = %(name)s;
+            END""",
+            self._asked(name, token, owner, ttl),
+            commands.Grant(name, token, owner, ttl),
+            self.patience,
+            read=lambda reply: _granted(reply, token),
+        )
+
+    def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
+        return {
+            "name": self.key(name),
+            "token": token,
+            "owner": owner,
+            "ttl": microseconds(ttl),
+            "gate": self.gate(name),
+        }
+
+    def join(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str
+    ) -> Query[Granted | Queued | None]:
+        # It looks before it locks, so that who joins disturbs no guard.
+        turn = self.turn(self.before)
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE free INT DEFAULT 1;
+                SELECT {turn} INTO free FROM {self.lock_table} WHERE lock_name = %(name)s;
+                IF free THEN
+                    BEGIN NOT ATOMIC
+                        {self._grant(turn, rest=REST)}
+                    END;
+                ELSE
+                    UPDATE {self.lock_table} SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
+                        WHERE lock_name = %(name)s AND NOT {self.standing}
+                            AND NOT token <=> %(token)s;
+                END IF;
+                SELECT fence, {REMAINING}, token, {self._columns()},
+                    CASE WHEN {self.standing} THEN {self.before} END, {turn}
+                    FROM {self.lock_table} WHERE lock_name = %(name)s;
+            END""",
+            self._asked(name, token, owner, ttl) | {"ticket": ticket},
+            commands.Join(name, token, owner, ttl, ticket),
+            self.patience,
+            read=lambda reply: _granted(reply, token) or read_joined(reply),
+        )
+
+    def _grant(self, free: str, rest: str) -> str:
+        """Return the part of a compound statement, which is one round trip, that takes the name.
+
+        ``rest`` is the queue without who takes it and those before.
+        """
+        # The condition of the UPDATE alone decides, with both rows locked, and once: who is at
+        # the gate may go at any moment. No new value depends on another.
+        return f"""
+                DECLARE known INT DEFAULT 0;
+                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+                START TRANSACTION;
+                SELECT 1 INTO known FROM {self.guard_table} AS g STRAIGHT_JOIN {self.lock_table}
+                    AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
+                IF known = 0 THEN
+                    INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                    INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+                END IF;
+                UPDATE {self.lock_table} SET fence = fence + 1, token = %(token)s,
+                    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),
+                    expires_at = {LATER}
+                    WHERE lock_name = %(name)s AND {free};
+                COMMIT;"""
+
+    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+        # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
+        # to expire a TTL after the start: so it is told, and the holder's term began before that.
+        # One busy row fails the statement, with nothing renewed; a small table, read as a whole
+        # rather than by its key, would fail it for any busy row.
+        # Names go in hexadecimal: they are bytes, whatever the connection's character set.
+        rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
+        table = f"""JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
+                    hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
+                    token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+                    ttl BIGINT PATH '$[2]'
+                )) AS asked STRAIGHT_JOIN {self.lock_table} AS l FORCE INDEX (PRIMARY)
+                    ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
+                UPDATE {table}
+                SET expires_at = {LATER.replace("%(ttl)s", "asked.ttl")}
+                WHERE expires_at > SYSDATE(6);
+                SELECT l.token FROM {table}
+                WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
+            END""",
+            {"asked": json.dumps(rows)},
+            commands.Renew(tuple(asked)),
+            self.patience,
+            read=read_tokens,
+        )
+
+    def release(self, name: str, token: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET token = NULL, expires_at = SYSDATE(6)
+            WHERE lock_name = %(name)s AND token = %(token)s""",
+            {"name": self.key(name), "token": token},
+            commands.Release(name, token),
+            self.patience,
+        )
+
+    def let_go(self, name: str, token: str) -> Query[int]:
+        release = self.release(name, token)
+        assert isinstance(release.params, dict)
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE released INT DEFAULT 0;
+                {release.sql};
+                SET released = ROW_COUNT();
+                DO RELEASE_LOCK({GATE});
+                SELECT 1 FROM DUAL WHERE released = 1;
+            END""",
+            {"gate": self.gate(name), **release.params},
+            commands.LetGo(name, token),
+            self.patience,
+        )
+
+
+def _granted(reply: Reply, token: str) -> Granted | None:
+    """Read whose the name is now, and return the hold if it is the token's."""
+    fence, remaining, holder = reply.rows[0][:3]
+    return Granted(fence, float(remaining)) if holder == token else None

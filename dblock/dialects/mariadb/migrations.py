@@ -1,0 +1,31 @@
+"""What a migration says on MariaDB before it begins, and the lock that it has meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..dialect import Dialect
+
+
+class MigrationStatements(Dialect):
+    """User locks are the whole server's, so their names tell the database too."""
+
+    def migration_settings(self) -> tuple[str, ...]:
+        # 86400 is the default: a day.
+        usual = "IF(@@lock_wait_timeout < 86400, @@lock_wait_timeout, 2)"
+        return (f"SET SESSION lock_wait_timeout = {usual}",)
+
+    def migration_mutex(self, name: str) -> tuple[str, ...]:
+        return (f"SELECT GET_LOCK({_migrations(name)}, 0)",)
+
+    def migration_holder(self, name: str) -> str:
+        # Of others' sessions only who has the right PROCESS is told more.
+        return f"""SELECT held.session, (
+                SELECT user FROM information_schema.processlist WHERE id = held.session
+            ) FROM (SELECT IS_USED_LOCK({_migrations(name)}) AS session) AS held"""
+
+
+def _migrations(name: str) -> str:
+    """Return the name of the user lock of migrations. Such names are the whole server's."""
+    key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
+    return f"SHA1(CONCAT_WS('/', '{key}', DATABASE()))"

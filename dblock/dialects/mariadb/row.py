@@ -1,0 +1,87 @@
+"""The row lock and the guard on MariaDB, and what else is written in a user's transaction."""
+
+from __future__ import annotations
+
+import math
+
+from ...protocol import commands
+from ...protocol.state import RowLock
+from ...protocol.steps import Query, any_row
+from ..dialect import read_row_lock
+from .base import Tables
+from .fragments import EXACT, FREE, in_hex
+
+# Seconds. The statement itself takes time too.
+_WORTH_WAITING = 0.05
+
+
+class RowStatements(Tables):
+    """A user's session has settings of the user's: each statement says for itself how it waits."""
+
+    stale_reads = True  # under REPEATABLE READ, its default
+    refusal_holds = True  # InnoDB keeps the lock on a row that did not match
+    looks_itself = True
+
+    def create(self, name: str) -> Query[int]:
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+            END""",
+            {"name": self.key(name)},
+            commands.Create(name),
+            self.patience,
+        )
+
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+        seconds = self.longest_patience if patience is None else patience
+        if seconds < _WORTH_WAITING:
+            # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
+            # permitted". The error of NOWAIT undoes this statement alone.
+            limit, wait, seconds = "", "NOWAIT", 0.0
+        else:
+            # So does the end of its time, which is exact: WAIT knows whole seconds.
+            limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
+            wait = f"WAIT {math.ceil(seconds) + 1}"
+        key = EXACT
+        if not borrowed:
+            # Its own look: a subquery locks nothing, and under the READ COMMITTED of dblock's own
+            # sessions it sees what is newest. So the row of a held lease is left alone.
+            key = f"(SELECT lock_name FROM {self.lock_table} WHERE lock_name = {key} AND {FREE})"
+        return Query(
+            f"""{limit}SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
+            JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
+            WHERE g.lock_name = {key}
+                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+            FOR UPDATE {wait}""",
+            in_hex(name),
+            commands.LockRow(name, borrowed),
+            seconds,
+            read=read_row_lock,
+        )
+
+    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
+        # That the lease is this one is for the look that follows: no grant can come before it.
+        return Query(
+            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT}
+            LOCK IN SHARE MODE NOWAIT""",
+            in_hex(name),
+            commands.Guard(name, token, fence),
+            0.0,
+            read=any_row,
+        )
+
+    def apply(self, key: str) -> Query[int]:
+        return Query(
+            f"""INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
+            VALUES ({EXACT}, UTC_TIMESTAMP(6))""",
+            in_hex(key),
+            commands.Apply(key),
+        )
+
+    def unapply(self, key: str) -> Query[int]:
+        return Query(
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = {EXACT}",
+            in_hex(key),
+            commands.Unapply(key),
+        )

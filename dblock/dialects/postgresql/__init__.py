@@ -1,0 +1,46 @@
+"""PostgreSQL 14 or newer, through psycopg 3."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...protocol import commands
+from ...protocol.steps import Query
+from ...timeouts import Timeouts
+from ..adapter import Adapter
+from ..runs import RunStatements
+from ..waiters import WaiterStatements
+from .adapter import Psycopg
+from .fragments import DURABLE, LAZY, REMAINING
+from .lease import LeaseStatements
+from .migrations import MigrationStatements
+from .row import RowStatements
+
+
+class PostgreSQL(
+    LeaseStatements, RowStatements, MigrationStatements, WaiterStatements, RunStatements
+):
+    """All its statements; each file of this folder has those about one thing."""
+
+    name = "postgresql"
+    backends: ClassVar[tuple[str, ...]] = ("postgresql",)
+    driver: ClassVar[type[Adapter]] = Psycopg
+
+    failure_aborts = True
+    remaining = REMAINING
+    later = "clock_timestamp() + {} * interval '1 s'"
+    lazily = f"RETURNING {LAZY}"
+    clock = "clock_timestamp()"
+    ago = "clock_timestamp() - make_interval(secs => %(age)s)"
+    durably = f" RETURNING {DURABLE}"
+
+    def __init__(
+        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
+    ) -> None:
+        super().__init__(schema, prefix, timeouts, adapter)
+        self.longest_patience: float = timeouts.query
+
+    def sweep(self) -> Query[int]:
+        over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
+        sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
+        return Query(sql, {}, commands.Sweep(), 0.0, durable=False)

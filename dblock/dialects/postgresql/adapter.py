@@ -1,0 +1,287 @@
+"""psycopg 3: how its connections are made ready for dblock, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ...errors import Unsupported
+from ...protocol import commands
+from ...protocol.faults import Fault
+from ...protocol.state import Passed
+from ...protocol.steps import Query, any_row
+from ...timeouts import Timeouts
+from ..adapter import Adapter, Answer, ServerSession
+from ..tickets import NUMBER, TICKET, UNCALLED
+from . import read_deadline
+from .fragments import milliseconds
+from .queue import CHANNEL, CLASS, PREFIX
+from .witness import SERVER
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_FAULTS = {
+    "55P03": Fault.BUSY,  # lock_not_available: NOWAIT or lock_timeout
+    "40P01": Fault.DEADLOCK,
+    "40001": Fault.SERIALIZATION,
+    "57014": Fault.CANCELED,
+    "42P01": Fault.SCHEMA,  # undefined_table
+    "42703": Fault.SCHEMA,  # undefined_column
+    "3F000": Fault.SCHEMA,  # invalid_schema_name
+    "42501": Fault.PRIVILEGE,
+    "25006": Fault.READ_ONLY,
+    "0A000": Fault.READ_ONLY,  # an UNLOGGED table, on a standby
+    "57P01": Fault.DISCONNECTED,  # admin_shutdown
+    "57P02": Fault.DISCONNECTED,  # crash_shutdown
+    "57P03": Fault.DISCONNECTED,  # cannot_connect_now
+    "57P04": Fault.DISCONNECTED,  # database_dropped
+    "57P05": Fault.DISCONNECTED,  # idle_session_timeout
+    "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
+    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
+}
+# A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
+# Both are raised before the statement runs.
+_FOREIGN_PREPARED = {"26000", "42P05"}
+
+
+class Psycopg(Adapter):
+    """Text would come and go as a session's settings have it, so all values are binary."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
+    extra = "postgresql"
+    real = "PostgreSQL"
+    named = Query("SELECT version()", {})
+
+    def connect_args(self) -> dict[str, Any]:
+        # Both are needed: keepalives notice a peer that died while we wait for its reply,
+        # tcp_user_timeout one that died before it acknowledged our request.
+        idle, interval = _keepalives(self.timeouts)
+        return {
+            "client_encoding": "utf8",
+            "connect_timeout": max(2, math.ceil(self.timeouts.connect)),  # libpq: at least 2
+            "keepalives": 1,
+            "keepalives_idle": idle,
+            "keepalives_interval": interval,
+            "keepalives_count": 3,
+            "tcp_user_timeout": math.ceil(self.timeouts.socket * 1000),
+        }
+
+    def unbounded(self, connection: Any) -> list[str]:
+        given = connection.info.get_parameters()
+        local = connection.info.host.startswith(("/", "@"))  # a Unix socket has no network
+        wanted = ["connect_timeout"] if local else ["connect_timeout", *_KERNEL]
+        return [name for name in wanted if name not in given]
+
+    def prepare_connection(self, connection: Any) -> ServerSession:
+        # Autocommit is the client's own matter. No SET: it would leak through a pooler.
+        self.set_autocommit(connection)
+        version = connection.info.server_version
+        if version < 140000 and self.recognise(*self.ask(connection, self.named)):
+            raise Unsupported(f"this server is PostgreSQL {version // 10000}: 14 or newer works")
+        doubts: list[str] = []
+        connection.add_notice_handler(partial(_note_doubt, doubts))
+        said, backend, started = self._who(connection)
+        self.recognise(said)
+        if backend != connection.info.backend_pid:
+            # A pooler, which makes that pid up. On a backend that it hands over, a statement
+            # prepared under the same name can be another client's.
+            connection.prepare_threshold = None
+            if connection.info.encoding != "utf-8":
+                raise Unsupported(
+                    f"this engine's client_encoding is {connection.info.encoding}, which dblock "
+                    "cannot change behind a pooler: connect_args={'client_encoding': 'utf8'} works"
+                )
+            return ServerSession(doubts=doubts)
+        self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
+        (server,) = self.ask(connection, Query(SERVER, {}))
+        command = commands.EndSession(f"{backend} since {started}")
+        end = Query(_END, {"pid": backend, "started": started}, command, read=any_row)
+        return ServerSession(server, end, doubts)
+
+    def _who(self, connection: Any) -> Sequence[Any]:
+        try:
+            return self.ask(connection, Query(_WHO, {}))
+        except Exception as error:
+            if self.classify(error) is None:  # a look-alike need not have all these functions
+                self.recognise(*self.ask(connection, self.named))
+            raise
+
+    def prepare_migrator(self, connection: Any) -> None:
+        super().prepare_migrator(connection)
+        connection.prepare_threshold = None
+
+    def set_autocommit(self, connection: Any) -> None:
+        connection.autocommit = True
+
+    def is_usable(self, connection: Any) -> bool:
+        return not connection.closed  # as a broken one is
+
+    def cursor(self, connection: Any) -> Any:
+        # As text, moments and numbers would come as DateStyle and extra_float_digits have it.
+        return connection.cursor(binary=True)
+
+    def send(
+        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+    ) -> Answer:
+        cursor = self.cursor(connection) if kept is None else kept
+        cursor.execute(query.sql, query.params)
+        # A description would be made for this alone.
+        return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
+
+    def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
+        with self.cursor(connection) as cursor:
+            # Not prepared: behind a pooler another client may have prepared another.
+            cursor.execute(query.sql, query.params or None, prepare=False)
+            return cursor.fetchone() or ()
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        read_deadline.bound(connection, seconds)
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        if within is None:
+            yield
+            return
+        read_deadline.bound(connection, within)
+        try:
+            yield
+        finally:
+            read_deadline.bound(connection, None)
+
+    def can_resend(self, connection: Any, error: Exception) -> bool:
+        if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
+            return False
+        connection.prepare_threshold = None
+        return True
+
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        if connection.closed:
+            return "its connection is closed"
+        if locking and connection.autocommit:
+            return "its connection is in autocommit mode, so nothing stays locked"
+        if connection.pgconn.transaction_status == _IN_ERROR:
+            return "its transaction has already failed; roll it back first"
+        return None
+
+    def listen(
+        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+    ) -> str | None:
+        if session.end is None:  # behind a pooler
+            return None
+        connection.pgconn.notify_handler = None  # psycopg's decodes what strangers say
+        while True:
+            channel = token(CHANNEL // 2)
+            if (
+                channel != UNCALLED
+                and self.ask(connection, Query(_OCCUPY, {"channel": channel}))[0]
+            ):
+                break
+        self.send(connection, Query(f"LISTEN {PREFIX}{channel}", {}))
+        return channel
+
+    def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
+        connection.pgconn.consume_input()
+        calls = iter(connection.pgconn.notifies, None)
+        return [read_call(call.extra.decode("ascii", "replace")) for call in calls]
+
+    def classify(self, error: BaseException) -> Fault | None:
+        state = getattr(error, "sqlstate", None)
+        if state is not None:
+            if state in _FAULTS:
+                return _FAULTS[state]
+            if state.startswith("08"):
+                return Fault.DISCONNECTED
+            # Resources, system errors, and the server's own defects; and text that the database's
+            # encoding does not have.
+            refused = state[:2] in ("53", "58", "XX") or state == "22P05"
+            return Fault.REFUSED if refused else None
+        # psycopg raises without a state when the connection broke under it, and only then.
+        return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
+
+    def timed_out(self, error: BaseException) -> bool:
+        return type(error).__name__ == "ConnectionTimeout" or read_deadline.given_up(error)
+
+    def precedes(self, server: str, other: str) -> bool:
+        (system, _, timeline), (others, _, later) = server.rpartition("/"), other.rpartition("/")
+        return system == others and timeline < later
+
+
+def read_call(message: str) -> tuple[str, Passed | None]:
+    """Return the ticket that is called, and the hold that is passed on to it, if one is."""
+    ticket, *hold = message.split(" ")
+    if len(ticket) == TICKET and len(hold) == 3:
+        with contextlib.suppress(ValueError):
+            return ticket, Passed(int(hold[0]), float(hold[1]), float(hold[2]))
+    return ticket[:NUMBER], None
+
+
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
+
+# Where the server waits for its standbys, after the local commit. Its messages are translated.
+_REPLICATING = "SyncRepWaitForLSN"
+
+_KERNEL = ("keepalives_idle", "tcp_user_timeout")
+
+_WHO = """SELECT version(), pg_backend_pid(),
+    (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
+
+# The pid alone could be another's by now.
+_END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid = %(pid)s AND backend_start = %(started)s"""
+
+# Everybody may call there, in any words: the server ends a session into whose encoding they cannot
+# be translated.
+_OCCUPY = f"""SELECT pg_try_advisory_lock({CLASS}, ('x' || %(channel)s)::bit(32)::int),
+    set_config('client_encoding', 'SQL_ASCII', false)"""
+
+# What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
+# not a forgotten transaction, so of those limits none holds for it; and what the statements mean is
+# nobody else's to set. But who makes transactions read-only by default may have put another server
+# in this one's place.
+_SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
+    FROM unnest(%(names)s::text[], %(settings)s::text[]) AS wanted (name, setting)
+    JOIN pg_settings AS s ON s.name = wanted.name
+    WHERE s.source = 'default'
+        OR s.name LIKE ANY ('{idle%%,transaction%%,default%%,client_encoding}')"""
+
+
+def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
+    """Return what dblock's own sessions ask of the server, so that it gives up before we do.
+
+    The server's keepalives and its look at the socket during a wait are for clients that die: a
+    wait of theirs must not get the lock.
+    """
+    idle, interval = _keepalives(timeouts)
+    limits = {
+        "statement_timeout": timeouts.query,
+        "client_connection_check_interval": min(0.05, timeouts.query / 2),
+        "tcp_user_timeout": timeouts.socket,
+        "idle_in_transaction_session_timeout": 0.0,
+        "idle_session_timeout": 0.0,
+        "transaction_timeout": 0.0,  # PostgreSQL 17
+    }
+    settings = {name: str(milliseconds(value or None)) for name, value in limits.items()}
+    settings |= {
+        "client_encoding": "UTF8",
+        "default_transaction_isolation": "read committed",
+        "tcp_keepalives_idle": str(idle),
+        "tcp_keepalives_interval": str(interval),
+        "tcp_keepalives_count": "3",
+    }
+    return {"names": list(settings), "settings": list(settings.values())}
+
+
+def _note_doubt(doubts: list[str], notice: Any) -> None:
+    """Take down that a commit's wait for a standby was cut off, which is told as success."""
+    if notice.source_function == _REPLICATING:
+        doubts.append(notice.message_primary)
+
+
+def _keepalives(timeouts: Timeouts) -> tuple[int, int]:
+    """Return the seconds of silence before the first of three probes, and those between them."""
+    idle = max(1, math.floor(timeouts.socket / 2))
+    return idle, max(1, math.floor((timeouts.socket - idle) / 3))

@@ -1,0 +1,31 @@
+"""Pieces of SQL that several statements have."""
+
+from __future__ import annotations
+
+import math
+
+FREE = "(token IS NULL OR expires_at <= clock_timestamp())"
+
+REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
+
+# Where the server's default is off, an acquire could be told and then lost in a crash; where
+# warnings are not for clients, it would not be heard of that no standby has it.
+DURABLE = (
+    "concat(CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END, "
+    "CASE WHEN current_setting('client_min_messages') = 'error' "
+    "THEN set_config('client_min_messages', 'warning', true) END)"
+)
+
+#: May be lost in a crash: then a lease runs out by itself, a waiter looks for itself.
+LAZY = "set_config('synchronous_commit', 'off', true)"
+
+#: Seconds for a row that others have for a moment. Renewals have the same connections.
+TURN = 0.025
+
+PATIENT = f"set_config('lock_timeout', '{TURN * 1000:.0f}', true) IS NOT NULL"
+
+
+def milliseconds(patience: float | None) -> int:
+    """Return seconds as the server's settings have them, in which 0 is without a limit."""
+    return 0 if patience is None else max(1, math.floor(patience * 1000))

@@ -1,0 +1,162 @@
+"""Who waits on PostgreSQL: a queue in the name's row, out of which a release passes the name on.
+
+An entry of the queue says all that a release needs to make the name its waiter's::
+
+    characters  1-8      -12     -24     -56    -60               -
+                channel  number  secret  token  first term in ms  owner
+                └─────── ticket ──────┘
+
+Who is only called, to look, is told the number. The secret is in the one message that passes a name
+on: so nobody else can tell a waiter that a name is its own. An entry with a ticket alone is by code
+of an earlier version, or of a waiter behind a pooler, and is called to take the name by itself.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from ...protocol import commands
+from ...protocol.state import Granted, Queued
+from ...protocol.steps import Query
+from ...protocol.term import FIRST_TERM
+from ..dialect import read_join
+from ..tickets import NUMBER, TICKET, UNCALLED
+from .fragments import LAZY, PATIENT, TURN
+from .witness import WitnessStatements
+
+# A ticket begins with the channel on which it is called, which is also a number: the session that
+# listens has an advisory lock on that, so that it can be told whether it is still there.
+CHANNEL = 8
+PREFIX = "dblock_"
+CLASS = int.from_bytes(b"dblk", "big")
+
+
+class Entry(NamedTuple):
+    """The parts of an entry of the queue; the term is in seconds."""
+
+    token: str
+    term: str
+    owner: str
+
+    @classmethod
+    def of(cls, entry: str) -> Entry:
+        """Return them as SQL, of an entry that is SQL too."""
+        return cls(
+            token=f"substr({entry}, {TICKET + 1}, 32)",
+            term=f"(substr({entry}, {TICKET + 33}, 4)::int / 1000.0)",
+            owner=f"substr({entry}, {TICKET + 37})",
+        )
+
+
+_TOKEN = Entry.of("entry").token
+
+# Who can be called is there as long as its session is: a lock that is got instead ends with the
+# statement, and others who look may have it too. Behind a pooler nobody can be, or be told dead.
+CALLED = f"""(entry NOT LIKE '{UNCALLED}%%' AND NOT pg_try_advisory_xact_lock_shared(
+    {CLASS}, ('x' || left(entry, {CHANNEL}))::bit(32)::int))"""
+THERE = f"(entry LIKE '{UNCALLED}%%' OR {CALLED})"
+
+QUEUE = "unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
+# It, without those at its head who are not there any more, seldom any.
+_ALIVE = f"waiters[(SELECT number FROM {QUEUE} WHERE {THERE} LIMIT 1):]"
+# Where this waiter stands; how many stand in the queue.
+POSITION = f"(SELECT number FROM {QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
+LENGTH = "coalesce(cardinality(waiters), 0)"
+# How many stand before one who has just joined.
+_STANDS = "array_position(waiters, %(entry)s) - 1"
+
+# Who leaves is in a hurry no more, and has to be gone.
+_LEAVING = 10 * TURN
+_STEADY = f"set_config('lock_timeout', '{_LEAVING * 1000:.0f}', true) IS NOT NULL"
+
+
+def call(waiters: str = "waiters") -> str:
+    """Tell the first of a queue who can be called that the name is free, or will be."""
+    return f"""CASE WHEN {waiters} IS NOT NULL THEN (
+    SELECT pg_notify('{PREFIX}' || left(entry, {CHANNEL}), left(entry, {NUMBER}))
+    FROM unnest({waiters}) AS entry WHERE {CALLED} LIMIT 1) END"""
+
+
+class QueueStatements(WitnessStatements):
+    """Who joins waits for a release that is under way: that sees the waiter, or is seen by it."""
+
+    can_notify = True
+
+    def join(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str
+    ) -> Query[Granted | Queued | None]:
+        term = f"{int(min(ttl, FIRST_TERM) * 1000):04d}"
+        return Query(
+            self._join,
+            {"name": name, "token": token, "entry": f"{ticket}{token}{term}{owner}"},
+            commands.Join(name, token, owner, ttl, ticket),
+            TURN,
+            durable=False,
+            read=read_join,
+        )
+
+    @cached_property
+    def _join(self) -> str:
+        # Whoever it is for may have the name already, by a try whose reply was lost.
+        return f"""UPDATE {self.lock_table} SET waiters = CASE
+                WHEN waiters IS NULL THEN ARRAY[%(entry)s]
+                WHEN {POSITION} IS NULL THEN array_append({_ALIVE}, %(entry)s)
+                ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
+                    FROM {QUEUE} ORDER BY number) END
+            WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
+            RETURNING NULL, NULL, {LAZY}, {self._columns()}, {_STANDS},
+                {self.turn(_STANDS)}, {self.seconds}"""
+
+    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET waiters = nullif(ARRAY(
+                SELECT entry FROM {QUEUE} WHERE {_TOKEN} <> %(token)s ORDER BY number), '{{}}')
+            WHERE lock_name = %(name)s AND waiters IS NOT NULL AND {POSITION} IS NOT NULL
+                AND {_STEADY}
+            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {call()} END, {LAZY}""",
+            {"name": name, "token": token},
+            commands.Leave(name, token, ticket),
+            _LEAVING,
+            durable=False,
+        )
+
+    # --- the place in the queue --------------------------------------------------------------
+
+    @property
+    def seconds(self) -> str:
+        """The database's clock in seconds."""
+        return "extract(epoch FROM clock_timestamp())::float8"
+
+    @property
+    def before(self) -> str:
+        # Of those who are still there: who died while it waited is not waited for.
+        return f"""(SELECT count(*) FROM unnest(waiters[:coalesce({POSITION} - 1, {LENGTH})])
+            AS entry WHERE {THERE})"""
+
+    @property
+    def earlier(self) -> str:
+        """How many come before one who only comes now, without a ticket."""
+        there = f"(SELECT count(*) FROM unnest(waiters) AS entry WHERE {THERE})"
+        return f"CASE WHEN waiters IS NULL THEN 0 ELSE {there} END"
+
+    def others(self, unless: str = "") -> str:
+        """The queue when one has taken the name who comes after others in it, or has not joined:
+        those stay who can be called."""
+        return f"""CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+                        SELECT entry FROM {QUEUE} WHERE {unless} {CALLED} ORDER BY number
+                    ), '{{}}') END"""
+
+    @property
+    def standing(self) -> str:
+        return f"{POSITION} IS NOT NULL"
+
+    @property
+    def place_columns(self) -> str:
+        return f"{super().place_columns}, {self.seconds}"
+
+    def turn(self, before: str) -> str:
+        return (
+            "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
+            f"expires_at + ({before}) * interval '{self.grace} s' <= clock_timestamp())"
+        )

@@ -1,0 +1,39 @@
+"""SQLite 3.35 or newer, through the standard library."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..adapter import Adapter
+from ..runs import RunStatements
+from ..waiters import WaiterStatements
+from .adapter import TURN, SQLite3
+from .fragments import NOW, REMAINING, SHIFTED, modifier
+from .lease import LeaseStatements
+from .row import RowStatements
+
+
+class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements):
+    """Times are UTC text to the millisecond, as SQLAlchemy stores them.
+
+    WAL with ``synchronous=NORMAL`` may lose the last commits in a power cut, not in a crash of a
+    process. All holders live on the file's machine, so the cut ended them too.
+    """
+
+    name = "sqlite"
+    backends: ClassVar[tuple[str, ...]] = ("sqlite",)
+    driver: ClassVar[type[Adapter]] = SQLite3
+
+    dynamic_types = True
+    name_parameter = ":name"
+    patience = TURN
+    remaining = REMAINING
+    later = SHIFTED
+    clock = NOW
+    ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')"
+
+    def shift(self, seconds: float) -> object:
+        return modifier(seconds)
+
+    def privileges(self) -> str:
+        return "write access to the file and to its directory"

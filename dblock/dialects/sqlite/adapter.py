@@ -1,0 +1,107 @@
+"""The standard library's sqlite3: its connections, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ...protocol.faults import Fault
+from ...protocol.steps import Query
+from ..adapter import Adapter, ServerSession
+
+# https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
+_EXTENDED = {
+    517: Fault.SERIALIZATION,  # SQLITE_BUSY_SNAPSHOT: waiting cannot help
+}
+_PRIMARY = {
+    5: Fault.BUSY,
+    6: Fault.BUSY,  # SQLITE_LOCKED
+    7: Fault.REFUSED,  # SQLITE_NOMEM
+    8: Fault.PRIVILEGE,  # SQLITE_READONLY
+    11: Fault.REFUSED,  # SQLITE_CORRUPT
+    13: Fault.REFUSED,  # SQLITE_FULL
+    3: Fault.PRIVILEGE,  # SQLITE_PERM
+    10: Fault.UNREACHABLE,  # SQLITE_IOERR
+    14: Fault.UNREACHABLE,  # SQLITE_CANTOPEN
+    26: Fault.UNREACHABLE,  # SQLITE_NOTADB
+}
+
+# Seconds that a lease's statement waits for the file's writer. One commit is done by then; longer
+# waits are the protocol's, which knows the caller's deadline.
+TURN = 0.05
+
+_LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
+
+
+class SQLite3(Adapter):
+    """There is no server, and no network."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
+    recognised = True  # a library, nobody else's
+
+    def connect_args(self) -> dict[str, Any]:
+        return {"timeout": self.timeouts.query}
+
+    def prepare_connection(self, connection: Any) -> ServerSession:
+        self.set_autocommit(connection)
+        self.ask(connection, Query(busy_timeout(TURN), {}))
+        (mode,) = self.ask(connection, Query("PRAGMA journal_mode", {}))
+        if mode == "wal":  # with a rollback journal NORMAL could corrupt the file
+            self.ask(connection, Query("PRAGMA synchronous = NORMAL", {}))
+        return ServerSession()
+
+    def set_autocommit(self, connection: Any) -> None:
+        connection.isolation_level = None
+        if getattr(connection, "autocommit", _LEGACY) != _LEGACY:
+            connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
+
+    def is_usable(self, connection: Any) -> bool:
+        return True
+
+    def bound_reads(self, connection: Any, seconds: float) -> None:
+        pass  # no network: a wait is for the file's writer, and that has its own limit
+
+    @contextlib.contextmanager
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> Iterator[None]:
+        if patience is None:
+            yield
+            return
+        (before,) = self.ask(connection, Query("PRAGMA busy_timeout", {}))
+        self.ask(connection, Query(busy_timeout(patience), {}))
+        try:
+            yield
+        finally:
+            self.ask(connection, Query(f"PRAGMA busy_timeout = {before}", {}))
+
+    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+        try:
+            connection.total_changes  # noqa: B018 - raises when the connection is closed
+        except sqlite3.ProgrammingError:
+            return "its connection is closed"
+        if locking and connection.isolation_level is None and not connection.in_transaction:
+            return "its connection is in autocommit mode, so nothing stays locked"
+        return None
+
+    def classify(self, error: BaseException) -> Fault | None:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:
+            return None
+        if code in _EXTENDED:
+            return _EXTENDED[code]
+        if code == sqlite3.SQLITE_ERROR:
+            # The one code for all errors in a statement. Ours are fixed and tested, so what is
+            # wrong with one of them at run time is a table or column that is not there.
+            return Fault.SCHEMA
+        return _PRIMARY.get(code & 0xFF)
+
+    def timed_out(self, error: BaseException) -> bool:
+        return False
+
+
+def busy_timeout(seconds: float) -> str:
+    return f"PRAGMA busy_timeout = {math.floor(seconds * 1000)}"

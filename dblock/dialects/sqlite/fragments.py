@@ -1,0 +1,13 @@
+"""Pieces of SQL that several statements have, and how values go into them."""
+
+from __future__ import annotations
+
+NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
+LATER = SHIFTED.format(":ttl")
+FREE = f"(token IS NULL OR expires_at <= {NOW})"
+REMAINING = "(julianday(expires_at) - julianday('now')) * 86400.0"
+
+
+def modifier(seconds: float) -> str:
+    return f"{seconds:+.3f} seconds"

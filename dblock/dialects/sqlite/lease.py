@@ -1,0 +1,83 @@
+"""The lease on SQLite: taken, or queued for, in one upsert; renewed, released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+
+from ...protocol import commands
+from ...protocol.state import Granted, Queued, Renewal
+from ...protocol.steps import Query
+from ..dialect import read_grant, read_join, read_tokens
+from .fragments import LATER, NOW, REMAINING, modifier
+from .queue import LAST, REST, QueueStatements
+
+
+class LeaseStatements(QueueStatements):
+    """The two of every pair are put together once."""
+
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
+        command = commands.Grant(name, token, owner, ttl)
+        return Query(self._grant, params, command, self.patience, read=read_grant)
+
+    @cached_property
+    def _grant(self) -> str:
+        return f"""INSERT INTO {self.lock_table}
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
+            ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
+                owner = excluded.owner, acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
+            WHERE {self.turn(LAST)}
+            RETURNING fence, {REMAINING}"""
+
+    def join(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str
+    ) -> Query[Granted | Queued | None]:
+        params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
+        free = self.turn(self.before)
+        return Query(
+            f"""INSERT INTO {self.lock_table}
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
+            ON CONFLICT (lock_name) DO UPDATE SET
+                fence = fence + {free},
+                token = iif({free}, excluded.token, token),
+                owner = iif({free}, excluded.owner, owner),
+                acquired_at = iif({free}, {NOW}, acquired_at),
+                expires_at = iif({free}, {LATER}, expires_at),
+                waiters = iif({free}, {REST}, ifnull(waiters || ',', '') || :ticket)
+            WHERE {free} OR NOT {self.standing}
+            RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self._columns()},
+                iif({self.standing}, {self.before}, NULL), {free}""",
+            params | {"ticket": ticket},
+            commands.Join(name, token, owner, ttl, ticket),
+            self.patience,
+            read=read_join,
+        )
+
+    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+        rows = json.dumps([(name, token, modifier(ttl)) for name, token, ttl in asked])
+        return Query(
+            f"""UPDATE {self.lock_table} AS l
+            SET expires_at = {LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")}
+            FROM json_each(:asked) AS asked
+            WHERE l.lock_name = json_extract(asked.value, '$[0]')
+                AND l.token = json_extract(asked.value, '$[1]')
+                AND l.expires_at > {NOW}
+            RETURNING token""",
+            {"asked": rows},
+            commands.Renew(tuple(asked)),
+            self.patience,
+            read=read_tokens,
+        )
+
+    def release(self, name: str, token: str) -> Query[int]:
+        params = {"name": name, "token": token}
+        return Query(self._release, params, commands.Release(name, token), self.patience)
+
+    @cached_property
+    def _release(self) -> str:
+        return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {NOW}
+            WHERE lock_name = :name AND token = :token"""

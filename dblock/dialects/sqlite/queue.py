@@ -1,0 +1,44 @@
+"""The queue in a name's row, which on SQLite nobody is called from."""
+
+from __future__ import annotations
+
+from ...protocol import commands
+from ...protocol.steps import Query
+from ..dialect import Dialect
+from ..tickets import TICKET
+from .fragments import NOW
+
+# Tickets are all as long, with commas between. How many there are; those behind the ticket.
+LAST = f"ifnull((length(waiters) + 1) / {TICKET + 1}, 0)"
+REST = f"""iif(instr(waiters, :ticket),
+    nullif(substr(waiters, instr(waiters, :ticket) + {TICKET + 1}), ''), NULL)"""
+
+
+class QueueStatements(Dialect):
+    """Who joins may take the name, so the statement that joins is the lease's."""
+
+    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET waiters = nullif(
+                trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
+            WHERE lock_name = :name AND {self.standing}""",
+            {"name": name, "ticket": ticket},
+            commands.Leave(name, token, ticket),
+            self.patience,
+        )
+
+    @property
+    def before(self) -> str:
+        place = f"(instr(waiters, :ticket) - 1) / {TICKET + 1}"
+        return f"iif({self.standing}, {place}, {LAST})"
+
+    @property
+    def standing(self) -> str:
+        return "(ifnull(instr(waiters, :ticket), 0) > 0)"
+
+    def turn(self, before: str) -> str:
+        ago = f"printf('-%.3f seconds', {before} * {self.grace})"
+        return (
+            f"(expires_at IS NULL OR token IS NULL AND expires_at > {NOW} "
+            f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"
+        )

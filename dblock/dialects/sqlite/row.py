@@ -1,0 +1,78 @@
+"""The row lock and the guard on SQLite, and what else is written in a user's transaction."""
+
+from __future__ import annotations
+
+from ...protocol import commands
+from ...protocol.state import RowLock
+from ...protocol.steps import Query, any_row
+from ..dialect import Dialect, read_row_lock
+from .adapter import busy_timeout
+from .fragments import FREE, NOW
+
+
+class RowStatements(Dialect):
+    """One writer at a time for the whole file, so a row lock is a write transaction: coarser than
+    a row, still exclusive.
+    """
+
+    refusal_holds = True  # a write transaction keeps all other writers out
+    one_writer = True
+    looks_itself = True
+
+    def create(self, name: str) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (:name, 0)
+            ON CONFLICT (lock_name) DO NOTHING""",
+            {"name": name},
+            commands.Create(name),
+        )
+
+    def begin(self, patience: float | None) -> tuple[Query[int], ...]:
+        limit = self.timeouts.query if patience is None else patience
+        if self.longest_patience is not None:
+            limit = min(limit, self.longest_patience)
+        return (
+            Query(busy_timeout(limit), {}),
+            # A deferred transaction that had read first could not become a writer later.
+            Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),
+        )
+
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+        if not borrowed:  # BEGIN IMMEDIATE has the lock already
+            return Query(
+                f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}",
+                {"name": name},
+                commands.LockRow(name, borrowed),
+                read=read_row_lock,
+            )
+        return Query(
+            f"""UPDATE {self.lock_table} SET fence = fence
+            WHERE lock_name = :name AND {FREE} RETURNING fence""",
+            {"name": name},
+            commands.LockRow(name, borrowed),
+            read=read_row_lock,
+        )
+
+    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET fence = fence
+            WHERE lock_name = :name AND fence = :fence AND token = :token RETURNING fence""",
+            {"name": name, "fence": fence, "token": token},
+            commands.Guard(name, token, fence),
+            read=any_row,
+        )
+
+    def apply(self, key: str) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+            VALUES (:key, {NOW}) ON CONFLICT (idempotency_key) DO NOTHING""",
+            {"key": key},
+            commands.Apply(key),
+        )
+
+    def unapply(self, key: str) -> Query[int]:
+        return Query(
+            f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key",
+            {"key": key},
+            commands.Unapply(key),
+        )

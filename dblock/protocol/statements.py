@@ -1,0 +1,255 @@
+"""The port: what the protocol asks of a database, and what it understands of the replies.
+
+Each method returns a statement that says how its reply is read. A dialect implements them; see
+:mod:`dblock.dialects`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from . import commands
+from .deadlock import Blocked
+from .state import (
+    Granted,
+    LockRow,
+    Queued,
+    Renewal,
+    RowLock,
+    RunState,
+    WaiterState,
+    Witness,
+)
+from .steps import Query
+
+if TYPE_CHECKING:
+    from ..timeouts import Timeouts
+
+
+class Statements(ABC):
+    """One database's statements over dblock's tables in ``schema``, and what is special in it."""
+
+    name: ClassVar[str]
+    schema: str | None
+    prefix: str
+    timeouts: Timeouts
+
+    #: A refused row lock still keeps others off the row until its transaction ends, so the name
+    #: is looked at from outside before it is locked.
+    refusal_holds: ClassVar[bool] = False
+    #: The statement that locks a row in a transaction of dblock's own takes that look itself.
+    looks_itself: ClassVar[bool] = False
+    #: A plain read in a transaction may be older than what an update in it has just seen.
+    stale_reads: ClassVar[bool] = False
+    #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
+    failure_aborts: ClassVar[bool] = False
+    #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
+    #: row of a new name is created in the locking transaction itself.
+    one_writer: ClassVar[bool] = False
+    #: Granting, renewing and proving statements look for the witness (:mod:`.epoch`). Without one
+    #: the lock table itself has to outlive a crash.
+    has_witness: ClassVar[bool] = False
+    #: Who stands in a name's queue is told of its turn; elsewhere it has to look.
+    can_notify: ClassVar[bool] = False
+    #: Names have gates, which are waited for in the server.
+    has_gates: ClassVar[bool] = False
+    #: How long a free name is kept for each one in the queue before the next may have it; seconds.
+    grace: ClassVar[float] = 0.4
+    #: The longest one statement may wait before it is sent again; None for no limit.
+    longest_patience: float | None = None
+
+    @abstractmethod
+    def privileges(self) -> str:
+        """Say which grants a role needs."""
+
+    # --- the lease ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
+
+        It is free for who is not in the queue only when nobody is.
+
+        A free name's fence is raised by this statement while it has the row, so fences grow in
+        the order of the grants.
+        """
+
+    @abstractmethod
+    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+        """Move the expiries of unexpired holds, waiting for nobody; return the tokens of those.
+
+        Where one row is in use the others may be renewed all the same, or the statement fails.
+        """
+
+    @abstractmethod
+    def release(self, name: str, token: str) -> Query[int]:
+        """Free the name if the token holds it; one row when it did.
+
+        Where names are passed on it does so only if nobody waits.
+        """
+
+    def pass_on(self, name: str, token: str, passes: bool = True) -> Query[int]:
+        """Make the name, if the token holds it, the first waiter's and tell that; one row when it
+        did. Where that cannot be, or ``passes`` forbids it, free the name and call who waits."""
+        return self.release(name, token)
+
+    @abstractmethod
+    def look(self, *names: str) -> Query[list[LockRow]]:
+        """Read the rows of names, waiting for nobody."""
+
+    @abstractmethod
+    def held(self) -> Query[list[LockRow]]:
+        """Read the rows of all names that have a token, expired ones too, or are waited for."""
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def join(
+        self, name: str, token: str, owner: str, ttl: float, ticket: str
+    ) -> Query[Granted | Queued | None]:
+        """Let the ticket stand in the queue, in the place of any other of the same token; this may
+        wait for a moment. Where nobody is called, take the name if it is the ticket's turn."""
+
+    def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        """Take the name if it is the turn of who stands in the queue, which may take a moment."""
+        raise NotImplementedError(f"{self.name} takes a name when it is joined for")
+
+    @abstractmethod
+    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
+        """Take a waiter out of the queue; call the next one if the name is free."""
+
+    @abstractmethod
+    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
+        """Read a name's row as :meth:`look` does, and where the ticket stands."""
+
+    def wait_in_server(self, name: str, patience: float) -> Query[bool]:
+        """Wait for the name's gate, ``patience`` seconds at most; return whether others had it.
+
+        The session has the gate from then on, or this fails: the gate, or the row, was busy.
+        """
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    def let_go(self, name: str, token: str) -> Query[int]:
+        """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    def ungate(self) -> Query[int]:
+        """Let all gates of the session go."""
+        raise NotImplementedError(f"{self.name} has no gates")
+
+    # --- those who are seen waiting ----------------------------------------------------------
+
+    @abstractmethod
+    def register(
+        self,
+        id: str,
+        name: str,
+        *,
+        strategy: str,
+        owner: str,
+        waited: float,
+        lasts: float,
+        holds: Mapping[str, int | None],
+    ) -> Query[int]:
+        """Write that a waiter is there, for the first time or again."""
+
+    @abstractmethod
+    def unregister(self, id: str) -> Query[int]:
+        """Remove a waiter."""
+
+    @abstractmethod
+    def sweep(self) -> Query[int]:
+        """Remove waiters whose time is over, without waiting for others who do."""
+
+    @abstractmethod
+    def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
+        """Read who waits for a name, or for any."""
+
+    @abstractmethod
+    def blocked(self) -> Query[list[Blocked]]:
+        """Read all waiters that hold something, and which lease is on what they wait for."""
+
+    # --- the row lock and the guard ----------------------------------------------------------
+
+    @abstractmethod
+    def create(self, name: str) -> Query[int]:
+        """Insert the free row of a name; no failure when it is there."""
+
+    def begin(self, patience: float | None) -> tuple[Query[int], ...]:
+        """Begin the row lock's own transaction."""
+        return (Query("BEGIN", {}, commands.Begin()),)
+
+    @abstractmethod
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+        """Lock a free name's row until the transaction ends.
+
+        ``patience`` is how long the server may wait for other transactions: 0 not at all, None
+        without a limit. In a borrowed transaction no setting outlives the statement.
+        """
+
+    @abstractmethod
+    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
+        """Hold off, in the user's transaction, all who would take the name, not its renewal.
+
+        True when no later hold has been granted. Waits for nobody: whoever is in the way is taking
+        the name.
+        """
+
+    # --- the witness -------------------------------------------------------------------------
+
+    def witness(self) -> Query[Witness | None]:
+        """Read the witness."""
+        raise NotImplementedError
+
+    def write_witness(self) -> Query[int]:
+        """Write the witness anew if it is missing; one row when this statement did it.
+
+        Unless the lock table has lost nothing this begins a new epoch, with a pause of the
+        longest TTL. A pause that is longer is cut short.
+        """
+        raise NotImplementedError
+
+    def announce_ttl(self, ttl: float) -> Query[int]:
+        """Let it be known, for after a failover, that TTLs as long as this may be granted."""
+        raise NotImplementedError
+
+    def record_ttl(self, ttl: float) -> Query[int]:
+        """Let it be known, for after a crash, that TTLs as long as this are granted from now on.
+
+        Nothing, unless one as long is announced. Once a day those that nobody has asked for since
+        are forgotten.
+        """
+        raise NotImplementedError
+
+    # --- the record of jobs' runs ------------------------------------------------------------
+
+    @abstractmethod
+    def now(self) -> Query[datetime]:
+        """Read the server's clock."""
+
+    @abstractmethod
+    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
+        """Record that a run begins, unless one has succeeded in this slot; the empty one is none.
+
+        The recorded run's fence comes back: this run's when it is to begin. A statement that comes
+        late, when a later hold's run has begun or this one has ended, changes nothing.
+        """
+
+    @abstractmethod
+    def end_run(self, name: str, slot: str, fence: int, status: int) -> Query[int]:
+        """Record how a run ended; no row when it is not the recorded one any more."""
+
+    @abstractmethod
+    def last_run(self, name: str) -> Query[RunState | None]:
+        """Read the run of a name that began last."""
+
+    @abstractmethod
+    def prune_applied(self, age: float) -> Query[int]:
+        """Delete some of the keys that are older than ``age`` seconds, if there are any."""
+
+    @abstractmethod
+    def prune_runs(self, age: float) -> Query[int]:
+        """Delete some of the runs that are as old, not the last one of a name."""
