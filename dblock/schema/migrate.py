@@ -173,5 +173,6 @@ def _begin_immediately(engine: Engine) -> None:
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         driver.isolation_level = None
+        driver.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
         driver.execute("PRAGMA journal_mode = WAL")
         connection.exec_driver_sql("BEGIN IMMEDIATE")

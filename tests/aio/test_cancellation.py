@@ -320,7 +320,7 @@ def test_cancelled_before_it_waits(
                 await stepped
 
             with monkeypatch.context() as patch:
-                patch.setattr(dialect, "send", counting)
+                patch.setattr(dialect.adapter, "send", counting)
                 await asyncio.create_task(dry_run())
             with blocked(engine, direct, "report"):
                 assert await cancelled_at(locks.row("report").acquire(), begun, "answered")

@@ -122,7 +122,7 @@ class Asked(Statements):
             self.threads.add(threading.get_ident())
             return send(driver, query, *args, **how)
 
-        patch.setattr(self._dialect, "send", sending)
+        patch.setattr(self._dialect.adapter, "send", sending)
 
     @property
     def waits(self) -> int:

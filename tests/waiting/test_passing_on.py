@@ -110,7 +110,7 @@ class Meanwhile:
                 self._do()
             return send(driver, query, *args, **how)
 
-        patch.setattr(dialect, "send", sending)
+        patch.setattr(dialect.adapter, "send", sending)
 
     def do(self, what: Callable[[], object]) -> None:
         self._do = what

@@ -87,7 +87,7 @@ class Statements:
             self.kinds.append(query.kind)
             return send(driver, query, *args, **how)
 
-        patch.setattr(self._dialect, "send", sending)
+        patch.setattr(self._dialect.adapter, "send", sending)
 
 
 def calls(locks: Locks) -> int:
