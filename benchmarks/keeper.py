@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dblock import Locks
-from dblock.connections import Connections
+from dblock.io.connections import Connections
 
 from .pairs import KINDS
 from .site import Site

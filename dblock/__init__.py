@@ -28,13 +28,13 @@ from .errors import (
 )
 from .lease import Lease
 from .locks import Locks
+from .multi import MultiLock
 from .policy import Attempt, RetryPolicy
-from .protocol.keeping import Danger
+from .protocol.schedule import Danger
 from .protocol.state import LockState, RunState, WaiterState
 from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
-from .together import Together
 
 __version__ = "0.1.0"
 
@@ -51,6 +51,7 @@ __all__ = [
     "LockLost",
     "LockState",
     "Locks",
+    "MultiLock",
     "NotAcquired",
     "NotEnough",
     "NotHeld",
@@ -62,7 +63,6 @@ __all__ = [
     "SchemaMissing",
     "SocketTimeout",
     "Timeouts",
-    "Together",
     "Unavailable",
     "Unsupported",
     "WaiterState",

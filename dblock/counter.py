@@ -17,19 +17,19 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers, check_number
 from .arguments import check_name
-from .borrowed import BorrowedTransaction, borrow
 from .compiled import Compiled
 from .errors import Conflict, DBLockError, NotEnough, Unsupported
 from .events import Kind, tell
-from .protocol.faults import Fault, Trouble
-from .protocol.steps import Query, Reply, RunHeld
-from .protocol.troubles import explain, transaction_broken
+from .io.borrowed import BorrowedTransaction, borrow
+from .protocol.explain import explain, transaction_broken
+from .protocol.faults import Fault, StatementError
+from .protocol.steps import ExecuteInTransaction, Query, Reply
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.expression import ClauseElement, ColumnElement, Select
 
-    from .borrowed import Borrowable
     from .database import Database
+    from .io.borrowed import Borrowable
     from .policy import RetryPolicy
 
 T = TypeVar("T")
@@ -357,7 +357,7 @@ class Counter:
         return self._statements[name]
 
     def _run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
-        return self._held(partial(transaction.run, RunHeld(query)))
+        return self._held(partial(transaction.run, ExecuteInTransaction(query)))
 
     def _held(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
@@ -366,16 +366,16 @@ class Counter:
             number += 1
             try:
                 return do()
-            except Trouble as trouble:
+            except StatementError as failure:
                 sleep = None
-                if trouble.fault is Fault.BUSY and not dialect.failure_aborts:
+                if failure.fault is Fault.BUSY and not dialect.failure_aborts:
                     elapsed = self._database.runtime.now() - start
                     left = self._database.timeouts.socket - elapsed
                     sleep = self._retry.sleep_after(str(self), number, elapsed, left)
                 if sleep is None:
-                    if trouble.fault is Fault.DISCONNECTED:
-                        raise transaction_broken(trouble) from trouble.__cause__
-                    raise explain(dialect, trouble) from trouble.__cause__
+                    if failure.fault is Fault.DISCONNECTED:
+                        raise transaction_broken(failure) from failure.__cause__
+                    raise explain(dialect, failure) from failure.__cause__
             self._database.runtime.sleep(sleep)
 
     def _read(

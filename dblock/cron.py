@@ -9,17 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from .arguments import (
-    Seconds,
-    check_after,
-    check_label,
-    check_max_hold,
-    check_name,
-    check_runnable,
-)
+from .arguments import Seconds, check_after, check_label, check_max_hold, check_name, check_runnable
 from .errors import DBLockError, LockLost
-from .protocol import running
-from .protocol.running import PERIODS, JobRun
+from .protocol import job_runs
+from .protocol.job_runs import PERIODS, JobRun
 
 if TYPE_CHECKING:
     from .database import Database
@@ -80,7 +73,7 @@ class Job:
             return self.once_per or ""
         database = self.database
         moment = database.run(
-            running.clock(database.dialect, database.timeouts.socket, database.runtime.now())
+            job_runs.clock(database.dialect, database.timeouts.socket, database.runtime.now())
         )
         return moment.strftime(PERIODS[self.once_per])
 
@@ -95,7 +88,7 @@ class Job:
         patience = self.database.timeouts.socket
         try:
             begun = self.database.run(
-                running.begin(self.database.dialect, run, self.owner(), patience, since)
+                job_runs.begin(self.database.dialect, run, self.owner(), patience, since)
             )
         except BaseException:
             with contextlib.suppress(DBLockError):
@@ -111,7 +104,9 @@ class Job:
     def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host."""
         database = self.database
-        return database.run(running.last(database.dialect, self.lease.name, database.runtime.now()))
+        return database.run(
+            job_runs.last(database.dialect, self.lease.name, database.runtime.now())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ class Running:
         """
         database = self.job.database
         patience, now = database.timeouts.socket, database.runtime.now()
-        database.run(running.end(database.dialect, self.run, status, patience, now))
+        database.run(job_runs.end(database.dialect, self.run, status, patience, now))
 
     def release(self, lost: int = FAILED) -> None:
         """Give the lease back, or let it run out where the run is to count for longer.
@@ -159,9 +154,9 @@ class Running:
         """Do both after an error of the function's own, which goes on and tells of the loss too."""
         try:
             self.end(FAILED)
-        except DBLockError as trouble:
-            if trouble is not error:
-                error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+        except DBLockError as failure:
+            if failure is not error:
+                error.add_note(f"{type(failure).__name__} at the end of {self!r}: {failure}")
 
     def __repr__(self) -> str:
         return f"<run of {self.run.name!r}>"

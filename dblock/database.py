@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from .arguments import check_label
-from .borrowed import Borrowed, borrow
-from .connections import Connections, OwnConnection
-from .driver import Driver, Transaction
 from .errors import NotAcquired, SchemaMissing
-from .gate import Gate, Gates
-from .hot import HotNames
-from .local_queue import LocalQueue
-from .protocol import renewing
-from .protocol.faults import Fault, Trouble
-from .protocol.leasing import Refused
-from .protocol.registering import Waiter
-from .protocol.steps import Protocol, Query
-from .protocol.troubles import explain, schema_missing, transaction_broken
+from .io.borrowed import Borrowed, borrow
+from .io.connections import Connections, OwnConnection
+from .io.driver import Driver, Transaction
+from .io.hot_names import HotNames
+from .io.local_queue import LocalQueue
+from .io.user_locks import Gate, Gates
+from .protocol import renew
+from .protocol.explain import explain, schema_missing, transaction_broken
+from .protocol.faults import Fault, StatementError
+from .protocol.lease import Refused
+from .protocol.steps import Procedure, Query
+from .protocol.waiters import Waiter
 from .version import SCHEMA_VERSION, Schema
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from sqlalchemy.schema import Table
     from sqlalchemy.types import TypeEngine
 
-    from .borrowed import Borrowable
     from .dialects import Dialect
-    from .holds import FlowHolds
-    from .keeper import Keeper
-    from .protocol.renewing import Asked, Renewed
-    from .runtime import Runtime
+    from .holding.holds import CallerRegistry
+    from .holding.keeper import Keeper
+    from .io.borrowed import Borrowable
+    from .io.runtime import Runtime
+    from .protocol.renew import Asked, Renewed
     from .timeouts import Timeouts
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Database:
         lent: bool,
         runtime: Runtime,
         keeper: Callable[[], Keeper],
-        flow_holds: FlowHolds,
+        callers: CallerRegistry,
     ) -> None:
         self.engine = engine
         self.dialect = dialect
@@ -67,7 +67,7 @@ class Database:
         self.label = check_label(label or "")
         self.runtime = runtime
         self._keeper = keeper
-        self.flow_holds = flow_holds
+        self.callers = callers
         self.connections = Connections(
             engine,
             dialect.adapter,
@@ -92,7 +92,7 @@ class Database:
 
     def run(
         self,
-        protocol: Protocol[T],
+        protocol: Procedure[T],
         transaction: Transaction | None = None,
         left: list[Query[bool]] | None = None,
         gate: Gate | None = None,
@@ -101,8 +101,8 @@ class Database:
         return self._driver.run(protocol, transaction, left, gate)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
-        """Renew many holds at once; see :func:`.renewing.renew_all`."""
-        return self.run(renewing.renew_all(self.dialect, asked, within))
+        """Renew many holds at once; see :func:`.renew.renew_all`."""
+        return self.run(renew.renew_all(self.dialect, asked, within))
 
     @property
     def keeper(self) -> Keeper:
@@ -122,7 +122,7 @@ class Database:
             strategy,
             self.runtime.now(),
             owner=partial(self.owner, label),
-            holds=self.flow_holds.held,
+            holds=self.callers.held,
             new_id=partial(self.runtime.token, 16),
             seen=self._seen,
         )
@@ -139,10 +139,10 @@ class Database:
             return
         try:
             reply = transaction.execute(self.dialect.adapter.named)
-        except Trouble as trouble:
-            if trouble.fault is Fault.DISCONNECTED:
-                raise transaction_broken(trouble) from trouble.__cause__
-            raise explain(self.dialect, trouble) from trouble.__cause__
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED:
+                raise transaction_broken(failure) from failure.__cause__
+            raise explain(self.dialect, failure) from failure.__cause__
         self.dialect.adapter.recognise(*reply.rows[0])
 
     def withdraw(self, waiter: Waiter) -> None:
@@ -170,12 +170,12 @@ class Database:
         query: Query[int] = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
             reply = self.connections.execute(connection, query)
-        except Trouble as trouble:
-            if trouble.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
-                raise Trouble(
-                    Fault.UNREACHABLE, str(trouble), timed_out=trouble.timed_out
-                ) from trouble.__cause__
-            raise explain(self.dialect, trouble) from trouble.__cause__
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
+                raise StatementError(
+                    Fault.UNREACHABLE, str(failure), timed_out=failure.timed_out
+                ) from failure.__cause__
+            raise explain(self.dialect, failure) from failure.__cause__
         found = Schema.of(reply.rows[0] if reply.rows else None)
         if found.version > SCHEMA_VERSION:
             raise SchemaMissing(

@@ -11,7 +11,7 @@ from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 from .arguments import Seconds, check_acquire, check_runnable, check_wait
 from .errors import DBLockError, NotAcquired
 from .events import Kind, outcome, tell
-from .runtime import Runtime
+from .io.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,11 +56,11 @@ class Handle(ABC):
     ) -> None:
         try:
             self.leave()
-        except DBLockError as trouble:
+        except DBLockError as failure:
             if error is None:
                 raise
             # The body's own error goes on; it tells of the loss too.
-            error.add_note(f"{type(trouble).__name__} at the end of {self!r}: {trouble}")
+            error.add_note(f"{type(failure).__name__} at the end of {self!r}: {failure}")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -24,23 +24,23 @@ from .beliefs import Change
 from .errors import DBLockError, LockLost, NotAcquired
 from .events import Kind
 from .handle import SingleHandle
-from .holds import HandleHolds, LeaseHold
-from .keeper import guarded
-from .protocol import leasing, renewing
-from .protocol.acquiring import acquire
-from .protocol.keeping import Danger, Keeping, Plan
-from .protocol.leasing import Claim, Held
-from .protocol.renewing import Asked
+from .holding.holds import HandleHolds, LeaseHold
+from .holding.keeper import guarded
+from .protocol import guard, inspect, release, renew
+from .protocol.acquire import acquire
+from .protocol.lease import Held, LeaseRequest
+from .protocol.renew import Asked
+from .protocol.schedule import Danger, Plan, RenewalSchedule
 from .protocol.state import Renewal
-from .protocol.steps import Protocol, Query
+from .protocol.steps import Procedure, Query
 from .protocol.term import Term
 
 if TYPE_CHECKING:
-    from .borrowed import Borrowable
     from .database import Database
+    from .io.borrowed import Borrowable
+    from .io.runtime import Event
     from .policy import RetryPolicy
-    from .protocol.registering import Waiter
-    from .runtime import Event
+    from .protocol.waiters import Waiter
 
 
 class Lease(SingleHandle):
@@ -109,7 +109,7 @@ class Lease(SingleHandle):
         self._on_danger = check_callback("on_danger", on_danger)
         self._on_lost = check_callback("on_lost", on_lost)
         self._holds: HandleHolds[LeaseHold] = HandleHolds(
-            "lease", self.name, database.flow_holds, private=reentrant
+            "lease", self.name, database.callers, private=reentrant
         )
 
     def __repr__(self) -> str:
@@ -124,7 +124,7 @@ class Lease(SingleHandle):
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        flows = self._database.flow_holds
+        flows = self._database.callers
         mine = self._holds.find()
         if mine is not None and self.reentrant and mine is flows.find(self.name):
             mine.count += 1
@@ -136,7 +136,7 @@ class Lease(SingleHandle):
             return refusal
         owner = self._database.owner(self._label)
         plan, token = self._plan, self._runtime.token(16)
-        claim = Claim(self.name, token, owner, plan.first, plan.short)
+        request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
         waiter, start = self._database.waiter(self.name, "lease", self._label), self._runtime.now()
         hot = wait != 0 and self._database.hot.take(self.name, start)
         gate = None if wait == 0 else self._database.gates.gate(hot)
@@ -145,7 +145,7 @@ class Lease(SingleHandle):
         try:
             protocol = acquire(
                 self._database.dialect,
-                claim,
+                request,
                 self._retry,
                 fair=self._fair,
                 wait=wait,
@@ -161,8 +161,8 @@ class Lease(SingleHandle):
                     self._runtime,
                     self._runtime.now(),
                     lease=outcome,
-                    token=claim.token,
-                    keeping=Keeping(self._plan, outcome.term, self._runtime.random()),
+                    token=request.token,
+                    schedule=RenewalSchedule(self._plan, outcome.term, self._runtime.random()),
                     database=self._database.kept,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
@@ -181,7 +181,7 @@ class Lease(SingleHandle):
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
-                self._abandon(claim, left, waiter)
+                self._abandon(request, left, waiter)
             raise
         if isinstance(outcome, Held):
             return None
@@ -215,7 +215,7 @@ class Lease(SingleHandle):
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         if self._database.dialect.one_writer:
-            self._database.flow_holds.refuse_as_writer(self.name, "released")
+            self._database.callers.refuse_as_writer(self.name, "released")
         if not self._holds.take(hold):
             raise self._holds.not_held()
         now = self._runtime.now()
@@ -223,10 +223,10 @@ class Lease(SingleHandle):
             self._give_back(hold, after, now)
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
-        except BaseException as trouble:
+        except BaseException as failure:
             over = hold.loss is not None or hold.lease.term.over(now)
-            if over and isinstance(trouble, DBLockError):  # a loss is told before all else
-                raise self._lose(hold, hold.ran_out()) from trouble
+            if over and isinstance(failure, DBLockError):  # a loss is told before all else
+                raise self._lose(hold, hold.ran_out()) from failure
             self._holds.put_back(hold)  # for another try with its token
             raise
         if hold.loss is not None:
@@ -240,7 +240,7 @@ class Lease(SingleHandle):
         self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
         gated = hold.gate is not None and hold.gate.kept
-        ending: Protocol[object] = leasing.release(
+        ending: Procedure[object] = release.release(
             self._database.dialect,
             self.name,
             hold.token,
@@ -251,8 +251,8 @@ class Lease(SingleHandle):
             guarded=hold.guarded,
         )
         if after:
-            renewal = Renewal(self.name, hold.token, hold.keeping.length(now, after))
-            ending = renewing.renew(self._database.dialect, Asked(renewal, hold.lease), now)
+            renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
+            ending = renew.renew(self._database.dialect, Asked(renewal, hold.lease), now)
             if hold.gate is not None:
                 hold.gate.drop()
         self._database.run(ending, gate=hold.gate)
@@ -271,19 +271,19 @@ class Lease(SingleHandle):
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
         if self._database.dialect.one_writer:
-            self._database.flow_holds.refuse_as_writer(self.name, "renewed")
+            self._database.callers.refuse_as_writer(self.name, "renewed")
         with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
             if hold.loss is not None:
                 raise hold.loss
             held, now = hold.lease, self._runtime.now()
-            length = hold.keeping.length(now, length)
+            length = hold.schedule.length(now, length)
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
                 self._database.keeper.moved(hold, asked)
             renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
-                term = self._database.run(renewing.renew(self._database.dialect, renewal, now))
+                term = self._database.run(renew.renew(self._database.dialect, renewal, now))
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
             if not self._database.keeper.moved(hold, term):
@@ -320,7 +320,7 @@ class Lease(SingleHandle):
         hold.guarded = True
         try:
             self._database.run(
-                leasing.guard(
+                guard.guard(
                     self._database.dialect,
                     self.name,
                     hold.token,
@@ -334,7 +334,7 @@ class Lease(SingleHandle):
             raise self._lose(hold, loss) from loss.__cause__
         root = transaction.root
         if self._database.dialect.one_writer and root is not None:
-            self._database.flow_holds.add_borrowed(root, self.name)
+            self._database.callers.add_borrowed(root, self.name)
         yield hold.lease.fence
 
     @property
@@ -350,7 +350,7 @@ class Lease(SingleHandle):
 
     def locked(self) -> bool:
         """Return whether anybody holds a lease on the name, by the database's clock."""
-        state, _ = self._database.run(leasing.look(self._database.dialect, self.name, 0.0, 0.0))
+        state, _ = self._database.run(inspect.look(self._database.dialect, self.name, 0.0, 0.0))
         return state is not None and state.held
 
     @property
@@ -410,19 +410,19 @@ class Lease(SingleHandle):
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, claim: Claim, left: list[Query[bool]], waiter: Waiter) -> None:
+    def _abandon(self, request: LeaseRequest, left: list[Query[bool]], waiter: Waiter) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
         ``left`` ends the session that its last statement may still come to.
         """
         database = self._database
         # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
-        patience = claim.ttl if self._runtime.lingers else database.timeouts.connect
+        patience = request.ttl if self._runtime.lingers else database.timeouts.connect
 
         def abandon() -> None:
             with contextlib.suppress(Exception):
                 start = self._runtime.now()
-                database.run(leasing.abandon(database.dialect, claim, left, patience, start))
+                database.run(release.abandon(database.dialect, request, left, patience, start))
             with contextlib.suppress(Exception):
                 database.withdraw(waiter)
 

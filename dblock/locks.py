@@ -11,24 +11,24 @@ from .counter import Counter
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
-from .holds import FlowHolds, ThreadHolds
-from .keeper import Keeper, keeper_of_process
+from .holding.holds import CallerRegistry, ThreadHolds
+from .holding.keeper import Keeper, keeper_of_process
+from .io.runtime import Runtime
 from .lease import Lease
+from .multi import MultiLock
 from .policy import RetryPolicy
-from .protocol import leasing, running
-from .protocol.keeping import Danger
+from .protocol import inspect, job_runs, release
+from .protocol.schedule import Danger
 from .protocol.state import LockState, Pruned, RunState
 from .row import RowLock
-from .runtime import Runtime
 from .target import Target, resolve
 from .timeouts import Timeouts
-from .together import Together
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from .borrowed import Borrowable
+    from .io.borrowed import Borrowable
 
 
 class Locks:
@@ -85,14 +85,14 @@ class Locks:
             lent=lent,
             runtime=runtime,
             keeper=self._keeper,
-            flow_holds=self._flow_holds(),
+            callers=self._flow_holds(),
         )
 
     # What is another's for tasks.
     _resolve = staticmethod(resolve)
     _runtime: Callable[[], Runtime] = Runtime
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
-    _flow_holds: Callable[[], FlowHolds] = ThreadHolds
+    _flow_holds: Callable[[], CallerRegistry] = ThreadHolds
 
     #: What :meth:`lease` and :meth:`row` make, for subclasses.
     lease_class: type[Lease] = Lease
@@ -170,9 +170,9 @@ class Locks:
         """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
         return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
 
-    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> Together:
+    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
-        return Together(locks, wait, self.database.runtime)
+        return MultiLock(locks, wait, self.database.runtime)
 
     def cron(
         self,
@@ -248,7 +248,7 @@ class Locks:
     def list(self) -> list[LockState]:
         """Return the names with a lease, expired and not yet taken over included, by name; and
         those that somebody has waited for for a moment, whose holder may be a row lock."""
-        return self.database.run(leasing.look_at_all(self.dialect, self.database.runtime.now()))
+        return self.database.run(inspect.look_at_all(self.dialect, self.database.runtime.now()))
 
     def show(self, name: str) -> LockState:
         """Return what the lock table says of a name, and who has waited for it for a moment.
@@ -256,7 +256,7 @@ class Locks:
         A row lock is not seen there.
         """
         check_name(name)
-        return self.database.run(leasing.show(self.dialect, name, 0.0))
+        return self.database.run(inspect.show(self.dialect, name, 0.0))
 
     def release(self, name: str, *, force: bool) -> bool:
         """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it.
@@ -268,17 +268,17 @@ class Locks:
         if force is not True:
             raise ValueError(
                 "Locks.release takes a lock from whoever holds it: say force=True. "
-                "Your own lease is released with lease.release()"
+                "Your own lease is released with release.release()"
             )
 
         return self.database.run(
-            leasing.force(self.dialect, name, self.timeouts.query, self.database.runtime.now())
+            release.force(self.dialect, name, self.timeouts.query, self.database.runtime.now())
         )
 
     def last_run(self, name: str) -> RunState | None:
         """Return the run of a job that began last: see :meth:`cron` and ``dblock run``."""
         check_name(name)
-        return self.database.run(running.last(self.dialect, name, self.database.runtime.now()))
+        return self.database.run(job_runs.last(self.dialect, name, self.database.runtime.now()))
 
     def prune(self, older_than: Seconds) -> Pruned:
         """Delete the idempotency keys and the records of runs that are older, in seconds.
@@ -288,7 +288,7 @@ class Locks:
         """
         age = seconds("older_than", older_than)
         return self.database.run(
-            running.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
+            job_runs.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )
 
     def __reduce__(self) -> NoReturn:

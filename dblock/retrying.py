@@ -14,9 +14,9 @@ from tenacity import stop_after_attempt
 
 from . import clock
 from .dialects import ADAPTERS, Adapter
-from .driver_errors import first_line
 from .errors import Conflict, DeadlockDetected
 from .events import Kind, tell
+from .io.driver_errors import first_line
 from .policy import RetryPolicy
 from .protocol.faults import Fault
 from .timeouts import Timeouts

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from .arguments import Seconds, check_name
 from .beliefs import Belief, Change
-from .driver import OwnTransaction
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .events import Kind
 from .handle import SingleHandle
-from .holds import HandleHolds, Hold
-from .protocol import leasing, rowing
-from .protocol.faults import Trouble
-from .protocol.rowing import Locked
+from .holding.holds import HandleHolds, Hold
+from .io.driver import OwnTransaction
+from .protocol import release, row_lock
+from .protocol.faults import StatementError
+from .protocol.row_lock import Locked
 from .protocol.steps import Query
 
 if TYPE_CHECKING:
-    from .borrowed import Borrowable, Root
     from .database import Database
+    from .io.borrowed import Borrowable, Root
     from .policy import RetryPolicy
-    from .protocol.registering import Waiter
+    from .protocol.waiters import Waiter
 
 
 class RowLock(SingleHandle):
@@ -54,7 +54,7 @@ class RowLock(SingleHandle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.flow_holds)
+        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.callers)
         self._root: Root | None = None
 
     def __repr__(self) -> str:
@@ -79,7 +79,7 @@ class RowLock(SingleHandle):
         """
         transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
-        runtime, flows = self._runtime, self._database.flow_holds
+        runtime, flows = self._runtime, self._database.callers
         refusal = flows.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
@@ -88,7 +88,7 @@ class RowLock(SingleHandle):
         own, start = OwnTransaction(self._database.holders, self._database.dialect), runtime.now()
         waiter = self._database.waiter(self.name, "row")
         hold: Hold | None = None
-        lock = rowing.lock_own_row if transaction is None else rowing.lock_borrowed_row
+        lock = row_lock.lock_own_row if transaction is None else row_lock.lock_borrowed_row
         try:
             protocol = lock(
                 self._database.dialect,
@@ -148,9 +148,9 @@ class RowLock(SingleHandle):
             raise hold.loss
         try:
             hold.transaction.finish()
-        except Trouble as trouble:
-            self._end(trouble.end)
-            raise self._lost(hold, trouble) from trouble.__cause__
+        except StatementError as failure:
+            self._end(failure.end)
+            raise self._lost(hold, failure) from failure.__cause__
         self._tell(Kind.RELEASED, hold.since)
 
     def leave(self) -> None:
@@ -165,9 +165,9 @@ class RowLock(SingleHandle):
             raise hold.loss
         try:
             hold.transaction.check()
-        except Trouble as trouble:
-            self._end(trouble.end)
-            raise self._lost(hold, trouble) from trouble.__cause__
+        except StatementError as failure:
+            self._end(failure.end)
+            raise self._lost(hold, failure) from failure.__cause__
 
     def _abandon(self, end: Query[bool] | None, waiter: Waiter) -> None:
         """End what an interrupted wait may have left."""
@@ -181,11 +181,11 @@ class RowLock(SingleHandle):
         if end is not None:
             with contextlib.suppress(DBLockError):
                 patience, now = self._database.timeouts.connect, self._runtime.now()
-                self._database.run(leasing.end_session(self._database.dialect, end, patience, now))
+                self._database.run(release.end_session(self._database.dialect, end, patience, now))
 
-    def _lost(self, hold: Hold, trouble: Trouble) -> LockLost:
+    def _lost(self, hold: Hold, failure: StatementError) -> LockLost:
         loss = LockLost(
-            f"the row lock on {self.name!r} ended with its connection: {trouble}",
+            f"the row lock on {self.name!r} ended with its connection: {failure}",
             name=self.name,
             reason="connection lost",
         )

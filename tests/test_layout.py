@@ -14,19 +14,15 @@ PACKAGE = Path(dblock.__file__).parent
 # alone: whoever has to know of another to be read depends on it.
 FLOORS = [
     {"version", "arguments", "errors", "clock", "printable"},
-    {"process_lock", "fork", "driver_errors"},
     {"timeouts", "policy", "events", "amounts"},
     {"protocol"},
-    {"beliefs", "runtime"},
-    {"dialects"},
-    {"connections", "target", "borrowed", "compiled"},
-    {"gate", "hot", "local_queue", "notifier", "schema", "retrying"},
-    {"driver", "handle"},
-    {"holds"},
-    {"keeper"},
+    {"beliefs", "dialects"},
+    {"io", "target", "compiled", "schema", "retrying"},
+    {"handle"},
+    {"holding"},
     {"database"},
     {"lease", "row", "counter"},
-    {"together", "cron"},
+    {"multi", "cron"},
     {"locks"},
     {"doctor"},
     {"__init__"},
@@ -188,7 +184,7 @@ def test_time_and_randomness_are_the_runtimes() -> None:
     Who has none is excused: no Locks are at hand there, or it is the driver that waits.
     """
     excused = {
-        "runtime.py": {"clock", "random", "secrets", "time"},
+        "io/runtime.py": {"clock", "random", "secrets", "time"},
         "aio/runtime.py": set[str](),
         "clock.py": {"time"},
         "policy.py": {"random", "time"},

@@ -15,7 +15,7 @@ from ..dialects.mariadb.adapter import PyMySQL
 from ..dialects.postgresql import read_deadline
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.sqlite.adapter import SQLite3
-from ..protocol.faults import Trouble
+from ..protocol.faults import StatementError
 from ..protocol.steps import Query
 from ..timeouts import Timeouts
 from .bridge import answer, await_, check, leave
@@ -85,8 +85,8 @@ class AsyncMy(PyMySQL):
         timer = asyncio.get_running_loop().call_later(within, give_up)
         try:
             yield
-        except Trouble as trouble:
-            trouble.timed_out = bool(over)
+        except StatementError as failure:
+            failure.timed_out = bool(over)
             raise
         finally:
             timer.cancel()
@@ -152,10 +152,10 @@ class AioSQLite(SQLite3):
     def is_usable(self, connection: Any) -> bool:
         return connection._connection is not None
 
-    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         if not self.is_usable(connection):
             return "its connection is closed"
-        return super().transaction_trouble(connection._connection, locking)
+        return super().transaction_problem(connection._connection, locking)
 
     @contextlib.contextmanager
     def bounded(

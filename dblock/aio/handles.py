@@ -14,8 +14,8 @@ from ..arguments import Seconds
 from ..errors import LockLost
 from ..handle import Handle
 from ..lease import Lease
+from ..multi import MultiLock
 from ..row import RowLock
-from ..together import Together
 from .bodies import Bodies
 from .borrowing import AsyncBorrowable, sync_of
 
@@ -229,8 +229,8 @@ class AsyncRowLock(AsyncHandle[RowLock]):
         await self._home.run(self.sync.check)
 
 
-class AsyncTogether(AsyncHandle[Together]):
-    """Locks taken as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.Together`."""
+class AsyncTogether(AsyncHandle[MultiLock]):
+    """Locks taken as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.MultiLock`."""
 
     @property
     def held(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..holds import FlowHolds, Holdings
+from ..holding.holds import CallerHolds, CallerRegistry
 from .bridge import whose
 
 
-class TaskHolds(FlowHolds):
+class TaskHolds(CallerRegistry):
     """What each task holds.
 
     Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
@@ -18,11 +18,11 @@ class TaskHolds(FlowHolds):
     flow = "task"
 
     def __init__(self) -> None:
-        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+        self._all: WeakKeyDictionary[object, CallerHolds] = WeakKeyDictionary()
 
-    def mine(self) -> Holdings:
+    def mine(self) -> CallerHolds:
         key = whose() or self
         found = self._all.get(key)
         if found is None:
-            found = self._all[key] = Holdings()
+            found = self._all[key] = CallerHolds()
         return found

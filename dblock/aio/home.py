@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ..keeper import guarded
+from ..holding.keeper import guarded
 from . import bridge
 
 P = ParamSpec("P")

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-from .. import keeper as threads
-from ..fork import leave_to_parent
-from ..keeper import Call, Keeper, logger, start_quietly
-from ..process_lock import lock
+from ..holding import keeper as threads
+from ..holding.keeper import Call, Keeper, logger, start_quietly
+from ..io.fork import leave_to_parent
+from ..io.process_lock import lock
 from .bridge import GRACE, run
 from .runtime import AsyncioRuntime
 

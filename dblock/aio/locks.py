@@ -16,10 +16,10 @@ from ..arguments import Seconds, check_callback
 from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
-from ..keeper import logger
+from ..holding.keeper import logger
 from ..locks import Locks
 from ..policy import RetryPolicy
-from ..protocol.keeping import Danger
+from ..protocol.schedule import Danger
 from ..protocol.state import LockState, Pruned, RunState
 from ..target import resolve
 from ..timeouts import Timeouts
@@ -111,7 +111,7 @@ class AsyncLocks:
                 lent=False,
                 runtime=database.runtime,
                 keeper=keeper_in_thread,
-                flow_holds=TaskHolds(),
+                callers=TaskHolds(),
             )
 
     def __repr__(self) -> str:

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from ..process_lock import lock
-from ..runtime import Event, Runtime, Semaphore
+from ..io.process_lock import lock
+from ..io.runtime import Event, Runtime, Semaphore
 from . import bridge
 from .bridge import await_
 

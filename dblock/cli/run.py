@@ -12,25 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import (
-    check_after,
-    check_label,
-    check_max_hold,
-    check_name,
-    check_ttl,
-    check_wait,
-)
+from ..arguments import check_after, check_label, check_max_hold, check_name, check_ttl, check_wait
 from ..errors import DBLockError, LockLost, NotAcquired
 from . import exits
 from .child import Child, Guard, Interrupted, Signals, supervise
-from .options import (
-    Place,
-    arguments,
-    checked,
-    database_options,
-    duration_option,
-    name_argument,
-)
+from .options import Place, arguments, checked, database_options, duration_option, name_argument
 from .output import complain
 
 if TYPE_CHECKING:
@@ -268,12 +254,12 @@ def _record(running: Running, code: int) -> int:
         running.record(code)
     except LockLost:
         return exits.LOST  # why, the release tells
-    except DBLockError as trouble:
+    except DBLockError as failure:
         complain(
-            f"this run of {running.run.name!r} is not on record (it ended with {code}): {trouble}"
+            f"this run of {running.run.name!r} is not on record (it ended with {code}): {failure}"
         )
         if running.run.slot and code == exits.OK:  # so it will be run for that slot again
-            return exits.code_of(trouble)
+            return exits.code_of(failure)
     return code
 
 
@@ -292,6 +278,6 @@ def _release(lease: Lease, code: int, running: Running | None = None) -> int:
     except LockLost as loss:
         complain(f"{loss}; the command ended with {code}")
         return exits.LOST
-    except DBLockError as trouble:
-        complain(f"{lease.name!r} was not released, it runs out by itself: {trouble}")
+    except DBLockError as failure:
+        complain(f"{lease.name!r} was not released, it runs out by itself: {failure}")
     return recorded

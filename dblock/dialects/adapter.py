@@ -140,7 +140,7 @@ class Adapter(ABC):
         return False
 
     @abstractmethod
-    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         """Say why nothing can be locked in the transaction of this borrowed connection."""
 
     # --- notifications -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol import commands
-from ..protocol.state import Granted, LockRow, Place, Queued, RowLock
+from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowLock
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..timeouts import Timeouts
@@ -107,7 +107,7 @@ class Dialect(Values, Statements):
 
     def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
         return Query(
-            f"""SELECT {self._columns()}, {self.place_columns}
+            f"""SELECT {self._columns()}, {self.position_columns}
             FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
             {"name": self.key(name), "token": token, "ticket": ticket},
             commands.LookQueued(name, token, ticket),
@@ -125,25 +125,25 @@ class Dialect(Values, Statements):
 
     @property
     @abstractmethod
-    def before(self) -> str:
+    def ahead(self) -> str:
         """How many stand in the queue before the ticket, or before one who only comes now."""
 
     @property
     @abstractmethod
-    def standing(self) -> str:
+    def enqueued(self) -> str:
         """Whether the ticket stands in the queue."""
 
     @abstractmethod
-    def turn(self, before: str) -> str:
+    def is_available(self, ahead: str) -> str:
         """Whether the name is free for one with so many before it: a release sets the expiry too.
 
         One that only cleared the token, by the code of an earlier version, keeps it for nobody.
         """
 
     @property
-    def place_columns(self) -> str:
+    def position_columns(self) -> str:
         """Where the ticket stands, and whether it is its turn."""
-        return f"CASE WHEN {self.standing} THEN {self.before} END, {self.turn(self.before)}"
+        return f"CASE WHEN {self.enqueued} THEN {self.ahead} END, {self.is_available(self.ahead)}"
 
     # --- the keys of applied changes ---------------------------------------------------------
 
@@ -205,7 +205,7 @@ def read_join(reply: Reply) -> Granted | Queued | None:
 def read_joined(reply: Reply) -> Queued | None:
     """Read that, where it is known not to be a grant."""
     queued = _queued(reply.rows[0][3:]) if reply.rows else None
-    return None if queued is None or queued.place.before is None else queued
+    return None if queued is None or queued.position.ahead is None else queued
 
 
 def read_tokens(reply: Reply) -> set[str]:
@@ -240,6 +240,6 @@ def _look_queued(reply: Reply) -> Queued | None:
 
 
 def _queued(columns: Sequence[Any]) -> Queued:
-    before, free, *clock = columns[_COLUMNS:]
-    place = Place(None if before is None else int(before), bool(free), *clock)
-    return Queued(_row(columns[:_COLUMNS]), place)
+    ahead, free, *clock = columns[_COLUMNS:]
+    position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
+    return Queued(_row(columns[:_COLUMNS]), position)

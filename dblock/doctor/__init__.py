@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..connections import Connections
-from ..protocol.faults import Fault, Trouble
+from ..io.connections import Connections
+from ..protocol.explain import explain
+from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query
-from ..protocol.troubles import explain
 from . import common, mariadb, postgresql, sqlite
 from .finding import Check, Finding, Level, Patient, note, wrong
 
@@ -36,8 +36,8 @@ def examine(locks: Locks) -> list[Finding]:
     connections = Connections(locks.engine, dialect.adapter, runtime=locks.database.runtime)
     try:
         connection = connections.take()
-    except Trouble as trouble:
-        raise explain(dialect, trouble) from trouble.__cause__
+    except StatementError as failure:
+        raise explain(dialect, failure) from failure.__cause__
     findings: list[Finding] = []
 
     def ask(sql: str, **params: object) -> list[tuple[object, ...]]:
@@ -48,16 +48,16 @@ def examine(locks: Locks) -> list[Finding]:
         for check in (*common.CHECKS, *CHECKS[dialect.name], *common.LAST):
             try:
                 findings += check(patient)
-            except Trouble as trouble:
-                if trouble.fault is Fault.DISCONNECTED:
-                    raise explain(dialect, trouble, harmless=True) from trouble.__cause__
-                findings.append(_not_seen(check.__name__.replace("_", " "), trouble))
+            except StatementError as failure:
+                if failure.fault is Fault.DISCONNECTED:
+                    raise explain(dialect, failure, harmless=True) from failure.__cause__
+                findings.append(_not_seen(check.__name__.replace("_", " "), failure))
     finally:
         connections.drop(connection)
     return findings
 
 
-def _not_seen(what: str, trouble: Trouble) -> Finding:
-    if trouble.fault is Fault.PRIVILEGE:
-        return note(what, f"not seen: {trouble}", "nothing is known of it", "ask who may see it")
-    return wrong(what, f"not seen: {trouble}", "the database failed", "mend that first")
+def _not_seen(what: str, failure: StatementError) -> Finding:
+    if failure.fault is Fault.PRIVILEGE:
+        return note(what, f"not seen: {failure}", "nothing is known of it", "ask who may see it")
+    return wrong(what, f"not seen: {failure}", "the database failed", "mend that first")

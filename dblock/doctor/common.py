@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from .. import clock
 from ..dialects.values import utc
-from ..protocol.faults import Fault, Trouble
+from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Reply
 from ..version import SCHEMA_VERSION, Schema
 from .finding import Check, Finding, Look, Patient, note, ok, wrong
@@ -26,10 +26,10 @@ def tables(patient: Patient) -> Iterator[Finding]:
         found = Schema.of(rows[0] if rows else None)
         for table in TABLES if found.revision == SCHEMA_VERSION else ():
             patient.ask(f"SELECT 1 FROM {dialect.table(table)} WHERE 1 = 0")
-    except Trouble as trouble:
-        if trouble.fault is not Fault.SCHEMA:
+    except StatementError as failure:
+        if failure.fault is not Fault.SCHEMA:
             raise
-        yield wrong("tables", str(trouble), "nothing works", "dblock upgrade")
+        yield wrong("tables", str(failure), "nothing works", "dblock upgrade")
         return
     if found.revision < SCHEMA_VERSION:
         needed = f"this code needs {SCHEMA_VERSION}: nothing works"
@@ -91,8 +91,8 @@ def clock_set_back(patient: Patient) -> Iterator[Finding]:
         ((now, newest),) = patient.ask(
             f"SELECT {dialect.clock}, MAX(acquired_at) FROM {dialect.lock_table}"
         )
-    except Trouble as trouble:
-        if trouble.fault is not Fault.SCHEMA:
+    except StatementError as failure:
+        if failure.fault is not Fault.SCHEMA:
             raise
         return
     there, latest = utc(now), utc(newest)

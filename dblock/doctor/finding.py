@@ -9,9 +9,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..connections import OwnConnection
     from ..dialects import Dialect
     from ..dialects.look_alikes import LookAlike
+    from ..io.connections import OwnConnection
 
 
 class Level(Enum):

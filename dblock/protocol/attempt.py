@@ -18,21 +18,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .deadline import Deadline
 from .epoch import consult
-from .faults import Fault, Trouble
-from .leasing import Claim, Held, end_session, give_back, look_from
-from .persisting import AWAY, PASSING, insist, persist
-from .renewing import Asked, confirm
-from .state import Granted, LockRow, Passed, Place, Queued, Renewal
-from .steps import Protocol, Query, Reply, Sleep
+from .explain import explain
+from .faults import Fault, StatementError
+from .inspect import look_from
+from .lease import Held, LeaseRequest
+from .release import end_session, give_back
+from .renew import Asked, confirm
+from .retry import AWAY, PASSING, retry, retry_or_raise
+from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
+from .steps import Procedure, Query, Reply, Sleep
 from .term import MARGIN_SHARE, Term
-from .troubles import explain
 
 if TYPE_CHECKING:
     from .statements import Statements
 
-NOWHERE = Place(None, free=False)
+NOWHERE = QueuePosition(None, free=False)
 #: Asks once, in whatever way.
-Ask = Callable[[], "Protocol[Answer]"]
+Ask = Callable[[], "Procedure[Answer]"]
 
 
 class Answer(NamedTuple):
@@ -51,7 +53,7 @@ class Seen(NamedTuple):
     """What a name was like when that was asked, ``at`` a moment of the holder's clock."""
 
     state: LockRow | None = None
-    place: Place = NOWHERE
+    position: QueuePosition = NOWHERE
     at: float = 0.0
 
 
@@ -75,7 +77,7 @@ class Attempt:
     """How far one acquire has come. All it asks carries one token: whichever try arrived is it."""
 
     dialect: Statements
-    claim: Claim
+    request: LeaseRequest
     deadline: Deadline
     seen: Seen = UNSEEN
     server: str | None = None
@@ -97,11 +99,11 @@ class Attempt:
     @property
     def mine(self) -> bool:
         """Whether the name was seen to have this token."""
-        return self.seen.state is not None and self.seen.state.token == self.claim.token
+        return self.seen.state is not None and self.seen.state.token == self.request.token
 
     # --- asking ------------------------------------------------------------------------------
 
-    def run(self, ticket: str | None, ask: Ask | None = None) -> Protocol[Held | None]:
+    def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask once, by ``ask`` or in a transaction of its own, and settle what became of it.
 
         With a ticket a name that is not free is queued for.
@@ -114,24 +116,24 @@ class Attempt:
             held = yield from self._run(ticket, ask)
         return held
 
-    def _run(self, ticket: str | None, ask: Ask | None) -> Protocol[Held | None]:
+    def _run(self, ticket: str | None, ask: Ask | None) -> Procedure[Held | None]:
         refused, held = yield from self._once(ticket, ask)
         if refused and self._unexplained(ticket) and (yield from self._mend()):
             _, held = yield from self._once(ticket, ask)
         if held is None or not held.term.over(self.deadline.now):
             return held
         # The reply took longer than the lease is good for.
-        yield from give_back(self.dialect, self.claim, self.deadline.now)
+        yield from give_back(self.dialect, self.request, self.deadline.now)
         yield from self.look(ticket)
         return None
 
-    def _once(self, ticket: str | None, ask: Ask | None) -> Protocol[tuple[bool, Held | None]]:
+    def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         try:
             answer = yield from self.grant(ticket) if ask is None else ask()
-        except Trouble as trouble:
-            self._take_doubt(trouble)
+        except StatementError as failure:
+            self._take_doubt(failure)
         else:
             outcome, reply = answer.outcome, answer.reply
             self._note(reply)
@@ -139,37 +141,37 @@ class Attempt:
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
             refused, queued = True, outcome if isinstance(outcome, Queued) else None
-            self.contended = self.contended or queued is None or not queued.place.free
+            self.contended = self.contended or queued is None or not queued.position.free
             if queued is not None and self.doubt is None:
                 self.seen = Seen(*queued, reply.sent)
-                if self.seen.place.free:  # since it became so in between, nobody will tell
+                if self.seen.position.free:  # since it became so in between, nobody will tell
                     return (yield from self._once(ticket, ask))
                 return False, None
         yield from self.look(ticket)
         return refused, (yield from self._found())
 
-    def grant(self, ticket: str | None) -> Protocol[Answer]:
+    def grant(self, ticket: str | None) -> Procedure[Answer]:
         """Run the statement that takes the name, or lets the ticket stand in its queue."""
         query = self.statement(ticket)
         deadline = self.deadline
-        reply = yield from persist(query, deadline.reach, deadline.now, AWAY - {_BROKEN})
+        reply = yield from retry(query, deadline.reach, deadline.now, AWAY - {_BROKEN})
         return Answer(query, reply)
 
     def statement(
         self, ticket: str | None
     ) -> Query[Granted | None] | Query[Granted | Queued | None]:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
-        claim, place = self.claim, self.seen.place
-        asked = claim.name, claim.token, claim.owner, claim.ttl
+        request, position = self.request, self.seen.position
+        asked = request.name, request.token, request.owner, request.ttl
         if ticket is None:
             return self.dialect.grant(*asked)
-        queued = place.before is not None and ticket in claim.tickets
-        if self.dialect.can_notify and (queued or place.free):
+        queued = position.ahead is not None and ticket in request.tickets
+        if self.dialect.can_notify and (queued or position.free):
             return self.dialect.take(*asked)
-        claim.queued(ticket)
+        request.queued(ticket)
         return self.dialect.join(*asked, ticket)
 
-    def believe(self, passed: Passed, ticket: str | None) -> Protocol[Held | None]:
+    def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
         """Return the hold that a release has passed on, as its message says, or the table.
 
         Its term began when it was granted: so much later, by the database's clock, than the place
@@ -178,41 +180,41 @@ class Attempt:
         """
         self.contended, seen = True, self.seen
         fence = 0 if seen.state is None else seen.state.fence
-        if seen.place.clock is not None and passed.fence > fence and self.doubt is None:
-            since = passed.granted - seen.place.clock
+        if seen.position.clock is not None and passed.fence > fence and self.doubt is None:
+            since = passed.granted - seen.position.clock
             start = min(self.deadline.now, seen.at + since - abs(since) * MARGIN_SHARE)
             held = Held(passed.fence, Term(start, passed.ttl), self.server, contended=True)
             if self.deadline.now < start + passed.ttl / 2:
-                return held if self.claim.short else (yield from self._confirm(held))
+                return held if self.request.short else (yield from self._confirm(held))
         yield from self.look(ticket)
         return (yield from self._found())
 
     # --- settling ----------------------------------------------------------------------------
 
-    def _take_doubt(self, trouble: Trouble) -> None:
+    def _take_doubt(self, failure: StatementError) -> None:
         """Take down a try without a clear reply. Raises what no other try can mend."""
-        broken = trouble.fault is _BROKEN
+        broken = failure.fault is _BROKEN
         if broken:
             self.cuts += 1
             self.deadline.settling = True
-        if trouble.fault is Fault.CANCELED:
-            self.timed_out = explain(self.dialect, trouble, self.claim.name)
-            self.timed_out.__cause__ = trouble.__cause__
+        if failure.fault is Fault.CANCELED:
+            self.timed_out = explain(self.dialect, failure, self.request.name)
+            self.timed_out.__cause__ = failure.__cause__
         # Where a failure does not undo all of a statement it may have been the part after the
         # grant's commit that the server gave up.
-        parts = trouble.fault is Fault.CANCELED and not self.dialect.failure_aborts
+        parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
-            if trouble.end is not None:
-                self.doubt.sessions.append(trouble.end)
+            if failure.end is not None:
+                self.doubt.sessions.append(failure.end)
             elif broken:
                 self.doubt.haunted = True
-        elif trouble.fault not in PASSING:
+        elif failure.fault not in PASSING:
             if self.doubt is None:
-                raise explain(self.dialect, trouble, self.claim.name) from trouble.__cause__
-            raise self._unknown(explain(self.dialect, trouble)) from trouble.__cause__
+                raise explain(self.dialect, failure, self.request.name) from failure.__cause__
+            raise self._unknown(explain(self.dialect, failure)) from failure.__cause__
 
-    def look(self, ticket: str | None) -> Protocol[None]:
+    def look(self, ticket: str | None) -> Procedure[None]:
         """Look at the name; whoever cannot, and does not know what became of a try, says so.
 
         What is not there may still come, as long as the session it was sent on is alive. So that
@@ -234,22 +236,26 @@ class Attempt:
         if doubt is not None and not doubt.haunted:
             self.doubt = None
 
-    def _look(self, ticket: str | None) -> Protocol[None]:
+    def _look(self, ticket: str | None) -> Procedure[None]:
         """See what the name is like, and where the ticket stands."""
-        name, deadline = self.claim.name, self.deadline
+        name, deadline = self.request.name, self.deadline
         if ticket is None:
             state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
             queued = None
         else:
-            query = self.dialect.look_queued(name, self.claim.token, ticket)
-            reply = yield from insist(self.dialect, query, name, deadline.reach, deadline.now)
+            query = self.dialect.look_queued(name, self.request.token, ticket)
+            reply = yield from retry_or_raise(
+                self.dialect, query, name, deadline.reach, deadline.now
+            )
             queued = query.read(reply)
             state = None if queued is None else queued.row
         free = state is None or not state.held
-        self.seen = Seen(state, Place(None, free) if queued is None else queued.place, reply.sent)
+        self.seen = Seen(
+            state, QueuePosition(None, free) if queued is None else queued.position, reply.sent
+        )
         self._note(reply)
 
-    def _found(self) -> Protocol[Held | None]:
+    def _found(self) -> Procedure[Held | None]:
         """Return the hold that the last look has shown, if it has."""
         state = self.seen.state
         if state is None or not state.held or not self.mine:
@@ -259,12 +265,12 @@ class Attempt:
         held = Held(state.fence, term, self.server, self.contended)
         return (yield from self._confirm(held))
 
-    def _confirm(self, held: Held) -> Protocol[Held | None]:
+    def _confirm(self, held: Held) -> Procedure[Held | None]:
         """Return the hold that was found, once it is known to outlive this server.
 
         Where no reply was lost it was passed on, and can be given back.
         """
-        asked = Asked(Renewal(self.claim.name, self.claim.token, self.claim.ttl), held)
+        asked = Asked(Renewal(self.request.name, self.request.token, self.request.ttl), held)
         deadline = self.deadline
         outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
         deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over
@@ -272,7 +278,7 @@ class Attempt:
             return replace(held, term=outcome)
         if not isinstance(outcome, LockLost) and self.cuts:
             raise self._unknown(outcome) from outcome.__cause__
-        yield from give_back(self.dialect, self.claim, self.deadline.now)
+        yield from give_back(self.dialect, self.request, self.deadline.now)
         yield from self.look(None)
         return None
 
@@ -281,14 +287,14 @@ class Attempt:
 
         So much of it remained some time after that was asked: its end is no later than the expiry.
         """
-        return Term(sent - max(0.0, self.claim.ttl - remaining), self.claim.ttl)
+        return Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)
 
     def _note(self, reply: Reply) -> None:
         self.deadline.now, self.server = reply.now, reply.server
 
     def _unknown(self, error: DBLockError) -> OutcomeUnknown:
         """Return what to tell of ``error`` when the reply to a try before it never came."""
-        name, ttl = self.claim.name, self.claim.ttl
+        name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
             f"the reply to acquiring {name!r} never came, and what became of it could not be "
             f"found out since: {error}. It may be held for up to {ttl:g} s; nothing was started",
@@ -299,11 +305,11 @@ class Attempt:
 
     def _unexplained(self, ticket: str | None) -> bool:
         """Whether a try was refused that might have got the name, or at least have joined."""
-        place = self.seen.place
-        out = ticket is not None and place.before is None and not self.mine
-        return self.dialect.has_witness and (place.free or out)
+        position = self.seen.position
+        out = ticket is not None and position.ahead is None and not self.mine
+        return self.dialect.has_witness and (position.free or out)
 
-    def _mend(self) -> Protocol[bool]:
+    def _mend(self) -> Procedure[bool]:
         """Let the witness be mended if that refused a try; return whether to try again at once.
 
         Others may have mended it since then, so the first time it is taken for the reason.
@@ -311,11 +317,11 @@ class Attempt:
         deadline = self.deadline
         try:
             consulted = yield from consult(
-                self.dialect, self.claim.ttl, deadline.reach, deadline.now
+                self.dialect, self.request.ttl, deadline.reach, deadline.now
             )
-        except Trouble as trouble:
-            error = explain(self.dialect, trouble, self.claim.name, harmless=True)
-            raise (self._unknown(error) if self.doubt else error) from trouble.__cause__
+        except StatementError as failure:
+            error = explain(self.dialect, failure, self.request.name, harmless=True)
+            raise (self._unknown(error) if self.doubt else error) from failure.__cause__
         again = consulted.mended or self.opens is None
         deadline.now = consulted.now
         self.opens = consulted.now + consulted.witness.pause

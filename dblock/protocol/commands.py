@@ -80,14 +80,14 @@ class WaitInServer(NamedTuple):
     name: str
 
 
-class LetGo(NamedTuple):
+class ReleaseAndUnlock(NamedTuple):
     """Free the name as :class:`Release` does, and its gate."""
 
     name: str
     token: str
 
 
-class Ungate(NamedTuple):
+class UnlockAll(NamedTuple):
     """Let all gates of the session go."""
 
 
@@ -292,8 +292,8 @@ Command = (
     | Release
     | PassOn
     | WaitInServer
-    | LetGo
-    | Ungate
+    | ReleaseAndUnlock
+    | UnlockAll
     | Look
     | LookQueued
     | ListHeld

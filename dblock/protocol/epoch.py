@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import LockLost
-from .faults import Fault, Trouble
-from .persisting import AWAY, PASSING, persist
+from .faults import Fault, StatementError
+from .retry import AWAY, PASSING, retry
 from .state import Witness
-from .steps import Protocol
+from .steps import Procedure
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -39,14 +39,14 @@ class Consulted(NamedTuple):
 
 def consult(
     dialect: Statements, ttl: float, patience: float, now: float, within: float | None = None
-) -> Protocol[Consulted]:
+) -> Procedure[Consulted]:
     """Return the witness, once it is there and knows of TTLs as long as ``ttl``.
 
-    Every statement of this can be repeated. Raises Trouble.
+    Every statement of this can be repeated. Raises StatementError.
     """
     for number in range(ROUNDS):
         query = dialect.witness()
-        reply = yield from persist(query, patience, now, AWAY | PASSING, within)
+        reply = yield from retry(query, patience, now, AWAY | PASSING, within)
         witness, now = query.read(reply), reply.now
         if witness is not None and witness.longest_ttl >= ttl:
             return Consulted(witness, number > 0, now)
@@ -57,8 +57,10 @@ def consult(
             # waits for no standby. So the standbys that commits wait for are told first.
             mend = [dialect.announce_ttl(ttl), dialect.record_ttl(ttl)]
         for statement in mend:
-            now = (yield from persist(statement, patience, now, AWAY | PASSING, within)).now
-    raise Trouble(Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED")
+            now = (yield from retry(statement, patience, now, AWAY | PASSING, within)).now
+    raise StatementError(
+        Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED"
+    )
 
 
 def ended(name: str, fence: int, witness: Witness) -> LockLost | None:

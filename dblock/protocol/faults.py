@@ -22,7 +22,7 @@ class Fault(Enum):
     READ_ONLY = auto()  # a replica, or a read-only transaction or file
 
 
-class Trouble(Exception):
+class StatementError(Exception):
     """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
     ``timed_out`` tells that the client gave up. ``end`` is the statement that ends what the lost

@@ -93,14 +93,14 @@ class LockRow:
         )
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Where a ticket stands in a name's queue: None if not at all, else how many are before it.
 
     ``free`` says that it may take the name now. ``clock`` is what the database's clock said then,
     in seconds, where it was asked.
     """
 
-    before: int | None
+    ahead: int | None
     free: bool
     clock: float | None = None
 
@@ -109,7 +109,7 @@ class Queued(NamedTuple):
     """A name as one who waits for it sees it: its row, and where the ticket stands."""
 
     row: LockRow
-    place: Place
+    position: QueuePosition
 
 
 class RowLock(NamedTuple):

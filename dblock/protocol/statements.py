@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from . import commands
 from .deadlock import Blocked
-from .state import (
-    Granted,
-    LockRow,
-    Queued,
-    Renewal,
-    RowLock,
-    RunState,
-    WaiterState,
-    Witness,
-)
+from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, WaiterState, Witness
 from .steps import Query
 
 if TYPE_CHECKING:
@@ -55,7 +46,7 @@ class Statements(ABC):
     #: Who stands in a name's queue is told of its turn; elsewhere it has to look.
     can_notify: ClassVar[bool] = False
     #: Names have gates, which are waited for in the server.
-    has_gates: ClassVar[bool] = False
+    can_wait_in_server: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
     grace: ClassVar[float] = 0.4
     #: The longest one statement may wait before it is sent again; None for no limit.
@@ -132,11 +123,11 @@ class Statements(ABC):
         """
         raise NotImplementedError(f"{self.name} has no gates")
 
-    def let_go(self, name: str, token: str) -> Query[int]:
+    def release_and_unlock(self, name: str, token: str) -> Query[int]:
         """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
         raise NotImplementedError(f"{self.name} has no gates")
 
-    def ungate(self) -> Query[int]:
+    def unlock_all(self) -> Query[int]:
         """Let all gates of the session go."""
         raise NotImplementedError(f"{self.name} has no gates")
 

@@ -62,8 +62,8 @@ class Query(NamedTuple, Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Run one statement on a connection of dblock's own, in a transaction of its own.
+class Execute:
+    """Execute one statement on a connection of dblock's own, in a transaction of its own.
 
     ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.
     """
@@ -73,12 +73,12 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class RunHeld:
-    """Run one statement in the transaction that is to hold the row lock.
+class ExecuteInTransaction:
+    """Execute one statement in the transaction that is to hold the row lock.
 
     ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
-    own limit. ``within`` is for the answer as with :class:`Run`, but None is what the user's own
-    connection has. ``keep`` asks for a savepoint around it, so that its failure leaves the
+    own limit. ``within`` is for the answer as with :class:`Execute`, but None is what the user's
+    own connection has. ``keep`` asks for a savepoint around it, so that its failure leaves the
     transaction usable, and so does a reply it says no to: rows locked for that are let go.
     """
 
@@ -89,8 +89,8 @@ class RunHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """Give up what the row lock's own transaction holds; the next :class:`RunHeld` begins anew."""
+class Rollback:
+    """Give up what the row lock's own transaction holds; the next statement in it begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ ANY_SERVER = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class WaitTurn:
     """Wait for the first place in one of this process's lines, ``seconds`` long.
 
     Once it is ours the reply has a row with the ticket for the database's queue, or None, and
@@ -122,11 +122,11 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Await:
+class WaitNotification:
     """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
 
-    It is also when nobody can call any more: then :class:`Stand` has another ticket. Where the name
-    was passed on, the reply has the row of a :class:`.Passed`.
+    It is also when nobody can call any more: then :class:`WaitTurn` has another ticket. Where the
+    name was passed on, the reply has the row of a :class:`.Passed`.
     """
 
     seconds: float
@@ -143,8 +143,8 @@ class Disown:
 
 
 @dataclass(frozen=True, slots=True)
-class AtGate:
-    """Run one statement on the connection that is kept for the name's gate.
+class ExecuteOnSession:
+    """Execute one statement on the connection that is kept for the name's gate.
 
     ``first`` waits for it, and where that is in vain the connection is not kept. ``last`` lets the
     gate go, and so does this step if that found no row.
@@ -155,6 +155,15 @@ class AtGate:
     last: bool = False
 
 
-Step = Run | RunHeld | AtGate | Forget | Sleep | Stand | Await | Disown
+Step = (
+    Execute
+    | ExecuteInTransaction
+    | ExecuteOnSession
+    | Rollback
+    | Sleep
+    | WaitTurn
+    | WaitNotification
+    | Disown
+)
 T = TypeVar("T")
-Protocol = Generator[Step, Reply, T]
+Procedure = Generator[Step, Reply, T]

@@ -14,9 +14,9 @@ from sqlalchemy import MetaData, create_engine, event, inspect, select, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
-from ..connections import detached
 from ..dialects import Dialect
 from ..errors import Unsupported
+from ..io.connections import detached
 from ..target import Target, resolve
 from ..timeouts import Timeouts
 from ..version import SCHEMA_VERSION, Schema

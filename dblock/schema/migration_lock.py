@@ -27,13 +27,13 @@ from sqlalchemy.pool import NullPool
 
 from .. import clock
 from ..arguments import Seconds, check_name, check_wait
-from ..connections import detached
 from ..dialects import Dialect
-from ..driver_errors import first_line, is_driver_error
 from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
+from ..io.connections import detached
+from ..io.driver_errors import first_line, is_driver_error
 from ..policy import RetryPolicy
-from ..protocol.faults import Fault, Trouble
-from ..protocol.troubles import explain
+from ..protocol.explain import explain
+from ..protocol.faults import Fault, StatementError
 from ..target import resolve
 from ..timeouts import Timeouts
 
@@ -290,4 +290,4 @@ def _explain(dialect: Dialect, error: BaseException) -> BaseException:
         return Unsupported(f"the database role may not create dblock's tables: {said}")
     if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
         return Unavailable(f"the migration did not run: {said}")
-    return explain(dialect, Trouble(fault, said))
+    return explain(dialect, StatementError(fault, said))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from ..holds import Holdings
-from ..keeper import start_quietly
+from ..holding.holds import CallerHolds
+from ..holding.keeper import start_quietly
 from ..lease import Lease
 from ..locks import Locks
 from .process import Process
@@ -103,7 +103,7 @@ class _Process(Process):
         self._go_on = threading.Event()
         self._waiting: threading.Thread | None = None
 
-    def alone(self, mine: Holdings) -> bool:
+    def alone(self, mine: CallerHolds) -> bool:
         return True  # whoever it waits for, time is not its own to move
 
     def let_pass(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from ..runtime import Runtime
+from ..io.runtime import Runtime
 
 #: Seconds between two looks of a thread that really waits.
 LOOK = 0.005

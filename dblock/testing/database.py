@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
-from ..borrowed import Borrowed, Root, borrow
 from ..database import Database
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
-from ..holds import FlowHolds
+from ..holding.holds import CallerRegistry
+from ..io.borrowed import Borrowed, Root, borrow
+from ..io.runtime import Runtime
 from ..protocol.commands import Create, Guard, LockRow
-from ..protocol.steps import Protocol, Query, Reply, Run, RunHeld
-from ..runtime import Runtime
+from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Query, Reply
 from .process import Process
 from .wire import WiredSQLite
 
@@ -23,7 +23,7 @@ class SimulatedDatabase(Database):
     """The test's database as a process sees it, in the place of the ``usual`` one."""
 
     def __init__(
-        self, process: Process, runtime: Runtime, flow_holds: FlowHolds, usual: Database
+        self, process: Process, runtime: Runtime, callers: CallerRegistry, usual: Database
     ) -> None:
         dialect = WiredSQLite(usual.timeouts, process.store, process.wire)
         super().__init__(
@@ -34,7 +34,7 @@ class SimulatedDatabase(Database):
             lent=False,
             runtime=runtime,
             keeper=lambda: process.keeper,
-            flow_holds=flow_holds,
+            callers=callers,
         )
         self.engine = usual.engine
         self._process = process
@@ -106,7 +106,7 @@ class StandIn(Borrowed):
     def release(self, savepoint: Any) -> None:
         self._real.release(savepoint)
 
-    def run(self, step: RunHeld) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply:
         self._real.execute(Query("SELECT 1", {}))  # it begins with its first statement
         query, store = step.query, self._process.store
         match query.command:
@@ -131,5 +131,5 @@ class StandIn(Borrowed):
         return self._run(_once(Query(query.sql, query.params)))
 
 
-def _once(query: Query[Any]) -> Protocol[Reply]:
-    return (yield Run(query))
+def _once(query: Query[Any]) -> Procedure[Reply]:
+    return (yield Execute(query))

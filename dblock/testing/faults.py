@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from .. import arguments
 from ..arguments import check_name, check_ttl
 from ..locks import Locks
-from ..protocol.faults import Fault, Trouble
-from ..protocol.registering import AFTER
+from ..protocol.faults import Fault, StatementError
 from ..protocol.term import Term
+from ..protocol.waiters import AFTER
 from .another import Another
 from .process import Process
 from .standing_in import stand_in
@@ -161,7 +161,7 @@ class Faults:
             self._another(name, 30.0)._take()
 
         def too_old() -> None:
-            raise Trouble(Fault.SERIALIZATION, "the snapshot is too old, as the test has it")
+            raise StatementError(Fault.SERIALIZATION, "the snapshot is too old, as the test has it")
 
         self._process.wire.guards[check_name(name)] = too_old if conflict else taken
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..holds import FlowHolds, Holdings, LeaseHold
-from ..keeper import Keeper
-from ..runtime import Event, Runtime
+from ..holding.holds import CallerHolds, CallerRegistry, LeaseHold
+from ..holding.keeper import Keeper
+from ..io.runtime import Event, Runtime
 from .store import Store
 from .wire import Wire
 
@@ -21,7 +21,7 @@ class Process:
         self.staff = store.clock.staff()
         self.keeper = StaffedKeeper(self)
 
-    def alone(self, mine: Holdings) -> bool:
+    def alone(self, mine: CallerHolds) -> bool:
         """Whether nobody else of this process has anything that could be waited for."""
         store = self.store
         return not (
@@ -64,9 +64,9 @@ class SimulatedRuntime(Runtime):
     off, does not wait: the clock is moved. Who waits for a thread or task of the test's waits.
     """
 
-    def __init__(self, process: Process, flow_holds: FlowHolds | None = None) -> None:
+    def __init__(self, process: Process, callers: CallerRegistry | None = None) -> None:
         self._process = process
-        self._flow_holds = flow_holds
+        self._flow_holds = callers
         self._clock = process.store.clock
         self.now = self._clock.now
 
@@ -87,7 +87,7 @@ class SimulatedRuntime(Runtime):
         return self._flow_holds is None or self._process.alone(self._flow_holds.mine())
 
 
-class SimulatedHolds(FlowHolds):
+class SimulatedHolds(CallerRegistry):
     """What each flow holds; only a row lock in a transaction of its own makes it the one writer.
 
     The user's transactions are in another database than the locks.
@@ -95,10 +95,10 @@ class SimulatedHolds(FlowHolds):
 
     flow = "thread"
 
-    def __init__(self, usual: FlowHolds) -> None:
+    def __init__(self, usual: CallerRegistry) -> None:
         self._usual = usual
 
-    def mine(self) -> Holdings:
+    def mine(self) -> CallerHolds:
         return self._usual.mine()
 
     def refuse_self_wait(self, name: str, wait: float | None, **options: Any) -> Any:

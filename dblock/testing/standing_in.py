@@ -26,11 +26,11 @@ def stand_in(
     _refuse_held(locks)
     usual, counting = _twin(database), _twin(locks)
     counting.database = usual
-    flow_holds = holds_of(database.flow_holds)
-    simulated = runtime_of(process, flow_holds)
-    made = SimulatedDatabase(process, simulated, flow_holds, usual)
+    callers = holds_of(database.callers)
+    simulated = runtime_of(process, callers)
+    made = SimulatedDatabase(process, simulated, callers, usual)
     # What the keeper does is done where the clock is moved, in an event loop or not.
-    made.kept = SimulatedDatabase(process, SimulatedRuntime(process), flow_holds, usual)
+    made.kept = SimulatedDatabase(process, SimulatedRuntime(process), callers, usual)
     ends = [_become(runtime, simulated), _become(database, made)]
     locks.dialect = made.dialect
     # A counter locks nothing. It is in a table of the user's, and works there as it does.
@@ -51,7 +51,7 @@ def _refuse_held(locks: Locks) -> None:
     database = locks.database
     if isinstance(database, SimulatedDatabase):
         raise ValueError(f"{locks!r} are in a test's database already")  # noqa: TRY004
-    held = {*database.flow_holds.held()}
+    held = {*database.callers.held()}
     if not database.runtime.lingers:  # else there is a keeper for each loop
         held |= {hold.name for hold in database.keeper._holds(database)}
     if held:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import MetaData, create_engine
 
-from ..borrowed import Root
+from ..io.borrowed import Root
 from ..schema.tables import tables
 from ..version import SCHEMA_VERSION
 from .clock import Clock

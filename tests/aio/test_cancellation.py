@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
-from dblock.protocol import registering
+from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.steps import Query
 from dblock.protocol.waiting import queueing, server_wait
 from tests.aio.support import Stepped, cancelled_at, settled
@@ -98,7 +98,7 @@ def test_a_waiting_acquire(
 ) -> None:
     """It looks, sleeps and tries; in the end it gets the lock, which is free then."""
     # Who waits to be told, or in the server, looks as often as others.
-    monkeypatch.setattr(queueing, "LOOK", 0.01)
+    monkeypatch.setattr(queueing, "POLL", 0.01)
     monkeypatch.setattr(server_wait, "LONGEST", 0.01)
 
     async def main() -> None:
@@ -299,7 +299,7 @@ def test_cancelled_before_it_waits(
     url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes with the answer to BEGIN is told before the row is waited for."""
-    monkeypatch.setattr(registering, "AFTER", 3600.0)  # it waits in one piece
+    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)  # it waits in one piece
 
     async def main() -> None:
         timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself

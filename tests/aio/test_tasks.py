@@ -126,7 +126,7 @@ def test_tasks_leave_nothing_behind_in_a_handle(url: str, run: Any) -> None:
                 await asyncio.create_task(once())
             await asyncio.sleep(0.01)  # the loop itself knows the last one until then
             gc.collect()
-            holds: Any = locks.database.flow_holds
+            holds: Any = locks.database.callers
             tasks = [key for key in holds._all if isinstance(key, asyncio.Task)]
             assert set(tasks) <= asyncio.all_tasks()
 

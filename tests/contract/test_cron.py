@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, NotAcquired, NotHeld
-from dblock.protocol.running import PERIODS
+from dblock.protocol.job_runs import PERIODS
 from dblock.version import SCHEMA_VERSION
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, ROUNDING, TABLE, Threads, eventually

@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, Locks, Timeouts
-from dblock.protocol import deadlock, registering
-from dblock.protocol.steps import Run
+from dblock.protocol import deadlock
+from dblock.protocol import waiters as seen_waiters
+from dblock.protocol.steps import Execute
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, borrowed, eventually, waiters
 from tests.worlds.behind import run
@@ -53,9 +54,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         made.append(given)
         return find(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(registering, "find_cycle", counted)
-    monkeypatch.setattr(registering, "AFTER", 0.05)
-    monkeypatch.setattr(registering, "LOOK", 0.1)
+    monkeypatch.setattr(seen_waiters, "find_cycle", counted)
+    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
+    monkeypatch.setattr(seen_waiters, "LOOK", 0.1)
     return made
 
 
@@ -164,7 +165,7 @@ def test_what_a_waiter_is_said_to_hold(
         query = others.dialect.register(
             "0" * 32, "a", strategy="lease", owner="x", waited=60, lasts=lasts, holds={"b": fence}
         )
-        run(others, (step for step in (Run(query),)))
+        run(others, (step for step in (Execute(query),)))
         before = len(looks)
         eventually(lambda: len(looks) >= before + 2 or end.done())
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Engine
 
-import dblock.keeper
+import dblock.holding.keeper
 import dblock.lease
 from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
-from dblock.driver import Driver
-from dblock.keeper import Keeper
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.keeping import Plan
-from dblock.protocol.leasing import Held
-from dblock.protocol.renewing import Asked, Missed, renew_all
+from dblock.holding.keeper import Keeper
+from dblock.io.driver import Driver
+from dblock.io.runtime import Event
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held
+from dblock.protocol.renew import Asked, RenewalFailed, renew_all
+from dblock.protocol.schedule import Plan
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, Reply
 from dblock.protocol.term import Term
-from dblock.runtime import Event
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, expire, lock_row
 from tests.worlds.behind import held_up, here, inside, run
@@ -157,7 +157,7 @@ def test_an_error_that_passes_is_survived(locks: Locks, engine: Engine, renewals
 
     def fail() -> None:
         for fault in failures:
-            raise Trouble(fault, "as if")
+            raise StatementError(fault, "as if")
 
     renewals.before = fail
     with locks.lease("report", ttl=2 * TTL, on_lost=told) as lease:
@@ -213,7 +213,7 @@ def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> No
     ]
     with blocked(engine, locks, leases[2].name):
         outcomes = run(locks, renew_all(locks.dialect, asked))
-    assert [type(outcome) for outcome in outcomes] == [Term, Term, Missed, Term, Term]
+    assert [type(outcome) for outcome in outcomes] == [Term, Term, RenewalFailed, Term, Term]
     for lease in leases:
         lease.release()
 
@@ -368,7 +368,7 @@ def test_unreachable(locks: Locks, renewals: Renewals) -> None:
     told = Told()
 
     def fail() -> None:
-        raise Trouble(Fault.UNREACHABLE, "connection refused, as if")
+        raise StatementError(Fault.UNREACHABLE, "connection refused, as if")
 
     renewals.before = fail
     lease = locks.lease("report", ttl=TTL, on_danger=told, on_lost=told)
@@ -595,7 +595,7 @@ def test_the_threads_end_when_nothing_is_held(
     locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
     keeper = world.use_keeper(monkeypatch, Keeper)
-    monkeypatch.setattr(dblock.keeper, "LINGER", 0.05)
+    monkeypatch.setattr(dblock.holding.keeper, "LINGER", 0.05)
     for _ in range(2):  # and begin again
         with locks.lease("report", ttl=TTL):
             eventually(moved(engine, locks, "report"))

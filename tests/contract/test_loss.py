@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, NotHeld, clock
-from dblock.protocol import leasing, renewing
-from dblock.protocol.leasing import Held
-from dblock.protocol.renewing import Asked
+from dblock.protocol import release, renew
+from dblock.protocol.lease import Held
+from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually, expire, lock_row
@@ -121,7 +121,7 @@ def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
     assert lease.acquire()
     held, token = Held(lease.fence, Term(start, SHORT)), lease.token
     assert later.acquire()
-    late = leasing.release(locks.dialect, "report", token, held, 0.0, clock.now())
+    late = release.release(locks.dialect, "report", token, held, 0.0, clock.now())
     with pytest.raises(LockLost, match="taken over after it expired") as caught:
         run(locks, late)
     assert caught.value.reason == "taken over"
@@ -142,10 +142,10 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         strange = "f" * 32
         held = Held(lease.fence, Term(now, LONG))
         with pytest.raises(LockLost):
-            run(locks, leasing.release(dialect, "report", strange, held, 0.0, now))
+            run(locks, release.release(dialect, "report", strange, held, 0.0, now))
         asked = Asked(Renewal("report", strange, 2 * LONG), held)
         with pytest.raises(LockLost):
-            run(locks, renewing.renew(dialect, asked, now))
+            run(locks, renew.renew(dialect, asked, now))
         assert lock_row(engine, locks, "report") == row
 
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, LockLost, Locks, NotHeld
-from dblock.connections import Connections
+from dblock.io.connections import Connections
 from tests.support import EAGER, LONG, SECONDS, SHORT, Threads, borrowed, eventually
 from tests.worlds.behind import held_up
 

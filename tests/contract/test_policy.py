@@ -22,13 +22,22 @@ from tenacity import (
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.tickets import TICKET
-from dblock.protocol.acquiring import acquire
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import LEAVING, Claim, Held, Refused
-from dblock.protocol.registering import Waiter
-from dblock.protocol.rowing import Locked, lock_borrowed_row, lock_own_row
-from dblock.protocol.steps import Await, Reply, Run, RunHeld, Sleep, Stand, Step
+from dblock.protocol.acquire import acquire
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held, LeaseRequest, Refused
+from dblock.protocol.release import LEAVING
+from dblock.protocol.row_lock import Locked, lock_borrowed_row, lock_own_row
+from dblock.protocol.steps import (
+    Execute,
+    ExecuteInTransaction,
+    Reply,
+    Sleep,
+    Step,
+    WaitNotification,
+    WaitTurn,
+)
 from dblock.protocol.term import Term
+from dblock.protocol.waiters import Waiter
 
 START = 1000.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,8 +69,8 @@ def unseen(dialect: Dialect) -> Waiter:
     )
 
 
-def new_claim() -> Claim:
-    return Claim("report", TOKEN, "somebody", 30.0)
+def new_claim() -> LeaseRequest:
+    return LeaseRequest("report", TOKEN, "somebody", 30.0)
 
 
 class Clock:
@@ -76,35 +85,38 @@ class Clock:
 
     def drive(self, protocol: Generator[Step, Reply, Any]) -> Any:
         reply: Any = None
-        trouble: Trouble | None = None
+        failure: StatementError | None = None
         while True:
             try:
-                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                step = protocol.throw(failure) if failure else protocol.send(reply)
             except StopIteration as stop:
                 return stop.value
-            trouble = None
+            failure = None
             try:
                 reply = self.perform(step)
-            except Trouble as caught:
-                trouble = caught
+            except StatementError as caught:
+                failure = caught
 
     def perform(self, step: Step) -> Reply:
         sent = self.now
-        if isinstance(step, Stand):
+        if isinstance(step, WaitTurn):
             ticket = (TICKET * "0", self._dialect.can_notify) if step.look else (None, False)
             return Reply([ticket], 0, sent, self.now)
-        if isinstance(step, Sleep | Await):  # nobody calls
+        if isinstance(step, Sleep | WaitNotification):  # nobody calls
             assert step.seconds >= 0
             self.sleeps.append((self.now, step.seconds))
             self.now += step.seconds
             return Reply((), 0, sent, self.now)
-        if isinstance(step, Run) and step.query.sql == self._dialect.leave("report", "", "").sql:
+        if (
+            isinstance(step, Execute)
+            and step.query.sql == self._dialect.leave("report", "", "").sql
+        ):
             self.left = min(self.left, sent)
         latency, fault = next(self._steps, (0.001, None))
         self.now += latency
-        if isinstance(step, Run | RunHeld):
+        if isinstance(step, Execute | ExecuteInTransaction):
             if fault is not None:
-                raise Trouble(fault, "as the test wants it")
+                raise StatementError(fault, "as the test wants it")
             return Reply(self.rows(step.query.sql), 0, sent, self.now)
         return Reply((), 0, sent, self.now)
 
@@ -242,7 +254,7 @@ def test_without_waiting_there_is_one_try_and_no_sleep(kind: str) -> None:
 def test_a_free_name_is_one_step() -> None:
     dialect = dialect_of("postgresql")
     protocol = lease(dialect, RetryPolicy(), 0.0)
-    assert isinstance(next(protocol), Run)
+    assert isinstance(next(protocol), Execute)
     with pytest.raises(StopIteration) as stop:
         protocol.send(Reply([(8, 30.0, None)], 1, START, START + 0.01))
     assert stop.value.value == Held(8, Term(START, 30.0))
@@ -254,7 +266,7 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
     protocol = lease(dialect, RetryPolicy(), 0.0)
     next(protocol)
     step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     assert step.query == dialect.pass_on("report", TOKEN)
 
 
@@ -262,12 +274,12 @@ def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
     dialect = dialect_of("postgresql")
     protocol = lease(dialect, RetryPolicy(), 0.0)
     next(protocol)
-    step = protocol.throw(Trouble(Fault.DISCONNECTED, "cut"))
-    assert isinstance(step, Run)
+    step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
+    assert isinstance(step, Execute)
     assert step.query == dialect.look("report")
     protocol.send(Reply([], 0, START, START + 0.1))
     with pytest.raises(OutcomeUnknown, match="disk full"):
-        protocol.throw(Trouble(Fault.REFUSED, "disk full"))
+        protocol.throw(StatementError(Fault.REFUSED, "disk full"))
 
 
 def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
@@ -275,9 +287,9 @@ def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
     dialect = dialect_of("mariadb")
     protocol = lease(dialect, RetryPolicy(), 1.0)
     step = next(protocol)
-    while isinstance(step, Stand):
+    while isinstance(step, WaitTurn):
         step = protocol.send(Reply([(None, False)], 0, START, START))
-    step = protocol.throw(Trouble(Fault.DISCONNECTED, "cut"))
+    step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
     assert step.query == dialect.look("report")
     protocol.send(Reply([], 0, START + 5, START + 5))
     with pytest.raises(StopIteration) as stop:
@@ -288,7 +300,7 @@ def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
 def test_a_free_row_is_locked() -> None:
     dialect = dialect_of("postgresql")
     protocol = own_row(dialect, RetryPolicy(), 1.0)
-    assert isinstance(next(protocol), RunHeld)
+    assert isinstance(next(protocol), ExecuteInTransaction)
     with pytest.raises(StopIteration) as stop:
         protocol.send(Reply([("read committed", 8)], 1, START, START + 0.01))
     assert isinstance(stop.value.value, Locked)

@@ -13,8 +13,8 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from sqlalchemy.engine import Connection, Engine
 
 from dblock import DeadlockDetected, Locks, NotEnough, NotHeld, Timeouts, Unavailable
-from dblock.driver import Driver
-from dblock.protocol.steps import Run, Step
+from dblock.io.driver import Driver
+from dblock.protocol.steps import Execute, Step
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
@@ -179,15 +179,15 @@ def test_a_row_that_is_waited_for_is_left_to_its_leases_holder(
 def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
     locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dblock.protocol.faults import Fault, Trouble
+    from dblock.protocol.faults import Fault, StatementError
 
     perform, sent = Driver._perform, 0
 
     def breaking(self: Driver, step: Step, *args: Any) -> object:
         nonlocal sent
-        if isinstance(step, Run) and step.query.kind == "grant":
+        if isinstance(step, Execute) and step.query.kind == "grant":
             sent += 1
-            raise Trouble(Fault.DISCONNECTED, "as if")
+            raise StatementError(Fault.DISCONNECTED, "as if")
         return perform(self, step, *args)
 
     monkeypatch.setattr(Driver, "_perform", breaking)

@@ -12,10 +12,10 @@ from sqlalchemy.engine import Engine
 from tenacity import wait_fixed
 
 from dblock import Attempt, Lease, Locks, RetryPolicy, RowLock
-from dblock.protocol import registering
-from dblock.protocol.registering import Waiter
+from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.state import LockState
-from dblock.protocol.steps import Run
+from dblock.protocol.steps import Execute
+from dblock.protocol.waiters import Waiter
 from dblock.protocol.waiting import queueing, server_wait
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, waiters
@@ -26,9 +26,9 @@ BRISK = RetryPolicy(wait=wait_fixed(0.02))
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registering, "AFTER", 0.05)
-    monkeypatch.setattr(registering, "LOOK_MAX", 0.1)
-    monkeypatch.setattr(queueing, "LOOK", 0.05)
+    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
+    monkeypatch.setattr(seen_waiters, "LOOK_MAX", 0.1)
+    monkeypatch.setattr(queueing, "POLL", 0.05)
     monkeypatch.setattr(server_wait, "LONGEST", 0.05)
 
 
@@ -112,7 +112,7 @@ def test_one_of_a_program_is_shown_after_the_other(
         enough.set()
         assert given_up.result(SECONDS) is False
         eventually(lambda: waiters(engine) == 1)
-        time.sleep(3 * registering.AFTER)  # by now the others would be there too
+        time.sleep(3 * seen_waiters.AFTER)  # by now the others would be there too
         assert waiters(engine) == 1
         assert not any(one.done() for one in rest)
     threads.join()
@@ -141,7 +141,7 @@ def test_a_short_wait_writes_nothing(
         raise AssertionError("nobody has waited for long")
 
     monkeypatch.setattr(Waiter, "_write", write)
-    monkeypatch.setattr(registering, "AFTER", LONG)
+    monkeypatch.setattr(seen_waiters, "AFTER", LONG)
     with others.lease("report", ttl=LONG):
         assert not lock_of(locks, strategy).acquire(timeout=0.3)
 
@@ -153,7 +153,7 @@ def test_what_the_killed_left_goes_with_time(
         query = others.dialect.register(
             "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
         )
-        run(others, (step for step in (Run(query),)))
+        run(others, (step for step in (Execute(query),)))
 
     write(LONG)
     assert len(others.show("report").waiters) == 1

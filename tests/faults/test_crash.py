@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks, NotAcquired
-from dblock.protocol.steps import Protocol, Run
+from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, find_or_skip
 from tests.faults.database import clock, epoch, grants_from, shorten_pause
@@ -106,8 +106,8 @@ def test_a_longer_ttl_is_on_disk_once_it_is_announced(
     execute(url, f'ALTER DATABASE "{make_url(url).database}" SET synchronous_commit = off')
     [(later,)] = execute(url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 
-    def announce(ttl: float) -> Protocol[None]:
-        yield Run(locks.dialect.announce_ttl(ttl))
+    def announce(ttl: float) -> Procedure[None]:
+        yield Execute(locks.dialect.announce_ttl(ttl))
 
     with Locks(url) as locks:
         assert locks.lease("first", ttl=LONG, renew=False).acquire()

@@ -21,8 +21,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable, clock
-from dblock.keeper import keeper
-from dblock.protocol.faults import Fault, Trouble
+from dblock.holding.keeper import keeper
+from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Reply
 from dblock.protocol.term import Term
 from dblock.schema import upgrade
@@ -51,8 +51,8 @@ class Troubles:
     def _noting(self, *args: Any) -> Reply:
         try:
             return self._perform(*args)
-        except Trouble as trouble:
-            self.seen.add((code_of(trouble.__cause__), trouble.fault))
+        except StatementError as failure:
+            self.seen.add((code_of(failure.__cause__), failure.fault))
             raise
 
 

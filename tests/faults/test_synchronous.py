@@ -17,10 +17,10 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import Locks, OutcomeUnknown, Timeouts, Unavailable, clock
-from dblock.protocol import running
+from dblock.protocol import job_runs
 from dblock.protocol.epoch import consult
-from dblock.protocol.running import JobRun
-from dblock.protocol.steps import Protocol, Run
+from dblock.protocol.job_runs import JobRun
+from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
 from tests.conftest import EVER, NewDatabase, find_or_skip
 from tests.servers import PostgreSQL, execute
@@ -123,8 +123,8 @@ def test_a_ttl_that_the_standby_has_not_heard_of_is_not_granted(pair: Synchronou
 def test_a_ttl_that_is_not_announced_is_not_recorded(pair: Synchronous) -> None:
     """Where the announcement was undone, as a failover may, it has to be made anew."""
 
-    def record(ttl: float) -> Protocol[None]:
-        yield Run(locks.dialect.record_ttl(ttl))
+    def record(ttl: float) -> Procedure[None]:
+        yield Execute(locks.dialect.record_ttl(ttl))
 
     with Locks(pair.url) as locks:
         locks.database.run(record(2 * EVER))
@@ -155,8 +155,8 @@ def renew(locks: Locks) -> Callable[[], object]:
 
 def end_a_run(locks: Locks) -> Callable[[], object]:
     database, run = locks.database, JobRun("report", "today", 1)
-    assert database.run(running.begin(locks.dialect, run, "me", SECONDS, 0.0))
-    return lambda: database.run(running.end(locks.dialect, run, 0, SECONDS, clock.now()))
+    assert database.run(job_runs.begin(locks.dialect, run, "me", SECONDS, 0.0))
+    return lambda: database.run(job_runs.end(locks.dialect, run, 0, SECONDS, clock.now()))
 
 
 def tell_of_a_longer_ttl(locks: Locks) -> Callable[[], object]:

@@ -29,7 +29,7 @@ ASYNCHRONOUS = (
         "cancelled-grant-kept",
         "a cancelled acquire leaves no orphan",
         "Lease._abandon",
-        "database.run(leasing.abandon(",
+        "database.run(release.abandon(",
         "print(leasing.abandon(",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
     ),

@@ -122,7 +122,7 @@ CRASHES = (
         "Attempt._confirm",
         "deadline.now = (yield Sleep(0)).now",
         "yield Sleep(0)",
-        "tests/protocol/test_acquiring.py::"
+        "tests/protocol/test_acquire.py::"
         "test_what_is_found_is_given_back_when_its_renewal_is_told_too_late",
     ),
     Mutant(

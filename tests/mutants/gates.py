@@ -71,8 +71,8 @@ GATES = (
         "unavailable-at-the-gate",
         "a lock is refused to nobody because the gate is no use",
         "ServerWait._wait_in_server",
-        "if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
-        "if trouble.fault is not Fault.BUSY:",
+        "if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
+        "if failure.fault is not Fault.BUSY:",
         f"{WAITS}::test_no_connection_is_left_for_it",
     ),
     Mutant(

@@ -37,7 +37,7 @@ JOBS = (
     Mutant(
         "the-end-that-found-no-record",
         "a success is told when it is on record",
-        "running.end",
+        "job_runs.end",
         "if not reply.matched:",
         "if False:",
         f"{RECORD}::test_the_end_of_a_run_that_is_not_on_record[threads-postgresql]",
@@ -85,7 +85,7 @@ JOBS = (
     Mutant(
         "at-least-until-it-is-renewed",
         "nor does a renewal end it earlier",
-        "Keeping.length",
+        "RenewalSchedule.length",
         "length = max(length, self._began + self._plan.at_least - now)",
         "",
         "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",

@@ -9,7 +9,7 @@ TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
 CONTRACT = "tests/contract/test_keeper.py"
 ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[threads-mariadb]"
-BATCH, DUE = "tests/protocol/test_renewing.py", "tests/protocol/test_keeping.py"
+BATCH, DUE = "tests/protocol/test_renew.py", "tests/protocol/test_schedule.py"
 ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
@@ -18,7 +18,7 @@ KEEPING = (
     Mutant(
         "another-server-is-believed",
         "a hold is not trusted on another server",
-        "renewing.renew_all",
+        "renew.renew_all",
         "if hold.held.elsewhere(reply.server):",
         "if False:",
         f"{BATCH}::test_another_server_is_not_believed",
@@ -26,10 +26,10 @@ KEEPING = (
     Mutant(
         "another-server-is-believed-by-a-guard",
         "a hold is not trusted on another server",
-        "leasing.guard",
+        "guard.guard",
         "failed_over(name) if held().elsewhere(reply.server) else None",
         "None",
-        "tests/protocol/test_guarding.py::test_another_server_is_not_believed",
+        "tests/protocol/test_guard.py::test_another_server_is_not_believed",
     ),
     # --- 4: only the holder renews
     Mutant(
@@ -78,7 +78,7 @@ KEEPING = (
     Mutant(
         "renew-counts-no-rows",
         "a renewal that renewed nothing says so",
-        "renewing.renew_all",
+        "renew.renew_all",
         "hold.renewal.token in renewed",
         "True",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
@@ -86,7 +86,7 @@ KEEPING = (
     Mutant(
         "keeper-counts-no-rows",
         "the keeper notices what it did not renew",
-        "renewing.renew_all",
+        "renew.renew_all",
         "hold.renewal.token in renewed",
         "True",
         f"{BATCH}::test_all_losses_are_explained_by_one_look",
@@ -119,7 +119,7 @@ KEEPING = (
     Mutant(
         "term-from-the-renewals-reply",
         "the holder's own deadline is counted from before its request",
-        "renewing.renew_all",
+        "renew.renew_all",
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[mariadb-threads]",
@@ -128,7 +128,7 @@ KEEPING = (
     Mutant(
         "ghost-renewer",
         "the session that a renewal lost does not stay on the server",
-        "renewing.renew_all",
+        "renew.renew_all",
         "yield from end_lost(lost, within)",
         "",
         "tests/faults/test_matrix.py::test_every_statement_meets[mariadb-deaf]",
@@ -144,8 +144,8 @@ KEEPING = (
     Mutant(
         "renewal-repeated-to-the-dead",
         "a renewal that cannot reach the server is told without another try",
-        "persisting.end_lost",
-        "if trouble.fault in AWAY:\n    raise",
+        "retry.end_lost",
+        "if failure.fault in AWAY:\n    raise",
         "pass",
         f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
     ),
@@ -153,7 +153,7 @@ KEEPING = (
     Mutant(
         "renewed-after-the-deadline",
         "a renewal is due long before the lease is over",
-        "keeping.RENEWAL_SHARE",
+        "schedule.RENEWAL_SHARE",
         "RENEWAL_SHARE = 1 / 3",
         "RENEWAL_SHARE = 0.95",
         f"{DUE}::test_the_order_of_a_term",
@@ -161,7 +161,7 @@ KEEPING = (
     Mutant(
         "missed-renewals-are-gathered",
         "a missed renewal is not repeated without a pause",
-        "Keeping.gather",
+        "RenewalSchedule.gather",
         "if self.cause is not None:\n    return self.due",
         "",
         f"{DUE}::test_what_was_missed_is_tried_again_soon",
@@ -169,7 +169,7 @@ KEEPING = (
     Mutant(
         "held-longer-than-the-longest",
         "a lease is never held past max_hold",
-        "Keeping.length",
+        "RenewalSchedule.length",
         "return min(length, self._began + self._plan.max_hold - now)",
         "return length",
         f"{DUE}::test_never_held_longer",
@@ -177,7 +177,7 @@ KEEPING = (
     Mutant(
         "unreachable-told-as-expired",
         "who lost a lease with its database is told so",
-        "Keeping.loss",
+        "RenewalSchedule.loss",
         "if self.cause is not None and self._away:",
         "if False:",
         f"{DUE}::test_the_reason",
@@ -185,8 +185,8 @@ KEEPING = (
     Mutant(
         "one-busy-row-fails-all",
         "a busy row does not keep the others from renewal",
-        "renewing.renew_all",
-        "elif trouble.fault is Fault.BUSY and len(batch) > 1",
+        "renew.renew_all",
+        "elif failure.fault is Fault.BUSY and len(batch) > 1",
         "elif False",
         ONE_BUSY,
     ),
@@ -226,7 +226,7 @@ KEEPING = (
         "only-the-first-danger",
         "every term's danger is told, before its loss",
         "Keeper._look_at",
-        "if not keeping.warned and keeping.danger(term) <= now:",
+        "if not schedule.warned and schedule.danger(term) <= now:",
         "if False:",
         f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-mariadb]",
     ),

@@ -12,7 +12,7 @@ class Mutant:
     """In what ``where`` defines, ``old`` occurs ``count`` times; all of them become ``new``.
 
     ``where`` is a qualified name, as much of its end as tells it from others: `Lease.renew`,
-    `leasing.release`, `keeping.RENEWAL_SHARE`. How the code is broken into lines does not matter.
+    `release.release`, `schedule.RENEWAL_SHARE`. How the code is broken into lines does not matter.
     """
 
     name: str

@@ -102,7 +102,7 @@ PASSING_ON = (
     Mutant(
         "guarded-and-passed-on",
         "a takeover waits for the guarded transaction",
-        "leasing.release",
+        "release.release",
         "dialect.pass_on(name, token, not guarded)",
         "dialect.pass_on(name, token)",
         f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
@@ -118,7 +118,7 @@ PASSING_ON = (
     Mutant(
         "passed-on-by-force",
         "who releases by force leaves it to the next to take the name",
-        "leasing.force",
+        "release.force",
         "passes=False",
         "passes=True",
         f"{PASSING}::test_released_by_force_it_is_nobodys[threads]",
@@ -126,7 +126,7 @@ PASSING_ON = (
     Mutant(
         "gives-up-and-has-the-name",
         "a waiter that gives up passes on what it was passed",
-        "leasing.leave",
+        "release.leave",
         "if dialect.can_notify and reply.matched == 0:",
         "if False:",
         f"{PASSING}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
@@ -208,7 +208,7 @@ PASSING_ON = (
         "never-renewed-from-a-short-term",
         "who does not renew has its TTL",
         "Attempt.believe",
-        "return held if self.claim.short else",
+        "return held if self.request.short else",
         "return held if True else",
         f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
     ),

@@ -18,10 +18,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 
 from dblock import Locks
-from dblock.borrowed import BorrowedTransaction
-from dblock.connections import Connections, OwnConnection
+from dblock.io.borrowed import BorrowedTransaction
+from dblock.io.connections import Connections, OwnConnection
+from dblock.io.runtime import Runtime
 from dblock.protocol.steps import Query, Reply
-from dblock.runtime import Runtime
 from tests.conftest import Database
 from tests.support import LONG, SECONDS
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dblock.keeper
+import dblock.holding.keeper
 from dblock import Locks
 from tests.conftest import Database, NewDatabase
 from tests.processes.test_fork_gc import in_child
@@ -38,10 +38,10 @@ def test_a_forked_child_keeps_its_own_and_nothing_else(db: Database) -> None:
     with Locks(db.url) as locks, Locks(db.url) as others:
         mine = locks.lease("parent", ttl=TTL)
         assert mine.acquire()
-        eventually(lambda: dblock.keeper.keeper._timer.running)
+        eventually(lambda: dblock.holding.keeper.keeper._timer.running)
 
         def child() -> tuple[int, bool]:
-            before = len(dblock.keeper.keeper)
+            before = len(dblock.holding.keeper.keeper)
             alone = threading.active_count() == 1
             with locks.lease("child", ttl=TTL) as lease:
                 shown = locks.show("child").expires_at

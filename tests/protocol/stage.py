@@ -12,25 +12,25 @@ from typing import Any
 from dblock import DBLockError, Timeouts
 from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import Held, Refused
-from dblock.protocol.registering import Waiter
-from dblock.protocol.rowing import Locked
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held, Refused
+from dblock.protocol.row_lock import Locked
 from dblock.protocol.steps import (
-    AtGate,
-    Await,
     Disown,
-    Forget,
-    Protocol,
+    Execute,
+    ExecuteInTransaction,
+    ExecuteOnSession,
+    Procedure,
     Query,
     Reply,
-    Run,
-    RunHeld,
+    Rollback,
     Sleep,
-    Stand,
     Step,
+    WaitNotification,
+    WaitTurn,
 )
 from dblock.protocol.term import FIRST_TERM, Term
+from dblock.protocol.waiters import Waiter
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -77,13 +77,13 @@ USUAL = {
     "renew": "renewed",
     "release": "released",
     "pass_on": "released",
-    "let_go": "released",
+    "release_and_unlock": "released",
     "create": "created",
     "lock_row": "locked",
     "guard": "given",
     "end_session": "gone",
-    "stand": "in front",
-    "await": "in vain",
+    "wait_turn": "in front",
+    "wait_notification": "in vain",
 }
 
 
@@ -110,22 +110,22 @@ class Stage:
 
     # --- the play ----------------------------------------------------------------------------
 
-    def play(self, protocol: Protocol[Any]) -> list[str]:
+    def play(self, protocol: Procedure[Any]) -> list[str]:
         """Return what the protocol asked for and was told, step by step, and what came of it."""
         reply: Any = None
-        trouble: Trouble | None = None
+        failure: StatementError | None = None
         while len(self.lines) < MOST:
             try:
-                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                step = protocol.throw(failure) if failure else protocol.send(reply)
             except StopIteration as stop:
                 return [*self.lines, f"= {_told(stop.value)}"]
             except DBLockError as error:
                 return [*self.lines, f"= {type(error).__name__}"]
-            trouble = None
+            failure = None
             try:
                 reply = self._perform(step)
-            except Trouble as caught:
-                trouble = caught
+            except StatementError as caught:
+                failure = caught
         protocol.close()
         return [*self.lines, "..."]
 
@@ -135,18 +135,18 @@ class Stage:
         self.lines.append(f"{said:<28} {answer}".rstrip())
         sent = self.now
         match step:
-            case Await() if answer in CALLS:
+            case WaitNotification() if answer in CALLS:
                 self.now += LATENCY
-            case Sleep() | Await():
+            case Sleep() | WaitNotification():
                 self.now += step.seconds
-            case Stand() if answer == "not in front":
+            case WaitTurn() if answer == "not in front":
                 self.now += step.seconds or 0.0
             case _:
                 self.now += LATE if answer.endswith("late") else LATENCY
         if answer.startswith("!"):
             fault = Fault[answer.split()[0][1:].upper()]
             lost = fault is Fault.DISCONNECTED and "for good" not in answer
-            raise Trouble(fault, answer, end=END if lost else None)
+            raise StatementError(fault, answer, end=END if lost else None)
         rows, matched = self._rows(step, answer.removesuffix(" late"))
         return Reply(rows, matched, sent, self.now, "server")
 
@@ -158,15 +158,15 @@ class Stage:
 
     def _rows(self, step: Step, answer: str) -> tuple[Rows, int]:
         match step:
-            case Stand(look=look):
+            case WaitTurn(look=look):
                 listening = bool(step.server) or answer.endswith("listening")
                 called = self.dialect.can_notify and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
                 return [(ticket, called)] if in_front else [], int(answer == "alarm")
-            case Await():
+            case WaitNotification():
                 return self._passed(answer), int(answer in CALLS)
-            case Run(query) | RunHeld(query) | AtGate(query):
+            case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
                 rows = self._found(query, answer)
                 return rows, len(rows)
             case _:
@@ -210,7 +210,12 @@ class Stage:
                 return [] if answer == "gone" else yes
             case commands.Leave():
                 return [] if answer == "none" else yes
-            case commands.Release() | commands.PassOn() | commands.LetGo() | commands.Guard():
+            case (
+                commands.Release()
+                | commands.PassOn()
+                | commands.ReleaseAndUnlock()
+                | commands.Guard()
+            ):
                 return yes if answer in ("released", "given") else []
             case commands.Create():
                 return yes if answer == "created" else []
@@ -253,28 +258,28 @@ def _state(place: str) -> tuple[object, ...]:
 
 def _said(step: Step) -> str:
     match step:
-        case Run(Query(command=commands.PassOn(passes=False))):
+        case Execute(Query(command=commands.PassOn(passes=False))):
             return "pass_on, to nobody"
-        case Run(query):
+        case Execute(query):
             return query.kind
-        case RunHeld(query):
+        case ExecuteInTransaction(query):
             return f"in transaction: {query.kind}"
-        case AtGate(query):
+        case ExecuteOnSession(query):
             return f"at the gate: {query.kind}"
-        case Sleep(seconds) | Await(seconds):
+        case Sleep(seconds) | WaitNotification(seconds):
             return f"{_word(step)} {seconds:.3g}"
-        case Stand(seconds=seconds):
-            return "stand" if seconds is None else f"stand {seconds:.3g}"
+        case WaitTurn(seconds=seconds):
+            return "wait_turn" if seconds is None else f"wait_turn {seconds:.3g}"
         case _:
             return _word(step)
 
 
 def _word(step: Step) -> str:
     match step:
-        case Run(query) | RunHeld(query) | AtGate(query):
+        case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
             return query.kind
-        case Forget() | Sleep() | Stand() | Await() | Disown():
-            return type(step).__name__.lower()
+        case Rollback() | Sleep() | WaitTurn() | WaitNotification() | Disown():
+            return commands.word(type(step).__name__)
 
 
 def _told(outcome: object) -> str:

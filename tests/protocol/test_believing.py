@@ -16,28 +16,32 @@ from dblock import Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.protocol.attempt import Attempt, Doubt, Seen
 from dblock.protocol.deadline import Deadline
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import Claim, Held
-from dblock.protocol.state import LockRow, Passed, Place, Renewal
-from dblock.protocol.steps import Reply, Run, Sleep, Step
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held, LeaseRequest
+from dblock.protocol.state import LockRow, Passed, QueuePosition, Renewal
+from dblock.protocol.steps import Execute, Reply, Sleep, Step
 from dblock.protocol.term import FIRST_TERM, MARGIN_SHARE, Term
 
 DIALECT = PostgreSQL(None, "dblock_", Timeouts())
 TICKET, TOKEN, TTL = "0" * 24, "f" * 32, 30.0
 THEN = datetime(2026, 1, 1)
 SEEN, CLOCK, FENCE = 100.0, 5000.0, 3
-PLACE = Place(0, free=False, clock=CLOCK)
+PLACE = QueuePosition(0, free=False, clock=CLOCK)
 #: Heard of half a second after it was passed on, three seconds after the place was seen.
 NEXT, HEARD = Passed(FENCE + 1, CLOCK + 3.0, FIRST_TERM), SEEN + 3.5
 
 
 def attempt(
-    *, now: float = HEARD, place: Place = PLACE, short: bool = True, doubt: Doubt | None = None
+    *,
+    now: float = HEARD,
+    place: QueuePosition = PLACE,
+    short: bool = True,
+    doubt: Doubt | None = None,
 ) -> Attempt:
     state = LockRow("report", FENCE, "another's", "another", THEN, THEN, 25.0)
-    claim = Claim("report", TOKEN, "me", TTL, short)
+    request = LeaseRequest("report", TOKEN, "me", TTL, short)
     deadline = Deadline(SEEN, None, 1.0, now)
-    return Attempt(DIALECT, claim, deadline, Seen(state, place, SEEN), "server", doubt)
+    return Attempt(DIALECT, request, deadline, Seen(state, place, SEEN), "server", doubt)
 
 
 def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
@@ -52,7 +56,7 @@ def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
 
 def looks(attempt: Attempt, passed: Passed) -> bool:
     """Whether it is the table that is asked."""
-    return believed(attempt, passed) == Run(DIALECT.look_queued("report", TOKEN, TICKET))
+    return believed(attempt, passed) == Execute(DIALECT.look_queued("report", TOKEN, TICKET))
 
 
 def test_its_term_began_when_it_was_granted() -> None:
@@ -105,7 +109,7 @@ def test_in_doubt_it_is_not_believed() -> None:
 
 def test_who_does_not_renew_has_its_whole_ttl_first() -> None:
     step = believed(attempt(short=False), NEXT)
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
 
 
@@ -115,7 +119,7 @@ def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
     next(believing)
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
     step = believing.send(Reply([row], 1, HEARD, HEARD, "server"))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
 
 
@@ -127,10 +131,10 @@ def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> No
     next(believing)
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
     believing.send(Reply([row], 1, HEARD, HEARD, "server"))
-    step = believing.throw(Trouble(Fault.BUSY, "its row is in use"))
+    step = believing.throw(StatementError(Fault.BUSY, "its row is in use"))
     while isinstance(step, Sleep):
         step = believing.send(Reply([], 0, HEARD, HEARD))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
 
 
 def test_what_the_table_does_not_say_is_not_had() -> None:

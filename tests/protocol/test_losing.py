@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dblock.protocol.leasing import Held, loss_of
+from dblock.protocol.inspect import loss_of
+from dblock.protocol.lease import Held
 from dblock.protocol.state import LockRow
 from dblock.protocol.term import Term
 

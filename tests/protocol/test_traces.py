@@ -18,12 +18,12 @@ import pytest
 
 from dblock import RetryPolicy
 from dblock.dialects import DIALECTS
-from dblock.protocol import leasing, renewing, rowing
-from dblock.protocol.acquiring import acquire
-from dblock.protocol.leasing import Claim, Held
-from dblock.protocol.renewing import Asked
+from dblock.protocol import guard, release, renew, row_lock
+from dblock.protocol.acquire import acquire
+from dblock.protocol.lease import Held, LeaseRequest
+from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Protocol
+from dblock.protocol.steps import Procedure
 from tests.protocol.stage import HELD, START, TTL, Script, Stage
 
 PAGES = Path(__file__).parent / "traces"
@@ -41,26 +41,26 @@ def taking(
     short: bool = True,
     policy: RetryPolicy = USUAL,
     holds: dict[str, int | None] | None = None,
-) -> Protocol[Any]:
+) -> Procedure[Any]:
     dialect = stage.dialect
     waiter = stage.waiter("lease", holds or {})
     taking = acquire(
         dialect,
-        Claim("report", "token", "me", TTL, short),
+        LeaseRequest("report", "token", "me", TTL, short),
         policy,
         fair=fair,
         wait=wait,
         patience=PATIENCE,
         waiter=waiter,
-        gated=wait != 0 and dialect.has_gates,
+        gated=wait != 0 and dialect.can_wait_in_server,
         hot=hot,
     )
     return waiter.during(taking)
 
 
-def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Protocol[Any]:
+def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
     waiter = stage.waiter("row", {})
-    lock = rowing.lock_borrowed_row if borrowed else rowing.lock_own_row
+    lock = row_lock.lock_borrowed_row if borrowed else row_lock.lock_own_row
     return waiter.during(
         lock(stage.dialect, "report", USUAL, wait=wait, patience=PATIENCE, waiter=waiter)
     )
@@ -68,36 +68,36 @@ def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) 
 
 def releasing(
     stage: Stage, *, held: Held = HELD, gated: bool = False, guarded: bool = False
-) -> Protocol[None]:
-    return leasing.release(
+) -> Procedure[None]:
+    return release.release(
         stage.dialect, "report", "token", held, PATIENCE, START, gated=gated, guarded=guarded
     )
 
 
-def abandoning(stage: Stage) -> Protocol[None]:
+def abandoning(stage: Stage) -> Procedure[None]:
     """One that stands in the queue is interrupted."""
-    claim = Claim("report", "token", "me", TTL, tickets=["ticket"])
-    return leasing.abandon(stage.dialect, claim, [], PATIENCE, START)
+    request = LeaseRequest("report", "token", "me", TTL, tickets=["ticket"])
+    return release.abandon(stage.dialect, request, [], PATIENCE, START)
 
 
-def renewing_it(stage: Stage) -> Protocol[Any]:
-    return renewing.renew(stage.dialect, Asked(Renewal("report", "token", TTL), HELD), START)
+def renewing_it(stage: Stage) -> Procedure[Any]:
+    return renew.renew(stage.dialect, Asked(Renewal("report", "token", TTL), HELD), START)
 
 
-def guarding(stage: Stage) -> Protocol[None]:
-    return leasing.guard(stage.dialect, "report", "token", lambda: HELD, PATIENCE, START)
+def guarding(stage: Stage) -> Procedure[None]:
+    return guard.guard(stage.dialect, "report", "token", lambda: HELD, PATIENCE, START)
 
 
 class Scene(NamedTuple):
     title: str
-    make: Callable[[Stage], Protocol[Any]]
+    make: Callable[[Stage], Procedure[Any]]
     script: Script = MappingProxyType({})
     kinds: tuple[str, ...] = EVERY
 
 
 QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
 LOST = "!disconnected"
-PASSED_ON: Script = {"await": ["passed on"]}
+PASSED_ON: Script = {"wait_notification": ["passed on"]}
 users = partial(locking, borrowed=True)
 
 SCENES = [
@@ -111,7 +111,7 @@ SCENES = [
             "grant": ["refused", "granted"],
             "look": ["held", "held", "free"],
             "join": ["first", "granted"],
-            "await": ["passed on"],
+            "wait_notification": ["passed on"],
         },
     ),
     Scene("passed on to one who does not renew", partial(taking, short=False), PASSED_ON, QUEUES),
@@ -136,25 +136,25 @@ SCENES = [
     Scene(
         "passed on with the fence of a hold before",
         taking,
-        {"await": ["passed on again", "passed on"]},
+        {"wait_notification": ["passed on again", "passed on"]},
         QUEUES,
     ),
     Scene(
         "passed on, and heard of late, but not too late",
         taking,
-        {"await": ["passed on long ago"], "look_queued": ["mine"]},
+        {"wait_notification": ["passed on long ago"], "look_queued": ["mine"]},
         QUEUES,
     ),
     Scene(
         "passed on, and heard of too late",
         taking,
-        {"await": ["passed on long ago", "passed on"]},
+        {"wait_notification": ["passed on long ago", "passed on"]},
         QUEUES,
     ),
     Scene(
         "a hot name, in a process that listens",
         partial(taking, hot=True),
-        {"stand": ["in front, listening"] * 2, "await": ["passed on"]},
+        {"wait_turn": ["in front, listening"] * 2, "wait_notification": ["passed on"]},
         QUEUES,
     ),
     Scene(
@@ -166,7 +166,7 @@ SCENES = [
     Scene(
         "a hot name that is free",
         partial(taking, hot=True),
-        {"stand": ["in front, listening"], "join": ["turn"]},
+        {"wait_turn": ["in front, listening"], "join": ["turn"]},
         QUEUES,
     ),
     Scene(
@@ -195,7 +195,7 @@ SCENES = [
     Scene(
         "held until it is freed, and nobody is passed it",
         taking,
-        {"join": ["first", "granted"], "await": ["called"]},
+        {"join": ["first", "granted"], "wait_notification": ["called"]},
         QUEUES,
     ),
     Scene(
@@ -217,7 +217,7 @@ SCENES = [
     Scene(
         "a call that comes to nothing",
         taking,
-        {"take": ["refused", "granted"], "await": ["called", "called"]},
+        {"take": ["refused", "granted"], "wait_notification": ["called", "called"]},
         QUEUES,
     ),
     Scene(
@@ -237,7 +237,7 @@ SCENES = [
         taking,
         {
             "grant": ["refused", "granted"],
-            "stand": ["not in front", "not in front", "in front"],
+            "wait_turn": ["not in front", "not in front", "in front"],
             "look": ["held", "free"],
             "join": ["granted"],
         },
@@ -245,7 +245,7 @@ SCENES = [
     Scene(
         "others of this process found that the database is away",
         partial(taking, wait=5.0),
-        {"stand": ["alarm", "in front"], "grant": ["granted"], "join": ["granted"]},
+        {"wait_turn": ["alarm", "in front"], "grant": ["granted"], "join": ["granted"]},
     ),
     Scene(
         "held until it is released, in strict order",
@@ -254,7 +254,7 @@ SCENES = [
             "look": ["held", "held"],
             "look_queued": ["first", "turn"],
             "join": ["first", "granted"],
-            "await": ["passed on"],
+            "wait_notification": ["passed on"],
         },
     ),
     Scene(
@@ -264,18 +264,18 @@ SCENES = [
     Scene(
         "a quick name, and its gate is had",
         partial(taking, hot=True),
-        {"stand": ["in front, listening"], "wait_in_server": ["at once"], "grant": ["granted"]},
+        {"wait_turn": ["in front, listening"], "wait_in_server": ["at once"], "grant": ["granted"]},
         GATES,
     ),
     Scene(
         "a quick name, and its gate is not had",
         partial(taking, hot=True),
         {
-            "stand": ["in front, listening"],
+            "wait_turn": ["in front, listening"],
             "wait_in_server": ["!busy"],
             "grant": ["refused", "granted"],
             "join": ["first", "granted"],
-            "await": ["called"],
+            "wait_notification": ["called"],
         },
         GATES,
     ),
@@ -283,11 +283,11 @@ SCENES = [
         "a quick name, and others have it when the gate is had",
         partial(taking, hot=True),
         {
-            "stand": ["in front, listening"],
+            "wait_turn": ["in front, listening"],
             "grant": ["refused", "granted"],
             "look": ["held", "free"],
             "join": ["granted"],
-            "await": ["called"],
+            "wait_notification": ["called"],
         },
         GATES,
     ),

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from sqlalchemy import create_engine
 
-from dblock.connections import Connections, OwnConnection
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.protocol.faults import Fault, Trouble
-from dblock.runtime import ThreadSemaphore
+from dblock.io.connections import Connections, OwnConnection
+from dblock.io.runtime import ThreadSemaphore
+from dblock.protocol.faults import Fault, StatementError
 from dblock.timeouts import Timeouts
 
 from .exploring import scenario
@@ -68,7 +68,9 @@ class Using:
         connection = self._connections.take()
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        self._run.insist(connection.driver in Counted.open, "it was closed before it was taken")
+        self._run.retry_or_raise(
+            connection.driver in Counted.open, "it was closed before it was taken"
+        )
         self._run.pause("using")
         self.at_once -= 1
         (end or self._connections.give)(connection)
@@ -107,7 +109,7 @@ def three_turns(run: Run) -> None:
 @scenario(*LOOKED_AT, early=False)
 def one_cannot_be_made(run: Run) -> None:
     """A turn that came to nothing is there for the next."""
-    failures = [Trouble(Fault.UNREACHABLE, "as if")]
+    failures = [StatementError(Fault.UNREACHABLE, "as if")]
 
     def verify(connection: OwnConnection) -> None:
         if failures:
@@ -120,8 +122,8 @@ def one_cannot_be_made(run: Run) -> None:
     def use() -> None:
         try:
             using.use()
-        except Trouble as trouble:
-            failed.append(trouble)
+        except StatementError as failure:
+            failed.append(failure)
 
     for name in ("one", "two"):
         run.start(name, use, alike=using)
@@ -141,8 +143,8 @@ def one_waits_too_long(run: Run) -> None:
     def use() -> None:
         try:
             using.use(give_late)
-        except Trouble as trouble:
-            late.append(trouble)
+        except StatementError as failure:
+            late.append(failure)
 
     def give_late(connection: OwnConnection) -> None:
         run.sleep(TIMEOUTS.socket)
@@ -193,7 +195,7 @@ def the_last_is_left(run: Run) -> None:
     """Where a server takes no more, the idle ones of others are used, but for one."""
 
     def refuse(connection: OwnConnection) -> None:
-        raise Trouble(Fault.UNREACHABLE, "too many connections, as if")
+        raise StatementError(Fault.UNREACHABLE, "too many connections, as if")
 
     renewing = some(run)
     for connection in [renewing.take() for _ in range(2)]:
@@ -205,7 +207,7 @@ def the_last_is_left(run: Run) -> None:
     got: list[OwnConnection] = []
 
     def take() -> None:
-        with contextlib.suppress(Trouble):
+        with contextlib.suppress(StatementError):
             got.append(holding.take())
 
     for name in ("one", "two"):

@@ -15,12 +15,12 @@ class Found(NamedTuple):
 
 
 ASKED_FIRST = """if self._closed or connection.cleared != self._cleared:
-            return _close(connection.driver, self._dialect)
+            return _close(connection.driver, self._adapter)
         return self._idle.append(connection)"""
 
-TOLD_WITH_THE_REST = """keeping.told(term)
+TOLD_WITH_THE_REST = """schedule.told(term)
                 if hold.on_danger is not None:
-                    danger = keeping.warning(hold.name, hold.lease, now, asking=hold.renewing)
+                    danger = schedule.warning(hold.name, hold.lease, now, asking=hold.renewing)
                     calls.append(partial(hold.on_danger, danger))"""
 
 SET_FIRST = """first = self.loss is None
@@ -89,7 +89,7 @@ FOUND = {
             TOLD_WITH_THE_REST,
         ),
         """
-        dblock renewer at Keeper._ripe `within = min(within, hold.keeping.patience(…`: dblock timer
+        dblock renewer at Keeper._ripe `within = min(within, hold.schedule.patience(…`: dblock timer
         dblock timer at Keeper._watch `self.call(*calls)` #3: dblock renewer
         """,
     ),

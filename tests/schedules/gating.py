@@ -10,9 +10,9 @@ from functools import partial
 
 from dblock.dialects.sqlite import SQLite
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.gate import GATES, Gate, Gates
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.steps import AtGate, Query
+from dblock.io.user_locks import GATES, Gate, Gates
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.steps import ExecuteOnSession, Query
 
 from .connecting import TIMEOUTS, Counted, some
 from .exploring import scenario
@@ -24,9 +24,9 @@ NOTHING: Query[int] = Query("SELECT 1", {})
 class Gating(SQLite):
     """A dialect with gates."""
 
-    has_gates = True
+    can_wait_in_server = True
 
-    def ungate(self) -> Query[int]:
+    def unlock_all(self) -> Query[int]:
         return NOTHING
 
 
@@ -46,20 +46,20 @@ class User:
         self.refused = False
 
     def take(self) -> None:
-        self._run(AtGate(NOTHING, first=True))
+        self._run(ExecuteOnSession(NOTHING, first=True))
 
     def release(self) -> None:
-        self._run(AtGate(NOTHING, last=True))
+        self._run(ExecuteOnSession(NOTHING, last=True))
 
     def take_and_release(self) -> None:
         self.take()
         if not self.refused:
             self.release()
 
-    def _run(self, step: AtGate) -> None:
+    def _run(self, step: ExecuteOnSession) -> None:
         try:
             self.gate.run(step, None)
-        except (Trouble, ValueError):  # there are enough of them; or it was closed meanwhile
+        except (StatementError, ValueError):  # there are enough of them; or it was closed meanwhile
             self.refused = True
 
 

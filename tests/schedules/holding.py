@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from dblock import Lease, LockLost, NotHeld
-from dblock.holds import HandleHolds, Hold, LeaseHold, ThreadHolds
+from dblock.holding.holds import HandleHolds, Hold, LeaseHold, ThreadHolds
 
 from .exploring import scenario
 from .leases import Leases
@@ -48,10 +48,10 @@ def each_has_its_own(run: Run) -> None:
     def hold() -> None:
         mine = Hold("name", RunRuntime(run), run.now)
         holds.add(mine)
-        run.insist(holds.find() is mine, "it finds another's hold")
+        run.retry_or_raise(holds.find() is mine, "it finds another's hold")
         found = holds.get(ending=True)
-        run.insist(found is mine, "it releases another's hold")
-        run.insist(holds.take(found), "its hold was released by another")
+        run.retry_or_raise(found is mine, "it releases another's hold")
+        run.retry_or_raise(holds.take(found), "its hold was released by another")
         ended.append(found)
 
     for name in ("one", "two"):
@@ -101,7 +101,7 @@ def lost_by_two(run: Run) -> None:
     def wait() -> None:
         lost = hold.lost
         lost.wait()
-        run.insist(hold.loss is not None, "it is told before it is known")
+        run.retry_or_raise(hold.loss is not None, "it is told before it is known")
 
     for reason in ("expired", "forced"):
         run.start(reason, partial(lose, LockLost("", name="name", reason=reason)))
@@ -122,13 +122,13 @@ def renewed_by_two(run: Run) -> None:
     def renew(name: str) -> None:
         with hold.renewed_here(10.0):
             renewals.append(name)
-            run.insist(len(renewals) == 1, "two renew it at the same time")
+            run.retry_or_raise(len(renewals) == 1, "two renew it at the same time")
             run.pause("renewing")
             renewals.remove(name)
 
     def end() -> None:
         hold.end(10.0)
-        run.insist(not renewals, "it is given back while it is renewed")
+        run.retry_or_raise(not renewals, "it is given back while it is renewed")
 
     for name in ("one", "two"):
         run.start(name, partial(renew, name), alike=hold)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from dblock import Danger, Lease, LockLost
-from dblock.holds import LeaseHold
-from dblock.keeper import Keeper
+from dblock.holding.holds import LeaseHold
+from dblock.holding.keeper import Keeper
 
 from .exploring import scenario
 from .leases import Leases
@@ -52,8 +52,8 @@ def released_while_renewed(run: Run) -> None:
     def release() -> None:
         run.sleep(MOMENT)
         lease.release()
-        run.insist(not hold.renewing, "it is renewed after its release")
-        run.insist(not lease.locked(), "it was renewed after its release")
+        run.retry_or_raise(not hold.renewing, "it is renewed after its release")
+        run.retry_or_raise(not lease.locked(), "it was renewed after its release")
 
     run.start("user", release)
     run.go()
@@ -94,7 +94,7 @@ def forced_while_renewed(run: Run) -> None:
         lease.lost.wait()
         with contextlib.suppress(LockLost):
             lease.release()
-            run.insist(False, "what was lost is released")
+            run.retry_or_raise(False, "what was lost is released")
 
     run.start("user", force)
     run.go()
@@ -114,9 +114,9 @@ def runs_out_while_released(run: Run) -> None:
         try:
             lease.release()
         except LockLost:
-            run.insist(lost.is_set(), "its loss is told late")
+            run.retry_or_raise(lost.is_set(), "its loss is told late")
         else:
-            run.insist(False, "what has run out is released")
+            run.retry_or_raise(False, "what has run out is released")
 
     run.start("user", release)
     run.go()
@@ -135,7 +135,7 @@ def runs_out_while_checked(run: Run) -> None:
         run.sleep(MOMENT)
         with contextlib.suppress(LockLost):
             lease.check()
-            run.insist(False, "what has run out is held")
+            run.retry_or_raise(False, "what has run out is held")
 
     run.start("user", check)
     run.go()

@@ -15,8 +15,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, Lease, LockLost, Locks
-from dblock.connections import OwnConnection
-from dblock.keeper import Keeper
+from dblock.holding.keeper import Keeper
+from dblock.io.connections import OwnConnection
 from dblock.schema import upgrade
 
 from .scheduler import Run
@@ -111,8 +111,8 @@ class Leases:
         for reference in list(self.keeper._kept):
             hold = reference()
             if hold is not None and hold.loss is None and not hold.ended:
-                self._run.insist(
-                    moment <= hold.keeping.wake,
+                self._run.retry_or_raise(
+                    moment <= hold.schedule.wake,
                     f"{moment - self._run.now:g} s pass, with something to do in "
-                    f"{hold.keeping.wake - self._run.now:g} s",
+                    f"{hold.schedule.wake - self._run.now:g} s",
                 )

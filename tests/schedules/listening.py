@@ -16,11 +16,11 @@ from typing import Any, cast
 
 from sqlalchemy import NullPool
 
-from dblock.connections import Connections
 from dblock.dialects.adapter import ServerSession
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.local_queue import LocalQueue
-from dblock.notifier import Notifier, Subscription
+from dblock.io.connections import Connections
+from dblock.io.local_queue import LocalQueue
+from dblock.io.notifier import Notifier, Subscription
 from dblock.protocol.faults import Fault
 from dblock.protocol.state import Passed
 from dblock.timeouts import Timeouts

@@ -47,9 +47,14 @@ class Planted(NamedTuple):
             setattr(owner, name, before)
 
 
-KEEPER, CONNECTIONS = "dblock.keeper", "dblock.connections"
-LOCAL_QUEUE, NOTIFIER = "dblock.local_queue", "dblock.notifier"
-HOLDS, LEASE, GATE, RUNTIME = "dblock.holds", "dblock.lease", "dblock.gate", "dblock.runtime"
+KEEPER, CONNECTIONS = "dblock.holding.keeper", "dblock.io.connections"
+LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
+HOLDS, LEASE, GATE, RUNTIME = (
+    "dblock.holding.holds",
+    "dblock.lease",
+    "dblock.io.user_locks",
+    "dblock.io.runtime",
+)
 
 PLANTED = (
     # --- the worker
@@ -78,7 +83,11 @@ PLANTED = (
     Planted("two_are_kept", KEEPER, "Keeper._look_again", "wake < self._next or not", "not"),
     Planted("released_while_renewed", KEEPER, "Keeper._settle", "hold.renewing = False", "pass"),
     Planted(
-        "moved_while_renewed", KEEPER, "Keeper.moved", "self._look_again(hold.keeping.wake)", "pass"
+        "moved_while_renewed",
+        KEEPER,
+        "Keeper.moved",
+        "self._look_again(hold.schedule.wake)",
+        "pass",
     ),
     Planted(
         "forced_while_renewed", KEEPER, "Keeper._settle", "self._lose(hold, outcome, calls)", "pass"
@@ -95,7 +104,7 @@ PLANTED = (
         "endangered_while_lost",
         KEEPER,
         "Keeper._warn",
-        "hold.keeping.told(hold.lease.term)",
+        "hold.schedule.told(hold.lease.term)",
         "pass",
     ),
     # --- the local line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
-from dblock.local_queue import LocalQueue, LocalWaiter
+from dblock.io.local_queue import LocalQueue, LocalWaiter
 
 from .exploring import scenario
 from .scheduler import Run
@@ -30,7 +30,7 @@ class Line:
         while not waiter.stand(seconds)[0]:
             pass
         self._inside += 1
-        self._run.insist(self._inside == 1, "two are the first")
+        self._run.retry_or_raise(self._inside == 1, "two are the first")
         self._run.pause("first")
         self.been.append(name)
         self._inside -= 1

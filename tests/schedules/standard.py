@@ -19,9 +19,9 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
-from dblock import process_lock
-from dblock.holds import LeaseHold
-from dblock.runtime import Runtime
+from dblock.holding.holds import LeaseHold
+from dblock.io import process_lock
+from dblock.io.runtime import Runtime
 
 from .scheduler import Run, Thread
 

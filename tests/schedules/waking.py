@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dblock.keeper import LINGER, Worker
+from dblock.holding.keeper import LINGER, Worker
 
 from .exploring import scenario
 from .scheduler import Run
@@ -26,8 +26,8 @@ class Work:
         self.worker.wake()
 
     def work(self) -> float:
-        self._run.insist(not self._working, "two threads do the work of one")
-        self._run.insist(self._run.now <= self._due, "it does not work in its own time")
+        self._run.retry_or_raise(not self._working, "two threads do the work of one")
+        self._run.retry_or_raise(self._run.now <= self._due, "it does not work in its own time")
         self._working = True
         self.seen = self.asked
         self._run.pause("working")
@@ -37,7 +37,7 @@ class Work:
         return pause
 
     def end(self) -> None:
-        self._run.insist(not self._working, "it ends in the middle of its work")
+        self._run.retry_or_raise(not self._working, "it ends in the middle of its work")
         self.ends += 1
 
     def check(self) -> None:

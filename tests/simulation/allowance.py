@@ -53,7 +53,7 @@ _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset(
-    {"grant", "take", "join", "wait_in_server", "renew", "release", "pass_on", "let_go"}
+    {"grant", "take", "join", "wait_in_server", "renew", "release", "pass_on", "release_and_unlock"}
 )
 #: Those that are repeated when the answer to them is lost.
 _REPEATED = frozenset(

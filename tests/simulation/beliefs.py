@@ -13,7 +13,7 @@ from weakref import WeakSet
 from dblock import Lease, LockLost, RowLock
 from dblock.beliefs import Belief as Observed
 from dblock.beliefs import Change
-from dblock.holds import LeaseHold
+from dblock.holding.holds import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.ledger import Ledger
@@ -21,7 +21,7 @@ from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link
 
 if TYPE_CHECKING:
-    from dblock.protocol.keeping import Danger
+    from dblock.protocol.schedule import Danger
     from tests.simulation.thread import Thread
 
 #: What happens at one moment happens within this, in seconds.
@@ -202,7 +202,7 @@ class Beliefs:
         if hold.loss is None and before > hold.since:
             if hold.lease.term.over(before):
                 raise Violation(f"the loss of {belief} was not told")
-            if hold.keeping.danger(hold.lease.term) < before and not hold.keeping.warned:
+            if hold.schedule.danger(hold.lease.term) < before and not hold.schedule.warned:
                 raise Violation(f"the danger of {belief} was not told")
         if belief.lost is not None and hold.on_lost is not None and not self.was_told(hold.loss):
             late = MOMENT + self.allowance.late(f"{client.name}.callbacks")
@@ -252,7 +252,7 @@ class Beliefs:
         self.note(f"{thread.name} in danger of losing {danger.name}")
         about = danger.name, danger.fence
         hold = next((one for one in self.holds if (one.name, one.lease.fence) == about), None)
-        if hold is not None and self.allowance.quiet and hold.keeping.due < math.inf:
+        if hold is not None and self.allowance.quiet and hold.schedule.due < math.inf:
             self.loop.accuse(f"{thread.name} is in danger of losing {danger.name!r}, for no reason")
 
     # --- what whoever observes is told -------------------------------------------------------

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holds import FlowHolds, Holdings
-from dblock.keeper import LINGER, SLICE, Call, Keeper
-from dblock.process_lock import lock
-from dblock.runtime import Event, Runtime, Semaphore
+from dblock.holding.holds import CallerHolds, CallerRegistry
+from dblock.holding.keeper import LINGER, SLICE, Call, Keeper
+from dblock.io.process_lock import lock
+from dblock.io.runtime import Event, Runtime, Semaphore
 from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link, Simulated
@@ -160,20 +160,20 @@ class SimulatedRuntime(Runtime):
         self._loop.at(seconds / client.rate, label, lambda: self._loop.resume(actor), client)
 
 
-class ActorHolds(FlowHolds):
+class ActorHolds(CallerRegistry):
     """What each thread of a simulated process holds."""
 
     flow = "thread"
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._all: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+        self._all: WeakKeyDictionary[object, CallerHolds] = WeakKeyDictionary()
 
-    def mine(self) -> Holdings:
+    def mine(self) -> CallerHolds:
         key = self._loop.current or self._loop
         found = self._all.get(key)
         if found is None:
-            found = self._all[key] = Holdings()
+            found = self._all[key] = CallerHolds()
         return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dblock import connections
+from dblock.io import connections
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client

@@ -112,12 +112,12 @@ def fails(line: str) -> bool:
 
     So does one whose store cannot even be set up, where dblock refuses to.
     """
-    from dblock.protocol.faults import Trouble
+    from dblock.protocol.faults import StatementError
     from tests.simulation.exploring import replay
 
     try:
         return replay(line).violation is not None
-    except Trouble:
+    except StatementError:
         return True
 
 

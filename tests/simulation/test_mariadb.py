@@ -209,7 +209,7 @@ def test_who_waits_at_the_gate_gets_it_in_the_order_of_arrival(x: Server) -> Non
     for number, driver in enumerate(sessions):
         waits = x.dialect.wait_in_server("x", 4)
         x.at(1 + number, driver, waits, str(number))
-        x.at(4 + number, driver, x.dialect.ungate())
+        x.at(4 + number, driver, x.dialect.unlock_all())
     x.loop.run()
     assert [x.when(name) for name in "012"] == [1, 4, 5]
     assert [x.rows(name) for name in "012"] == [((0,),), ((1,),), ((1,),)]

@@ -334,7 +334,7 @@ def _play(store: PostgreSQLStore, *runs: Callable[[Thread], object]) -> Outcome:
 def test_a_lent_connection_says_how_its_transaction_is(durable: PostgreSQLStore) -> None:
     def asking(me: Thread) -> None:
         def trouble(*, locking: bool = True) -> str | None:
-            return me.locks.dialect.adapter.transaction_trouble(driver, locking)
+            return me.locks.dialect.adapter.transaction_problem(driver, locking)
 
         with durable.lending.connect() as connection:
             driver: Any = connection.connection.driver_connection

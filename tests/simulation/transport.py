@@ -9,7 +9,7 @@ from weakref import ref
 
 from dblock.dialects.adapter import Adapter, Answer, ServerSession
 from dblock.dialects.postgresql.adapter import read_call
-from dblock.protocol.faults import Fault as Trouble
+from dblock.protocol.faults import Fault as StatementError
 from dblock.protocol.state import Passed
 from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, TimedOut
@@ -397,9 +397,9 @@ class Simulated(Adapter):
     def close(self, connection: Any) -> None:
         self.client.link(connection).close()
 
-    def classify(self, error: BaseException) -> Trouble | None:
+    def classify(self, error: BaseException) -> StatementError | None:
         if isinstance(error, Lost):
-            return Trouble.DISCONNECTED
+            return StatementError.DISCONNECTED
         return super().classify(error)  # type: ignore[safe-super]
 
     def timed_out(self, error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from dblock import Conflict, LockLost, Locks, OutcomeUnknown, Unavailable
-from dblock.runtime import Runtime
+from dblock.io.runtime import Runtime
 
 from . import ledger
 from .history import Recorder

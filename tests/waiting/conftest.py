@@ -114,8 +114,8 @@ def uncalled(request: pytest.FixtureRequest, new_database: NewDatabase) -> Itera
 @pytest.fixture
 def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks before it is called."""
-    monkeypatch.setattr(queueing, "LOOK", 3600.0)
-    monkeypatch.setattr(queueing, "LOOK_MAX", 3600.0)
+    monkeypatch.setattr(queueing, "POLL", 3600.0)
+    monkeypatch.setattr(queueing, "POLL_MAX", 3600.0)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from dblock import Lease, Locks, Timeouts, clock
 from dblock.database import Database
 from dblock.dialects import MariaDB
-from dblock.protocol import registering
+from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.waiting import server_wait
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
@@ -142,7 +142,7 @@ class Asked(Statements):
 def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Wait at gates as long as the test takes, that is, and in one piece."""
     patch.setattr(server_wait, "LONGEST", SECONDS / 2)
-    patch.setattr(registering, "AFTER", 3600.0)
+    patch.setattr(seen_waiters, "AFTER", 3600.0)
 
 
 def user_lock(name: str) -> str:

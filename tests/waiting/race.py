@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.waiting.race", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100_000)
     rounds = parser.parse_args().rounds
-    queueing.LOOK = queueing.LOOK_MAX = 3600.0
+    queueing.POLL = queueing.POLL_MAX = 3600.0
     with PostgreSQL() as server:
         upgrade(server.url)
         called = race(server.url, rounds)

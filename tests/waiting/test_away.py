@@ -7,9 +7,9 @@ import time
 import pytest
 
 from dblock import Locks, RetryPolicy, Timeouts, Unavailable, events
-from dblock.local_queue import LocalQueue
-from dblock.protocol import leasing
-from dblock.protocol.faults import Fault, Trouble
+from dblock.io.local_queue import LocalQueue
+from dblock.protocol import release
+from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import ANY_SERVER
 from tests.faults.proxy import Proxy
 from tests.servers import execute
@@ -48,7 +48,7 @@ def test_who_cannot_listen_does_not_try_again_at_once(
 
     def take() -> None:
         tries.append(1)
-        raise Trouble(Fault.UNREACHABLE, "too many clients already")
+        raise StatementError(Fault.UNREACHABLE, "too many clients already")
 
     monkeypatch.setattr(locks.database.holders, "take", take)
     with lease(queue.locks()):
@@ -108,7 +108,7 @@ def test_interrupted_in_an_outage_another_can_be_seen(
             raise Enough
 
     with lease(queue.locks()), monkeypatch.context() as patch:
-        patch.setattr(leasing, "abandon", away)
+        patch.setattr(release, "abandon", away)
         with pytest.raises(Enough):
             locks.lease(NAME, retry=RetryPolicy(before_sleep=enough)).acquire()
     assert locks.database._seen == {}

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 
 import pytest
 
-import dblock.gate
+import dblock.io.user_locks
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
-from dblock.connections import OwnConnection
 from dblock.dialects import Dialect
-from dblock.protocol import registering
-from dblock.protocol.faults import Fault, Trouble
+from dblock.io.connections import OwnConnection
+from dblock.protocol import waiters as seen_waiters
+from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
 from dblock.protocol.waiting import server_wait
 from tests.conftest import NewDatabase
@@ -125,8 +125,8 @@ def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.Monkey
 def test_a_cycle_is_found_by_those_at_gates(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registering, "AFTER", 0.05)
-    monkeypatch.setattr(registering, "LOOK", 0.1)
+    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
+    monkeypatch.setattr(seen_waiters, "LOOK", 0.1)
     names = ("one", "other")
     told: list[str] = []
     hold = threading.Barrier(2, timeout=SECONDS)
@@ -184,7 +184,7 @@ def test_a_stale_gate_keeps_the_name_from_nobody(
     gate: UserLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits at it for longer than a free name is kept for who has it."""
-    monkeypatch.setattr(registering, "AFTER", 3600.0)
+    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)
     locks = gate.locks()
     asked, mine = Asked(locks, monkeypatch), lease(locks)
     with gate.shut():
@@ -223,7 +223,7 @@ def test_no_session_with_the_gate_waits_for_rows(
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.waits == 1)
-        monkeypatch.setattr(dblock.gate, "GATES", 0)  # once is enough
+        monkeypatch.setattr(dblock.io.user_locks, "GATES", 0)  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
     threads.join()
@@ -253,7 +253,7 @@ def test_no_connection_is_left_for_it(gate: UserLock, monkeypatch: pytest.Monkey
     locks = gate.quick()
 
     def take() -> None:
-        raise Trouble(Fault.UNREACHABLE, "too many clients already")
+        raise StatementError(Fault.UNREACHABLE, "too many clients already")
 
     monkeypatch.setattr(locks.database.holders, "take", take)
     with lease(locks):
@@ -262,7 +262,7 @@ def test_no_connection_is_left_for_it(gate: UserLock, monkeypatch: pytest.Monkey
 
 def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
     """However many names are wanted; who is not let in looks."""
-    names = [f"{number}" for number in range(3 * dblock.gate.GATES)]
+    names = [f"{number}" for number in range(3 * dblock.io.user_locks.GATES)]
     locks, holder = gate.locks(), gate.locks()
     with ExitStack() as stack:
         for name in names:
@@ -271,9 +271,9 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             wanted = [locks.lease(name, ttl=LONG, wait=SECONDS) for name in names]
             for one in wanted:
                 threads.start(one.acquire)
-            gate.wait_until_waited_for(dblock.gate.GATES)
+            gate.wait_until_waited_for(dblock.io.user_locks.GATES)
             eventually(lambda: len(locks.database.local_queue.lengths()) == len(names))
-            assert len(gate.waited_for_by()) <= dblock.gate.GATES
+            assert len(gate.waited_for_by()) <= dblock.io.user_locks.GATES
     threads.join()
     assert all(one.held for one in wanted)
 
@@ -282,7 +282,7 @@ def test_so_many_when_all_come_at_once(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them has its connection yet."""
-    names = [f"{number}" for number in range(2 * dblock.gate.GATES + 1)]
+    names = [f"{number}" for number in range(2 * dblock.io.user_locks.GATES + 1)]
     locks, let_in, go_on = gate.quick(*names), list[int](), threading.Event()
     take = locks.database.holders.take
 
@@ -297,8 +297,8 @@ def test_so_many_when_all_come_at_once(
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()
     threads.join()
-    assert len(let_in) == 2 * dblock.gate.GATES  # since the names are hot
-    assert locks.database.gates.kept == 2 * dblock.gate.GATES
+    assert len(let_in) == 2 * dblock.io.user_locks.GATES  # since the names are hot
+    assert locks.database.gates.kept == 2 * dblock.io.user_locks.GATES
 
 
 def test_a_short_term_is_not_spent_at_the_gate(
@@ -321,7 +321,7 @@ def test_the_server_does_not_cut_the_wait_short(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends statements that last too long, and knows nothing of what they wait for."""
-    monkeypatch.setattr(registering, "AFTER", 3600.0)
+    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)
     limits = Timeouts(query=0.8)
     locks = gate.stack.enter_context(Locks(gate.db.url, timeouts=limits))
     asked, turns = Asked(locks, monkeypatch), list[int]()

@@ -14,7 +14,7 @@ import pytest
 
 from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
-from dblock.protocol import registering
+from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.waiting import server_wait
 from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
@@ -55,7 +55,7 @@ def test_one_statement_lets_the_name_go_and_its_gate(
 
 def hold_the_gate(say: Say, wait: Wait, url: str, name: str) -> None:
     """Wait at the gate for as long as it takes, in one piece."""
-    server_wait.LONGEST, registering.AFTER = SECONDS / 2, 3600.0
+    server_wait.LONGEST, seen_waiters.AFTER = SECONDS / 2, 3600.0
     with Locks(url, timeouts=PATIENT) as locks:
         hurry(locks, name)
         try:

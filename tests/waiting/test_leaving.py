@@ -16,9 +16,10 @@ from tenacity import wait_fixed
 
 from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
-from dblock.local_queue import LocalWaiter
-from dblock.protocol import leasing, registering
-from dblock.protocol.persisting import insist
+from dblock.io.local_queue import LocalWaiter
+from dblock.protocol import release
+from dblock.protocol import waiters as seen_waiters
+from dblock.protocol.retry import retry_or_raise
 from tests.aio.support import cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
@@ -87,7 +88,7 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
     queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that goes hands that on to one who waits, however many have come before it."""
-    monkeypatch.setattr(registering, "AFTER", 3600.0)  # they wait in one piece
+    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)  # they wait in one piece
     locks, turns = queue.locks(), list[int]()
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
@@ -122,10 +123,10 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
             last = Entry(queue.tickets[-1])
             look = locks.dialect.look_queued(NAME, last.token, last.ticket)
-            reply = locks.database.run(insist(locks.dialect, look, NAME, 0.0, 0.0))
+            reply = locks.database.run(retry_or_raise(locks.dialect, look, NAME, 0.0, 0.0))
             queued = look.read(reply)
             assert queued is not None
-            assert (queued.place.before, queued.place.free) == (0, True)
+            assert (queued.position.ahead, queued.position.free) == (0, True)
 
 
 def test_released_by_an_earlier_version(queue: Queue) -> None:
@@ -203,7 +204,7 @@ def test_who_cannot_leave_is_disowned(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch, released: bool
 ) -> None:
     """Its process lives, and nobody waits for it all the same."""
-    monkeypatch.setattr(leasing, "LEAVING", 0.1)
+    monkeypatch.setattr(release, "LEAVING", 0.1)
     holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
     give_up_with_the_row_locked(watched, threads, locks, lambda waiting: waiting.done())

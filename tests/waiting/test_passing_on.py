@@ -25,7 +25,7 @@ from dblock.aio import AsyncLocks
 from dblock.database import Database
 from dblock.dialects import Dialect
 from dblock.dialects.tickets import NUMBER, TICKET
-from dblock.protocol import leasing
+from dblock.protocol import release
 from dblock.protocol.term import FIRST_TERM
 from tests.faults.database import WRITER, shorten_pause
 from tests.faults.proxy import Lose, Proxy
@@ -548,7 +548,7 @@ def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
 def test_who_has_not_heard_that_it_left_is_passed_nothing(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, what: Lose
 ) -> None:
-    monkeypatch.setattr(leasing, "LEAVING", SECONDS)  # however slow this machine is
+    monkeypatch.setattr(release, "LEAVING", SECONDS)  # however slow this machine is
     mine, third = held(watched), lease(watched.locks())
     with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
         rule = proxy.lose(what, LEAVE)

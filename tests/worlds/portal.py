@@ -19,7 +19,7 @@ from dblock.aio import AsyncLocks
 from dblock.aio.bridge import await_
 from dblock.aio.keeper import TaskWorker
 from dblock.aio.runtime import AsyncioRuntime
-from dblock.keeper import Keeper
+from dblock.holding.keeper import Keeper
 from tests.aio.support import async_url
 from tests.worlds.flow import Flow
 from tests.worlds.surface import BridgedEngine, Surface

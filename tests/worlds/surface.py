@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Surface:
     """An object of dblock.aio: what is awaited there, the calling thread's task awaits."""
 
-    # What the cases ask of Locks and Together beyond the public surface.
+    # What the cases ask of Locks and MultiLock beyond the public surface.
     BESIDES = frozenset({"dialect", "timeouts", "locks"})
 
     def __init__(self, world: Asyncio, target: Any) -> None:

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 
-import dblock.keeper
+import dblock.holding.keeper
 from dblock import Locks
 from dblock.database import Database
-from dblock.keeper import Keeper
-from dblock.runtime import Runtime
+from dblock.holding.keeper import Keeper
+from dblock.io.runtime import Runtime
 
 
 class World:
@@ -33,7 +33,7 @@ class World:
 
     def keeper(self) -> Keeper:
         """Who renews here."""
-        return dblock.keeper.keeper
+        return dblock.holding.keeper.keeper
 
     def use_keeper(self, patch: pytest.MonkeyPatch, kind: type[Keeper]) -> Keeper:
         """Have what is locked from now on kept by a keeper of the test's own."""

@@ -10,12 +10,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
 
-from ...borrowed import Borrowed, lenders
 from ...dialects import Dialect
-from ...driver_errors import first_line
-from ...protocol.faults import Fault, Trouble
+from ...io.borrowed import Borrowed, lenders
+from ...io.driver_errors import first_line
+from ...io.runtime import Runtime
+from ...protocol.faults import Fault, StatementError
 from ...protocol.steps import Query, Reply
-from ...runtime import Runtime
 
 
 class Root:
@@ -99,7 +99,7 @@ class AtomicBlock(Borrowed):
         if cause is None or fault is None:
             return error
         timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(cause)
-        return Trouble(fault, first_line(cause), timed_out=timed_out)
+        return StatementError(fault, first_line(cause), timed_out=timed_out)
 
 
 def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
@@ -124,9 +124,9 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         )
     if on.needs_rollback:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
-    trouble = dialect.adapter.transaction_trouble(on.connection, True)
-    if trouble is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {trouble}")
+    failure = dialect.adapter.transaction_problem(on.connection, True)
+    if failure is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {failure}")
     return AtomicBlock(on, dialect, runtime)
 
 

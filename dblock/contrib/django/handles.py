@@ -34,7 +34,7 @@ from .writer import obstacle
 
 if TYPE_CHECKING:
     from ...database import Database
-    from ...holds import LeaseHold
+    from ...holding.holds import LeaseHold
     from ...policy import RetryPolicy
 
 _log = logging.getLogger("dblock")
@@ -152,7 +152,7 @@ class DjangoLease(Lease):
 
     def _obstacle(self) -> str | None:
         """Return why this thread would wait for itself, where dblock's own holds do not tell."""
-        known = self._database.flow_holds.has_row(None, None)
+        known = self._database.callers.has_row(None, None)
         return None if known else obstacle(self._database)
 
     def guard(self, session: Any = None) -> contextlib.AbstractContextManager[int]:  # type: ignore[override]
@@ -233,7 +233,7 @@ class DjangoRow(RowLock):
 
         Looked up each time: one handle serves requests with and without an atomic block.
         """
-        mine = self._database.flow_holds.find(self.name)
+        mine = self._database.callers.find(self.name)
         if self._given is not None or (mine is not None and mine.transaction is not None):
             return self._given
         wrapper = connections[alias_of(self._database.engine)]
@@ -251,7 +251,7 @@ class DjangoRow(RowLock):
     def held(self) -> bool:
         if self._on is None:
             return super().held
-        return self._database.flow_holds.has_row(None, self.name)
+        return self._database.callers.has_row(None, self.name)
 
 
 DjangoLocks.lease_class = DjangoLease

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connections
 
-from ...protocol.faults import Fault, Trouble
+from ...protocol.faults import Fault, StatementError
 from ...protocol.steps import Query
 from .engine import alias_of
 
@@ -43,7 +43,7 @@ def _is_in_use(database: Database) -> bool:
     """Whether anybody keeps a writer out: another writer; without WAL also a reader."""
     try:
         connection = database.connections.take()
-    except Trouble:
+    except StatementError:
         return False  # who asks next is told
     try:
         for sql in ("BEGIN EXCLUSIVE", "ROLLBACK"):

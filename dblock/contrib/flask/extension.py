@@ -187,8 +187,8 @@ def _release(error: BaseException | None = None) -> None:
             lease.release()
         except NotHeld:
             pass  # given back before
-        except DBLockError as trouble:
-            _log.error("the lease on %r at the end of its context: %s", lease.name, trouble)
+        except DBLockError as failure:
+            _log.error("the lease on %r at the end of its context: %s", lease.name, failure)
 
 
 def _commands() -> click.Group:

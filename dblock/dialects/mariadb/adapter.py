@@ -105,7 +105,7 @@ class PyMySQL(Adapter):
         finally:
             connection._read_timeout, connection._write_timeout = before
 
-    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         if not self.is_usable(connection):
             return "its connection is closed"
         if locking and connection.get_autocommit():

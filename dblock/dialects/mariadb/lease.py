@@ -21,7 +21,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
             f"""BEGIN NOT ATOMIC
-                {self._grant(self.turn(f"({LAST} + {self.gated})"), rest="NULL")}
+                {self._grant(self.is_available(f"({LAST} + {self.gated})"), rest="NULL")}
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
             END""",
@@ -44,7 +44,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         self, name: str, token: str, owner: str, ttl: float, ticket: str
     ) -> Query[Granted | Queued | None]:
         # It looks before it locks, so that who joins disturbs no guard.
-        turn = self.turn(self.before)
+        turn = self.is_available(self.ahead)
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE free INT DEFAULT 1;
@@ -55,11 +55,11 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                     END;
                 ELSE
                     UPDATE {self.lock_table} SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
-                        WHERE lock_name = %(name)s AND NOT {self.standing}
+                        WHERE lock_name = %(name)s AND NOT {self.enqueued}
                             AND NOT token <=> %(token)s;
                 END IF;
                 SELECT fence, {REMAINING}, token, {self._columns()},
-                    CASE WHEN {self.standing} THEN {self.before} END, {turn}
+                    CASE WHEN {self.enqueued} THEN {self.ahead} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",
             self._asked(name, token, owner, ttl) | {"ticket": ticket},
@@ -128,7 +128,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             self.patience,
         )
 
-    def let_go(self, name: str, token: str) -> Query[int]:
+    def release_and_unlock(self, name: str, token: str) -> Query[int]:
         release = self.release(name, token)
         assert isinstance(release.params, dict)
         return Query(
@@ -140,7 +140,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 SELECT 1 FROM DUAL WHERE released = 1;
             END""",
             {"gate": self.gate(name), **release.params},
-            commands.LetGo(name, token),
+            commands.ReleaseAndUnlock(name, token),
             self.patience,
         )
 

@@ -25,23 +25,23 @@ class QueueStatements(Tables):
             f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
             UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
                 CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
-            WHERE lock_name = %(name)s AND {self.standing}""",
+            WHERE lock_name = %(name)s AND {self.enqueued}""",
             {"name": self.key(name), "ticket": ticket},
             commands.Leave(name, token, ticket),
             _LEAVING,
         )
 
     @property
-    def before(self) -> str:
+    def ahead(self) -> str:
         place = f"(LOCATE(%(ticket)s, waiters) - 1) DIV {TICKET + 1}"
-        return f"IF({self.standing}, {place}, {LAST})"
+        return f"IF({self.enqueued}, {place}, {LAST})"
 
     @property
-    def standing(self) -> str:
+    def enqueued(self) -> str:
         return "(LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)"
 
-    def turn(self, before: str) -> str:
-        grace = f"INTERVAL {before} * {microseconds(self.grace)} MICROSECOND"
+    def is_available(self, ahead: str) -> str:
+        grace = f"INTERVAL {ahead} * {microseconds(self.grace)} MICROSECOND"
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) "
             f"OR expires_at + {grace} <= UTC_TIMESTAMP(6))"

@@ -16,7 +16,7 @@ GATE = "SHA1(CONCAT_WS('/', %(gate)s, DATABASE()))"
 class ServerWaitStatements(Tables):
     """Whoever has the user lock comes first for a moment when the name is given back."""
 
-    has_gates = True
+    can_wait_in_server = True
 
     def gate(self, name: str) -> str:
         """Return the name of the user lock that is a name's gate, but for the database."""
@@ -46,8 +46,8 @@ class ServerWaitStatements(Tables):
             read=_was_held,
         )
 
-    def ungate(self) -> Query[int]:
-        return Query("DO RELEASE_ALL_LOCKS()", {}, commands.Ungate())
+    def unlock_all(self) -> Query[int]:
+        return Query("DO RELEASE_ALL_LOCKS()", {}, commands.UnlockAll())
 
 
 def _was_held(reply: Reply) -> bool:

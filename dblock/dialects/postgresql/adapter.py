@@ -158,7 +158,7 @@ class Psycopg(Adapter):
         connection.prepare_threshold = None
         return True
 
-    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         if connection.closed:
             return "its connection is closed"
         if locking and connection.autocommit:

@@ -39,7 +39,7 @@ class LeaseStatements(QueueStatements):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {self.turn(self.earlier)}
+                    WHERE lock_name = %(name)s AND {self.is_available(self.earlier)}
                     FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {REMAINING}, {DURABLE}
@@ -76,7 +76,7 @@ class LeaseStatements(QueueStatements):
         return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, coalesce({POSITION}, {LENGTH} + 1) AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
-                    AND {self.turn(self.before)} FOR UPDATE OF k
+                    AND {self.is_available(self.ahead)} FOR UPDATE OF k
             ), taken AS (
                 UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
                     waiters = {self.others("number > mine.position OR number < mine.position AND")},

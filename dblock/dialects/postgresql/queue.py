@@ -106,7 +106,7 @@ class QueueStatements(WitnessStatements):
                     FROM {QUEUE} ORDER BY number) END
             WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
             RETURNING NULL, NULL, {LAZY}, {self._columns()}, {_STANDS},
-                {self.turn(_STANDS)}, {self.seconds}"""
+                {self.is_available(_STANDS)}, {self.seconds}"""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(
@@ -129,7 +129,7 @@ class QueueStatements(WitnessStatements):
         return "extract(epoch FROM clock_timestamp())::float8"
 
     @property
-    def before(self) -> str:
+    def ahead(self) -> str:
         # Of those who are still there: who died while it waited is not waited for.
         return f"""(SELECT count(*) FROM unnest(waiters[:coalesce({POSITION} - 1, {LENGTH})])
             AS entry WHERE {THERE})"""
@@ -148,15 +148,15 @@ class QueueStatements(WitnessStatements):
                     ), '{{}}') END"""
 
     @property
-    def standing(self) -> str:
+    def enqueued(self) -> str:
         return f"{POSITION} IS NOT NULL"
 
     @property
-    def place_columns(self) -> str:
-        return f"{super().place_columns}, {self.seconds}"
+    def position_columns(self) -> str:
+        return f"{super().position_columns}, {self.seconds}"
 
-    def turn(self, before: str) -> str:
+    def is_available(self, ahead: str) -> str:
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
-            f"expires_at + ({before}) * interval '{self.grace} s' <= clock_timestamp())"
+            f"expires_at + ({ahead}) * interval '{self.grace} s' <= clock_timestamp())"
         )

@@ -78,7 +78,7 @@ class SQLite3(Adapter):
         finally:
             self.ask(connection, Query(f"PRAGMA busy_timeout = {before}", {}))
 
-    def transaction_trouble(self, connection: Any, locking: bool) -> str | None:
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         try:
             connection.total_changes  # noqa: B018 - raises when the connection is closed
         except sqlite3.ProgrammingError:

@@ -29,14 +29,14 @@ class LeaseStatements(QueueStatements):
             VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
             ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
                 owner = excluded.owner, acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
-            WHERE {self.turn(LAST)}
+            WHERE {self.is_available(LAST)}
             RETURNING fence, {REMAINING}"""
 
     def join(
         self, name: str, token: str, owner: str, ttl: float, ticket: str
     ) -> Query[Granted | Queued | None]:
         params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
-        free = self.turn(self.before)
+        free = self.is_available(self.ahead)
         return Query(
             f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
@@ -48,9 +48,9 @@ class LeaseStatements(QueueStatements):
                 acquired_at = iif({free}, {NOW}, acquired_at),
                 expires_at = iif({free}, {LATER}, expires_at),
                 waiters = iif({free}, {REST}, ifnull(waiters || ',', '') || :ticket)
-            WHERE {free} OR NOT {self.standing}
+            WHERE {free} OR NOT {self.enqueued}
             RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self._columns()},
-                iif({self.standing}, {self.before}, NULL), {free}""",
+                iif({self.enqueued}, {self.ahead}, NULL), {free}""",
             params | {"ticket": ticket},
             commands.Join(name, token, owner, ttl, ticket),
             self.patience,

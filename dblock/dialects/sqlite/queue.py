@@ -21,23 +21,23 @@ class QueueStatements(Dialect):
         return Query(
             f"""UPDATE {self.lock_table} SET waiters = nullif(
                 trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
-            WHERE lock_name = :name AND {self.standing}""",
+            WHERE lock_name = :name AND {self.enqueued}""",
             {"name": name, "ticket": ticket},
             commands.Leave(name, token, ticket),
             self.patience,
         )
 
     @property
-    def before(self) -> str:
+    def ahead(self) -> str:
         place = f"(instr(waiters, :ticket) - 1) / {TICKET + 1}"
-        return f"iif({self.standing}, {place}, {LAST})"
+        return f"iif({self.enqueued}, {place}, {LAST})"
 
     @property
-    def standing(self) -> str:
+    def enqueued(self) -> str:
         return "(ifnull(instr(waiters, :ticket), 0) > 0)"
 
-    def turn(self, before: str) -> str:
-        ago = f"printf('-%.3f seconds', {before} * {self.grace})"
+    def is_available(self, ahead: str) -> str:
+        ago = f"printf('-%.3f seconds', {ahead} * {self.grace})"
         return (
             f"(expires_at IS NULL OR token IS NULL AND expires_at > {NOW} "
             f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"

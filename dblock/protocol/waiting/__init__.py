@@ -18,7 +18,7 @@ from .server_wait import ServerWait
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
-    from ..registering import Waiter
+    from ..waiters import Waiter
 
 __all__ = ["Polling", "Queueing", "ServerWait", "Waiting", "way_to_wait"]
 

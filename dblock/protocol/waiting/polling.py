@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..attempt import Ask, Attempt
 from ..deadline import Deadline
-from ..leasing import Held
-from ..steps import Protocol, Sleep, Stand
+from ..lease import Held
+from ..steps import Procedure, Sleep, WaitTurn
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
-    from ..registering import Waiter
+    from ..waiters import Waiter
 
 # Of the policy's sleep, for the first in the queue; the second sleeps twice that. And no more, in
 # seconds, while the queue moves; twice that for each look that shows it does not.
-HURRY, HURRY_MIN = 0.05, 0.001
+POLL_SHARE, POLL_MIN = 0.05, 0.001
 # After so many seconds of looking everybody stands in the queue, so that nobody is left behind.
 TIRED = 0.02
 
@@ -65,7 +65,7 @@ class Polling:
     def deadline(self) -> Deadline:
         return self.attempt.deadline
 
-    def begin(self) -> Protocol[bool]:
+    def begin(self) -> Procedure[bool]:
         """Wait until nobody else of this process waits like this; False if it takes too long.
 
         Where who waits can be told already, what is asked first joins the queue.
@@ -82,26 +82,26 @@ class Polling:
             # Else one would be told after the other that the database is away, each in its turn.
             yield from self.attempt.look(None)
 
-    def ask(self) -> Protocol[Held | None]:
+    def ask(self) -> Procedure[Held | None]:
         """Ask for the name."""
         return (yield from self._ask())
 
-    def _ask(self, ask: Ask | None = None) -> Protocol[Held | None]:
+    def _ask(self, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask as :meth:`.Attempt.run` does, and count that."""
         self.number += not self.joins
         self.joins = False
         return (yield from self.attempt.run(self.turn.ticket, ask))
 
-    def rest(self) -> Protocol[bool]:
+    def rest(self) -> Procedure[bool]:
         """Wait until it makes sense to ask again; False to give up."""
         while True:
             if not self.deadline.over:
                 yield from self.stand(0.0)
             if self.joins or self.ready():
                 return True
-            share, most = self.hurry()
+            share, most = self.poll_interval()
             sleep = self.policy.sleep_after(
-                self.attempt.claim.name,
+                self.attempt.request.name,
                 self.number,
                 self.deadline.elapsed,
                 self.deadline.left,
@@ -113,12 +113,12 @@ class Polling:
             if (yield from self.pause(sleep)):
                 return True
             # Who waits looks, which takes no lock, and asks when the name seems free.
-            before = self.attempt.seen.place.before
+            ahead = self.attempt.seen.position.ahead
             yield from self.attempt.look(self.turn.ticket)
-            place = self.attempt.seen.place
-            self.stuck = self.stuck + 1 if place.before == before else 0
-            self.joins = self.turn.ticket is not None and place.before is None
-            if place.free or self.attempt.mine or self.joins:
+            position = self.attempt.seen.position
+            self.stuck = self.stuck + 1 if position.ahead == ahead else 0
+            self.joins = self.turn.ticket is not None and position.ahead is None
+            if position.free or self.attempt.mine or self.joins:
                 return True
             self.number += 1
 
@@ -132,7 +132,7 @@ class Polling:
         """Whether to stand in the queue at all."""
         return True
 
-    def pause(self, sleep: float) -> Protocol[bool]:
+    def pause(self, sleep: float) -> Procedure[bool]:
         """Let ``sleep`` seconds pass; return whether to ask at once, without a look."""
         until = self.deadline.now + sleep
         if not self.turn.first:
@@ -142,7 +142,7 @@ class Polling:
                 return True
         return (yield from self.sleep(sleep))
 
-    def sleep(self, sleep: float) -> Protocol[bool]:
+    def sleep(self, sleep: float) -> Procedure[bool]:
         """As :meth:`pause`, for the first of this process."""
         state, closed = self.attempt.seen.state, self.attempt.closed
         if state is not None and state.held and state.remaining is not None:
@@ -152,17 +152,17 @@ class Polling:
         self.deadline.now = (yield from self.waiter.wait(Sleep, sleep, self.deadline.now)).now
         return False
 
-    def hurry(self) -> tuple[float, float]:
+    def poll_interval(self) -> tuple[float, float]:
         """Return which share of the policy's sleep to sleep, and how many seconds at most.
 
         A free name is kept for the first in the queue for a moment only.
         """
-        place = self.attempt.seen.place
-        if place.before is None or place.free or self.turn.told or not self.policy.endless:
+        position = self.attempt.seen.position
+        if position.ahead is None or position.free or self.turn.told or not self.policy.endless:
             return 1.0, inf
-        behind = 1 + place.before
-        most = min(HURRY_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
-        return min(1.0, HURRY * behind) if self.fair else 1.0, most * behind
+        behind = 1 + position.ahead
+        most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
+        return min(1.0, POLL_SHARE * behind) if self.fair else 1.0, most * behind
 
     # --- this process ------------------------------------------------------------------------
 
@@ -170,16 +170,16 @@ class Polling:
         """The server that tells who waits; None where that is not known, or none does."""
         return None
 
-    def stand(self, seconds: float | None) -> Protocol[bool]:
+    def stand(self, seconds: float | None) -> Procedure[bool]:
         """Wait for the first place of those in this process who wait like this, for one name.
 
         Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
         Return whether somebody has found that the database is away.
         """
-        line = self.attempt.claim.name, id(self.policy.wait), self.fair
+        line = self.attempt.request.name, id(self.policy.wait), self.fair
         tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
         look = tired or (self.fair and self.number > 0)
-        stand = partial(Stand, line, server=self.server(), look=look)
+        stand = partial(WaitTurn, line, server=self.server(), look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
         self.deadline.now = reply.now
         ticket, told = reply.rows[0] if reply.rows else (None, False)

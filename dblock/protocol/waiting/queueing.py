@@ -16,19 +16,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..attempt import Attempt
-from ..leasing import Held
+from ..lease import Held
 from ..state import Passed
-from ..steps import ANY_SERVER, Await, Protocol
+from ..steps import ANY_SERVER, Procedure, WaitNotification
 from ..term import FIRST_TERM
 from .polling import Polling
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
-    from ..registering import Waiter
+    from ..waiters import Waiter
 
 # Between two looks of one who waits to be told, in seconds: as often as the first term of one who
 # does not answer; those further back less often. By up to so many seconds more, by chance.
-LOOK, LOOK_MORE, LOOK_MAX, LOOK_JITTER = FIRST_TERM, 0.5, 10.0, 0.2
+POLL, POLL_MORE, POLL_MAX, POLL_JITTER = FIRST_TERM, 0.5, 10.0, 0.2
 
 
 class Queueing(Polling):
@@ -45,31 +45,33 @@ class Queueing(Polling):
     def server(self) -> str | None:
         return ANY_SERVER if self.hot and self.number == 0 else self.attempt.server
 
-    def ask(self) -> Protocol[Held | None]:
+    def ask(self) -> Procedure[Held | None]:
         if self.passed is None:
             return (yield from super().ask())
         passed, self.passed = self.passed, None
         return (yield from self.attempt.believe(passed, self.turn.ticket))
 
-    def sleep(self, sleep: float) -> Protocol[bool]:
-        place = self.attempt.seen.place
-        if not self.turn.told or place.before is None or place.free:
+    def sleep(self, sleep: float) -> Procedure[bool]:
+        position = self.attempt.seen.position
+        if not self.turn.told or position.ahead is None or position.free:
             # Where it is our turn and we were refused, a row lock is in the way: nobody tells then.
             return (yield from super().sleep(sleep))
-        reply = yield from self.waiter.wait(Await, self._until_look(sleep), self.deadline.now)
+        reply = yield from self.waiter.wait(
+            WaitNotification, self._until_poll(sleep), self.deadline.now
+        )
         self.deadline.now = reply.now
         if reply.rows:
             self.passed = Passed(*reply.rows[0])
         return bool(reply.matched)
 
-    def _until_look(self, sleep: float) -> float:
+    def _until_poll(self, sleep: float) -> float:
         """Return how long to wait before looking: until it may be our turn anyway."""
         if self.policy.endless:
-            state, before = self.attempt.seen.state, self.attempt.seen.place.before or 0
-            sleep = min(LOOK + LOOK_MORE * max(0, before - 1), LOOK_MAX) + min(sleep, LOOK_JITTER)
+            state, ahead = self.attempt.seen.state, self.attempt.seen.position.ahead or 0
+            sleep = min(POLL + POLL_MORE * max(0, ahead - 1), POLL_MAX) + min(sleep, POLL_JITTER)
             if state is not None and state.remaining is not None:
                 # By then those before may have died, so all but the first look after a moment.
-                places = before if state.remaining < 0 else min(before, 1)
+                places = ahead if state.remaining < 0 else min(ahead, 1)
                 turn = state.remaining + places * self.attempt.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
         return self.deadline.within(sleep)

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..attempt import Answer, Attempt
-from ..faults import Fault, Trouble
-from ..leasing import Held
-from ..persisting import UNDONE
+from ..faults import Fault, StatementError
+from ..lease import Held
+from ..retry import UNDONE
 from ..state import Granted
-from ..steps import AtGate, Protocol, Sleep
+from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
-    from ..registering import Waiter
+    from ..waiters import Waiter
 
 # How long to wait in the server in one go, in seconds.
 LONGEST = 2.5
@@ -48,43 +48,43 @@ class ServerWait(Polling):
         super().__init__(attempt, policy, waiter, fair)
         self.gate = Gate(waits_next=hot)
 
-    def ask(self) -> Protocol[Held | None]:
+    def ask(self) -> Procedure[Held | None]:
         return (yield from self._ask(self._grant))
 
-    def _grant(self) -> Protocol[Answer]:
+    def _grant(self) -> Procedure[Answer]:
         if self.gate.waits_next:
             yield from self._wait_in_server()
-        free = self.attempt.seen.place.free
+        free = self.attempt.seen.position.free
         if not self.gate.had:
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
             query = self.attempt.statement(self.turn.ticket)
-            answer = Answer(query, (yield AtGate(query)))
-        except Trouble as trouble:
-            self.gate.had = trouble.fault in UNDONE
+            answer = Answer(query, (yield ExecuteOnSession(query)))
+        except StatementError as failure:
+            self.gate.had = failure.fault in UNDONE
             raise
         granted = isinstance(answer.outcome, Granted)
         self.gate.outranked = self.gate.outranked or (free and not granted)
         return answer
 
-    def _wait_in_server(self) -> Protocol[None]:
+    def _wait_in_server(self) -> Procedure[None]:
         """Wait in the server for the session's lock."""
         self.gate.waits_next = False
         patience = yield from self._patience()
         try:
-            query = self.attempt.dialect.wait_in_server(self.attempt.claim.name, patience)
-            reply = yield AtGate(query, first=True)
-        except Trouble as trouble:
-            if trouble.fault in (Fault.DISCONNECTED, Fault.CANCELED):
+            query = self.attempt.dialect.wait_in_server(self.attempt.request.name, patience)
+            reply = yield ExecuteOnSession(query, first=True)
+        except StatementError as failure:
+            if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                 raise
             self.gate.in_vain = True
-            self.gate.open = self.gate.open and trouble.fault in UNDONE  # else there is none
+            self.gate.open = self.gate.open and failure.fault in UNDONE  # else there is none
             self.deadline.now = (yield Sleep(0)).now
         else:
             self.attempt.contended = self.attempt.contended or query.read(reply)
             self.deadline.now, self.gate.had = reply.now, True
 
-    def _patience(self) -> Protocol[float]:
+    def _patience(self) -> Procedure[float]:
         """Return how long to wait in the server in one go."""
         self.deadline.now = yield from self.waiter.note(self.deadline.now)
         dialect, state = self.attempt.dialect, self.attempt.seen.state

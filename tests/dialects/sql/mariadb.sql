@@ -62,7 +62,7 @@ BEGIN NOT ATOMIC
     SELECT held;
 END
 
--- let_go, waits 0 s
+-- release_and_unlock, waits 0 s
 BEGIN NOT ATOMIC
     DECLARE released INT DEFAULT 0;
     UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
@@ -72,7 +72,7 @@ WHERE lock_name = %(name)s AND token = %(token)s;
     SELECT 1 FROM DUAL WHERE released = 1;
 END
 
--- ungate
+-- unlock_all
 DO RELEASE_ALL_LOCKS()
 
 

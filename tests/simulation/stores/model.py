@@ -20,7 +20,7 @@ from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
-from dblock.protocol.faults import Fault as Trouble
+from dblock.protocol.faults import Fault as StatementError
 from dblock.protocol.steps import Query
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
@@ -46,7 +46,7 @@ VALID = 25 * 3600.0
 class Refused(Error):
     """The server's answer to a statement that fails."""
 
-    def __init__(self, fault: Trouble) -> None:
+    def __init__(self, fault: StatementError) -> None:
         super().__init__(fault.name.lower())
         self.fault = fault
 
@@ -131,11 +131,11 @@ class ModelAdapter(Simulated):
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
 
-    def classify(self, error: BaseException) -> Trouble | None:
+    def classify(self, error: BaseException) -> StatementError | None:
         if isinstance(error, Refused):
             return error.fault
         if isinstance(error, Lost):
-            return Trouble.DISCONNECTED
+            return StatementError.DISCONNECTED
         return None
 
     def timed_out(self, error: BaseException) -> bool:
@@ -280,7 +280,7 @@ class ModelStore(Store):
 
     def _await_row(self, driver: ModelDriver, name: str, mode: str, patience: float | None) -> None:
         if self._in_use(driver, name, mode):
-            raise Blocked(math.inf if patience is None else patience, Refused(Trouble.BUSY))
+            raise Blocked(math.inf if patience is None else patience, Refused(StatementError.BUSY))
 
     # The queue.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .faults import Fault, Trouble
-from .steps import Protocol, Query, Reply, Run, Sleep
-from .troubles import explain
+from .explain import explain
+from .faults import Fault, StatementError
+from .steps import Execute, Procedure, Query, Reply, Sleep
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -21,44 +21,45 @@ AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 PAUSE = 0.05
 
 
-def end_lost(lost: list[Query[bool]], within: float | None = None) -> Protocol[None]:
+def end_lost(lost: list[Query[bool]], within: float | None = None) -> Procedure[None]:
     """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
 
-    Raises Trouble where the database is not reached: that try is spent then, for it would have
-    fared no better. So ending them takes no time that a dead server would not have taken anyway.
+    Raises StatementError where the database is not reached: that try is spent then, for it would
+    have fared no better. So ending them takes no time that a dead server would not have taken
+    anyway.
     """
     while lost:
         try:
-            yield Run(lost[-1], within)
-        except Trouble as trouble:
-            if trouble.fault in AWAY:
+            yield Execute(lost[-1], within)
+        except StatementError as failure:
+            if failure.fault in AWAY:
                 raise
         lost.pop()
 
 
-def persist(
+def retry(
     query: Query[Any],
     patience: float,
     now: float,
     faults: frozenset[Fault] | set[Fault],
     within: float | None = None,
-) -> Protocol[Reply]:
-    """Run a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
+) -> Procedure[Reply]:
+    """Execute a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
 
     However short that is, a connection that had died while idle is replaced once. ``within`` is
-    for each answer, as with :class:`Run`.
+    for each answer, as with :class:`Execute`.
     """
     until, replaced = now + patience, False
     lost: list[Query[bool]] = []
     while True:
         try:
             yield from end_lost(lost, within)
-            return (yield Run(query, within))
-        except Trouble as trouble:
-            if trouble.fault not in faults:
+            return (yield Execute(query, within))
+        except StatementError as failure:
+            if failure.fault not in faults:
                 raise
-            lost += [] if trouble.end is None else [trouble.end]
-            if trouble.fault is Fault.DISCONNECTED and not replaced:
+            lost += [] if failure.end is None else [failure.end]
+            if failure.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue
             now = (yield Sleep(0)).now  # the try itself took its time
@@ -67,11 +68,11 @@ def persist(
         now = (yield Sleep(min(PAUSE, until - now))).now
 
 
-def insist(
+def retry_or_raise(
     dialect: Statements, query: Query[Any], name: str | None, patience: float, now: float
-) -> Protocol[Reply]:
-    """Run a statement that is always safe to repeat, and explain why it could not be."""
+) -> Procedure[Reply]:
+    """Execute a statement that is always safe to repeat, and explain why it could not be."""
     try:
-        return (yield from persist(query, patience, now, AWAY | PASSING))
-    except Trouble as trouble:
-        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
+        return (yield from retry(query, patience, now, AWAY | PASSING))
+    except StatementError as failure:
+        raise explain(dialect, failure, name, harmless=True) from failure.__cause__

@@ -16,26 +16,26 @@ from ..errors import (
     Unavailable,
     Unsupported,
 )
-from .faults import Fault, Trouble
+from .faults import Fault, StatementError
 
 if TYPE_CHECKING:
     from .statements import Statements
 
 
 def explain(
-    dialect: Statements, trouble: Trouble, name: str | None = None, *, harmless: bool = False
+    dialect: Statements, failure: StatementError, name: str | None = None, *, harmless: bool = False
 ) -> DBLockError:
-    """Return the error that tells ``trouble`` to the caller.
+    """Return the error that tells ``failure`` to the caller.
 
     ``harmless`` says of the statement that it is the same whether it was run or not.
     """
-    said = str(trouble)
-    match trouble.fault:
+    said = str(failure)
+    match failure.fault:
         case Fault.UNREACHABLE:
-            kind = ConnectTimeout if trouble.timed_out else Unavailable
+            kind = ConnectTimeout if failure.timed_out else Unavailable
             return kind(f"the database was not reached: {said}", name=name)
         case Fault.DISCONNECTED if harmless:
-            kind = SocketTimeout if trouble.timed_out else Unavailable
+            kind = SocketTimeout if failure.timed_out else Unavailable
             return kind(f"the connection to the database broke: {said}", name=name)
         case Fault.REFUSED:
             return Unavailable(f"the database could not serve: {said}", name=name)
@@ -72,17 +72,17 @@ def explain(
                 name=name,
             )
         case Fault.BUSY | Fault.CANCELED:
-            kind = QueryTimeout if trouble.fault is Fault.CANCELED else Unavailable
+            kind = QueryTimeout if failure.fault is Fault.CANCELED else Unavailable
             return kind(
                 f"the server gave the statement up, its row or file was in use: {said}", name=name
             )
 
 
-def transaction_broken(trouble: Trouble, name: str | None = None) -> Unavailable:
+def transaction_broken(failure: StatementError, name: str | None = None) -> Unavailable:
     """Return the error for a user's transaction that ended with its connection."""
-    kind = SocketTimeout if trouble.timed_out else Unavailable
+    kind = SocketTimeout if failure.timed_out else Unavailable
     return kind(
-        f"the transaction's connection broke, and with it the transaction: {trouble}", name=name
+        f"the transaction's connection broke, and with it the transaction: {failure}", name=name
     )
 
 

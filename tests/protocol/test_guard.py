@@ -6,7 +6,8 @@ import pytest
 
 from dblock import LockLost, Timeouts
 from dblock.dialects import SQLite
-from dblock.protocol.leasing import Held, guard
+from dblock.protocol.guard import guard
+from dblock.protocol.lease import Held
 from dblock.protocol.steps import Reply
 from dblock.protocol.term import Term
 

@@ -12,17 +12,17 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.sql import Select
 
+from ..protocol import commands
+from ..protocol.faults import Fault, StatementError
+from ..protocol.steps import ExecuteInTransaction, Query, Reply
 from .driver_errors import first_line
-from .protocol import commands
-from .protocol.faults import Fault, Trouble
-from .protocol.steps import Query, Reply, RunHeld
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
     from sqlalchemy.schema import Table
     from sqlalchemy.types import TypeEngine
 
-    from .dialects import Dialect
+    from ..dialects import Dialect
     from .runtime import Runtime
 
     Borrowable = Connection | Session | scoped_session[Any]
@@ -59,7 +59,7 @@ class Borrowed(ABC):
 
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
-        """Run one statement. Raises Trouble for what a database can do."""
+        """Run one statement. Raises StatementError for what a database can do."""
 
     @abstractmethod
     def savepoint(self) -> Any: ...
@@ -70,7 +70,7 @@ class Borrowed(ABC):
     @abstractmethod
     def release(self, savepoint: Any) -> None: ...
 
-    def run(self, step: RunHeld) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply:
         with self._dialect.adapter.bounded(self.driver, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
@@ -79,9 +79,9 @@ class Borrowed(ABC):
             savepoint = self.savepoint()
             try:
                 reply = self.execute(step.query)
-            except Trouble:
+            except StatementError:
                 # It fails when the whole transaction is gone, as the error on its way says.
-                with contextlib.suppress(Trouble, DBAPIError):
+                with contextlib.suppress(StatementError, DBAPIError):
                     self.undo(savepoint)
                 raise
             if not step.keep(reply):
@@ -145,9 +145,9 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    trouble = dialect.adapter.transaction_trouble(connection.connection.driver_connection, locking)
-    if trouble is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {trouble}")
+    failure = dialect.adapter.transaction_problem(connection.connection.driver_connection, locking)
+    if failure is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {failure}")
     return BorrowedTransaction(connection, dialect, runtime)
 
 
@@ -201,7 +201,7 @@ class BorrowedTransaction(Borrowed):
             return {}
         except DBAPIError as error:
             fault = self._fault(error)
-            lacking = isinstance(fault, Trouble) and fault.fault is Fault.PRIVILEGE
+            lacking = isinstance(fault, StatementError) and fault.fault is Fault.PRIVILEGE
             if lacking and not self._dialect.failure_aborts:  # of a view, or only some columns
                 return {}
             raise fault from error.orig
@@ -216,7 +216,7 @@ class BorrowedTransaction(Borrowed):
             error.hide_parameters = True  # a token may be among them
             return error
         timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(error.orig)
-        return Trouble(fault, first_line(error.orig), timed_out=timed_out)
+        return StatementError(fault, first_line(error.orig), timed_out=timed_out)
 
 
 _SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())

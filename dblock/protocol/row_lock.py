@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 from ..errors import Conflict, DBLockError
 from .deadline import Deadline
 from .epoch import consult
-from .faults import Fault, Trouble
-from .leasing import Refused, end_session, look
-from .persisting import AWAY, PASSING, persist
+from .explain import explain, transaction_broken
+from .faults import Fault, StatementError
+from .inspect import look
+from .lease import Refused
+from .release import end_session
+from .retry import AWAY, PASSING, retry
 from .state import LockRow
-from .steps import Forget, Protocol, RunHeld, Sleep
-from .troubles import explain, transaction_broken
+from .steps import ExecuteInTransaction, Procedure, Rollback, Sleep
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
-    from .registering import Waiter
     from .statements import Statements
+    from .waiters import Waiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +58,17 @@ class _Attempts:
         """For how long nothing at all is granted."""
         return max(0.0, self.opens - self.deadline.now)
 
-    def mend(self, dialect: Statements) -> Protocol[bool]:
+    def mend(self, dialect: Statements) -> Procedure[bool]:
         """Let the witness be mended that refused a try; False if it has to be waited for."""
         try:
             consulted = yield from consult(dialect, 0.0, self.deadline.reach, self.deadline.now)
-        except Trouble as trouble:
-            raise explain(dialect, trouble, self.name, harmless=True) from trouble.__cause__
+        except StatementError as failure:
+            raise explain(dialect, failure, self.name, harmless=True) from failure.__cause__
         self.deadline.now = consulted.now
         self.opens = consulted.now + consulted.witness.pause
         return not self.closed
 
-    def chunk(self, dialect: Statements) -> Protocol[float | None]:
+    def chunk(self, dialect: Statements) -> Procedure[float | None]:
         """Return how long the server may wait in one go, having seen to the waiter before."""
         longest = [self.left, dialect.longest_patience]
         if dialect.one_writer:  # with this lock nothing could be removed any more
@@ -76,7 +78,7 @@ class _Attempts:
             longest.append(self.waiter.piece(self.left, self.deadline.now))
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
-    def pause(self, state: LockRow | None) -> Protocol[bool]:
+    def pause(self, state: LockRow | None) -> Procedure[bool]:
         """Sleep before the next try, no longer than the lease in the way; False to give up."""
         self.number += 1
         elapsed = self.deadline.elapsed
@@ -103,7 +105,7 @@ def lock_own_row(
     wait: float | None,
     patience: float,
     waiter: Waiter,
-) -> Protocol[Locked | Refused]:
+) -> Procedure[Locked | Refused]:
     """Lock the name's row in a transaction of dblock's own, waiting up to ``wait`` seconds.
 
     ``patience`` bounds how long an unreachable database is tried.
@@ -119,37 +121,40 @@ def lock_own_row(
             left = tries.left
             try:
                 query = dialect.lock_row(name, chunk, borrowed=False)
-                tried = query.read((yield RunHeld(query, left)))
+                tried = query.read((yield ExecuteInTransaction(query, left)))
                 if tried.locked:
                     return Locked()
-                if dialect.one_writer and (yield RunHeld(dialect.create(name))).matched == 1:
+                if (
+                    dialect.one_writer
+                    and (yield ExecuteInTransaction(dialect.create(name))).matched == 1
+                ):
                     return Locked()
                 tries.away_since = None
                 if tried.closed:
-                    tries.deadline.now = (yield Forget()).now
+                    tries.deadline.now = (yield Rollback()).now
                     if (yield from tries.mend(dialect)):
                         continue
-            except Trouble as trouble:
-                if trouble.fault in AWAY:
+            except StatementError as failure:
+                if failure.fault in AWAY:
                     # A row lock dies with its connection, so nothing is in doubt.
                     if tries.away_since is None:
                         tries.away_since = tries.deadline.now
-                        if trouble.fault is Fault.DISCONNECTED:  # while idle, perhaps
-                            yield from _leave_no_ghost(dialect, tries, trouble)
+                        if failure.fault is Fault.DISCONNECTED:  # while idle, perhaps
+                            yield from _leave_no_ghost(dialect, tries, failure)
                             continue
-                    yield from _leave_no_ghost(dialect, tries, trouble)
+                    yield from _leave_no_ghost(dialect, tries, failure)
                     over = tries.deadline.now >= tries.away_since + patience or tries.left == 0
                     if over or not (yield from tries.pause(None)):
-                        raise explain(dialect, trouble, name, harmless=True) from trouble.__cause__
+                        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
                     continue
-                elif trouble.fault in PASSING:
+                elif failure.fault in PASSING:
                     tries.away_since = None
-                    if trouble.fault is not Fault.DEADLOCK and chunk != left:
-                        tries.deadline.now = (yield Forget()).now
+                    if failure.fault is not Fault.DEADLOCK and chunk != left:
+                        tries.deadline.now = (yield Rollback()).now
                         continue  # the server's share of one long wait
                 else:
-                    raise explain(dialect, trouble, name) from trouble.__cause__
-            tries.deadline.now = (yield Forget()).now
+                    raise explain(dialect, failure, name) from failure.__cause__
+            tries.deadline.now = (yield Rollback()).now
             state, tries.deadline.now = yield from look(
                 dialect, name, tries.deadline.reach, tries.deadline.now
             )
@@ -167,7 +172,7 @@ def lock_borrowed_row(
     wait: float | None,
     patience: float,
     waiter: Waiter,
-) -> Protocol[Locked | Refused]:
+) -> Procedure[Locked | Refused]:
     """Lock the name's row in the user's transaction, which stays usable if that fails.
 
     Raises Conflict where the transaction's snapshot is too old to ever see the row, and
@@ -206,7 +211,7 @@ def lock_borrowed_row(
             return Refused(state, tries.closed)
 
 
-def _try_borrowed(dialect: Statements, tries: _Attempts) -> Protocol[tuple[bool, bool] | None]:
+def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[tuple[bool, bool] | None]:
     """Return whether the row was locked, and whether an old snapshot was what prevented it.
 
     None after the server's share of one long wait.
@@ -220,16 +225,18 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Protocol[tuple[bool,
         # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
         # was free when the statement began and is not any more.
         within = None if chunk is None else chunk + tries.deadline.timeout
-        reply = yield RunHeld(query, left, within, keep=lambda reply: query.read(reply).locked)
+        reply = yield ExecuteInTransaction(
+            query, left, within, keep=lambda reply: query.read(reply).locked
+        )
         locked, stale, closed = query.read(reply)
         if not locked and dialect.one_writer:
-            reply = yield RunHeld(dialect.create(name), left)
+            reply = yield ExecuteInTransaction(dialect.create(name), left)
             locked = reply.matched == 1
-    except Trouble as trouble:
-        if trouble.fault is Fault.DISCONNECTED:
-            raise transaction_broken(trouble, name) from trouble.__cause__
-        if trouble.fault not in (Fault.BUSY, Fault.CANCELED):
-            raise explain(dialect, trouble, name) from trouble.__cause__
+    except StatementError as failure:
+        if failure.fault is Fault.DISCONNECTED:
+            raise transaction_broken(failure, name) from failure.__cause__
+        if failure.fault not in (Fault.BUSY, Fault.CANCELED):
+            raise explain(dialect, failure, name) from failure.__cause__
         tries.deadline.now = (yield Sleep(0)).now
         return None if chunk != left else (False, False)
     tries.deadline.now = reply.now
@@ -238,7 +245,7 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Protocol[tuple[bool,
     return locked, stale
 
 
-def _look_first(dialect: Statements, tries: _Attempts) -> Protocol[LockRow | None]:
+def _look_first(dialect: Statements, tries: _Attempts) -> Procedure[LockRow | None]:
     """Look at the name before locking it, where even a refused lock would be in others' way.
 
     InnoDB also locks the gap where a missing row would be, so the row is created before.
@@ -253,7 +260,7 @@ def _look_first(dialect: Statements, tries: _Attempts) -> Protocol[LockRow | Non
     return state
 
 
-def _create(dialect: Statements, tries: _Attempts) -> Protocol[bool]:
+def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
     """Create the name's row outside the locking transaction, where everybody can see it.
 
     Return whether it is there now; False where others are at it just now, or where the one
@@ -263,20 +270,22 @@ def _create(dialect: Statements, tries: _Attempts) -> Protocol[bool]:
         return False
     query = dialect.create(tries.name)
     try:
-        reply = yield from persist(query, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
-    except Trouble as trouble:
-        if trouble.fault in PASSING:
+        reply = yield from retry(query, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
+    except StatementError as failure:
+        if failure.fault in PASSING:
             return False
-        raise explain(dialect, trouble, tries.name) from trouble.__cause__
+        raise explain(dialect, failure, tries.name) from failure.__cause__
     tries.deadline.now = reply.now
     return True
 
 
-def _leave_no_ghost(dialect: Statements, tries: _Attempts, trouble: Trouble) -> Protocol[None]:
+def _leave_no_ghost(
+    dialect: Statements, tries: _Attempts, failure: StatementError
+) -> Procedure[None]:
     """End what a lost session may still wait for, or have: it would be this lock's own rival."""
-    tries.deadline.now = (yield Forget()).now
-    if trouble.end is not None:
+    tries.deadline.now = (yield Rollback()).now
+    if failure.end is not None:
         with contextlib.suppress(DBLockError):
             _, tries.deadline.now = yield from end_session(
-                dialect, trouble.end, tries.deadline.reach, tries.deadline.now
+                dialect, failure.end, tries.deadline.reach, tries.deadline.now
             )

@@ -11,13 +11,13 @@ from tenacity import RetryCallState
 
 from dblock import OutcomeUnknown, RetryPolicy, Timeouts, Unavailable
 from dblock.dialects import PostgreSQL
-from dblock.protocol.acquiring import acquire
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import Claim, Held, Refused
-from dblock.protocol.registering import Waiter
+from dblock.protocol.acquire import acquire
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Protocol, Query, Reply, Run, Sleep, Stand
+from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep, WaitTurn
 from dblock.protocol.term import Term
+from dblock.protocol.waiters import Waiter
 
 Rows = Sequence[Sequence[Any]]
 
@@ -43,18 +43,20 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         return False
 
     waiter = Waiter(DIALECT, "report", "lease", 0.0, str, dict, str, {})
-    claim = Claim("report", "mine", "me", 30.0)
+    request = LeaseRequest("report", "mine", "me", 30.0)
     policy = RetryPolicy(stop=stop)
-    acquiring = acquire(DIALECT, claim, policy, fair=False, wait=None, patience=1.0, waiter=waiter)
+    acquiring = acquire(
+        DIALECT, request, policy, fair=False, wait=None, patience=1.0, waiter=waiter
+    )
     said: list[tuple[type[object], Rows]] = [
-        (Stand, [(None, False)]),  # nobody knows yet which server can call
-        (Run, []),  # refused
-        (Run, [TAKEN]),  # looked
-        (Stand, FIRST_IN_LINE),
-        (Run, [(*NOT_GRANTED, *FREE, 0, True, 500.0)]),  # joined, and it is free
-        (Run, []),  # tried at once: another was faster
-        (Run, [(*TAKEN, 0, False, 500.0)]),  # looked
-        (Stand, FIRST_IN_LINE),
+        (WaitTurn, [(None, False)]),  # nobody knows yet which server can call
+        (Execute, []),  # refused
+        (Execute, [TAKEN]),  # looked
+        (WaitTurn, FIRST_IN_LINE),
+        (Execute, [(*NOT_GRANTED, *FREE, 0, True, 500.0)]),  # joined, and it is free
+        (Execute, []),  # tried at once: another was faster
+        (Execute, [(*TAKEN, 0, False, 500.0)]),  # looked
+        (WaitTurn, FIRST_IN_LINE),
     ]
     step: object = next(acquiring)
     for kind, rows in said:
@@ -64,23 +66,23 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     assert counted == [1]
 
 
-def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Protocol[Held | Refused]:
+def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held | Refused]:
     """One whose first reply was lost, and who has looked and waits since."""
     waiter = Waiter(DIALECT, "report", "lease", 0.0, str, dict, str, {})
-    claim = Claim("report", "mine", "me", 30.0)
+    request = LeaseRequest("report", "mine", "me", 30.0)
     acquiring = acquire(
-        DIALECT, claim, RetryPolicy(), fair=False, wait=None, patience=0.0, waiter=waiter
+        DIALECT, request, RetryPolicy(), fair=False, wait=None, patience=0.0, waiter=waiter
     )
     next(acquiring)
     step: object = acquiring.send(reply([(None, False)]))
-    assert isinstance(step, Run)
-    step = acquiring.throw(Trouble(Fault.DISCONNECTED, "lost", end=end))
+    assert isinstance(step, Execute)
+    step = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
     if end is not None:
-        assert step == Run(end)
+        assert step == Execute(end)
         step = acquiring.send(reply(ended))
-    assert step == Run(DIALECT.look("report"))
+    assert step == Execute(DIALECT.look("report"))
     step = acquiring.send(reply([TAKEN]))
-    assert isinstance(step, Stand)
+    assert isinstance(step, WaitTurn)
     assert isinstance(acquiring.send(reply([(None, False)])), Sleep)
     return acquiring
 
@@ -99,8 +101,8 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 ) -> None:
     acquiring = acquiring_once_lost(end, ended)
     step = acquiring.send(SLEPT)
-    assert step == Run(DIALECT.look("report"))
-    assert isinstance(acquiring.throw(Trouble(Fault.UNREACHABLE, "away")), Sleep)
+    assert step == Execute(DIALECT.look("report"))
+    assert isinstance(acquiring.throw(StatementError(Fault.UNREACHABLE, "away")), Sleep)
     with pytest.raises(error):
         acquiring.send(Reply([], 0, 1.0, 1.0))
 
@@ -108,25 +110,25 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
     """A try that cannot be stopped may be granted in a long wait: not when it was sent, not now."""
     acquiring = acquiring_once_lost(None, [])
-    assert acquiring.send(SLEPT) == Run(DIALECT.look("report"))
+    assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
     step = acquiring.send(Reply([FREE], 1, 50.0, 51.0, "server"))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     with pytest.raises(StopIteration) as told:
         acquiring.send(Reply([(3, 18.0, None)], 1, 53.0, 54.0, "server"))
     assert told.value.value == Held(3, Term(53.0 - 12.0, 30.0), "server")
 
 
-def renewing_what_is_found() -> Protocol[Held | Refused]:
+def renewing_what_is_found() -> Procedure[Held | Refused]:
     """One that has found its token there, and asks for the renewal that proves it."""
     acquiring = acquiring_once_lost(None, [])
-    assert acquiring.send(SLEPT) == Run(DIALECT.look("report"))
+    assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
     mine = ("report", 3, "mine", "me", THEN, THEN, 20.0)
     step = acquiring.send(Reply([mine], 1, 50.0, 51.0, "server"))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     step = acquiring.send(Reply([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold
-    assert step == Run(DIALECT.look("report"))
+    assert step == Execute(DIALECT.look("report"))
     step = acquiring.send(Reply([(*mine[:-1], 18.0)], 1, 53.0, 54.0, "server"))
-    assert isinstance(step, Run)
+    assert isinstance(step, Execute)
     assert step.query == DIALECT.renew([Renewal("report", "mine", 30.0)])
     return acquiring
 
@@ -142,4 +144,4 @@ def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
     assert acquiring.send(Reply([("mine",)], 1, 55.0, 86.0, "server")) == Sleep(0)
-    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Run(DIALECT.pass_on("report", "mine"))
+    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(DIALECT.pass_on("report", "mine"))

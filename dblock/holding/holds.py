@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from .beliefs import Belief, Change
-from .errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
-from .process_lock import lock, settled
-from .protocol.leasing import Held
-from .protocol.term import Term
+from ..beliefs import Belief, Change
+from ..errors import DeadlockDetected, LockLost, NotAcquired, NotHeld
+from ..io.process_lock import lock, settled
+from ..protocol.lease import Held
+from ..protocol.term import Term
 
 if TYPE_CHECKING:
-    from .borrowed import Root
-    from .driver import OwnTransaction
-    from .gate import Gate
-    from .protocol.keeping import Danger, Keeping
-    from .protocol.renewing import Asked, Renewed
-    from .runtime import Event, Runtime
-    from .timeouts import Timeouts
+    from ..io.borrowed import Root
+    from ..io.driver import OwnTransaction
+    from ..io.runtime import Event, Runtime
+    from ..io.user_locks import Gate
+    from ..protocol.renew import Asked, Renewed
+    from ..protocol.schedule import Danger, RenewalSchedule
+    from ..timeouts import Timeouts
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -36,7 +36,7 @@ class Hold:
     since: float
     transaction: OwnTransaction | None = None
     count: int = 1
-    flow: Holdings | None = None
+    flow: CallerHolds | None = None
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
@@ -107,7 +107,7 @@ class LeaseHold(Hold):
 
     lease: Held
     token: str = field(repr=False)
-    keeping: Keeping
+    schedule: RenewalSchedule
     database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
@@ -151,7 +151,7 @@ class LeaseHold(Hold):
 
     def ran_out(self) -> LockLost:
         """Return the loss for when the term is over."""
-        return self.keeping.loss(self.name, self.lease.term, asking=self.renewing)
+        return self.schedule.loss(self.name, self.lease.term, asking=self.renewing)
 
     def end(self, patience: float) -> None:
         """Have it renewed no more, and wait for a renewal that is under way, so long.
@@ -189,7 +189,9 @@ class HandleHolds(Generic[H]):
 
     __slots__ = ("_flows", "_holds", "_kind", "_name", "_private", "last")
 
-    def __init__(self, kind: str, name: str, flows: FlowHolds, *, private: bool = False) -> None:
+    def __init__(
+        self, kind: str, name: str, flows: CallerRegistry, *, private: bool = False
+    ) -> None:
         self._flows = flows
         self._kind = kind
         self._name = name
@@ -258,7 +260,7 @@ class HandleHolds(Generic[H]):
         self._holds.insert(0, hold)  # behind what has been taken since
 
 
-class Holdings:
+class CallerHolds:
     """The holds of one flow, only weakly: a handle that is dropped takes its holds along, and a
     transaction its row locks."""
 
@@ -268,14 +270,14 @@ class Holdings:
         self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
 
 
-class FlowHolds(ABC):
+class CallerRegistry(ABC):
     """What the calling flow holds, so that it does not wait for itself."""
 
     #: A flow's name for people.
     flow: ClassVar[str]
 
     @abstractmethod
-    def mine(self) -> Holdings:
+    def mine(self) -> CallerHolds:
         """Return those of the calling flow."""
 
     def find(self, name: str) -> Hold | None:
@@ -339,13 +341,13 @@ class FlowHolds(ABC):
         )
 
 
-class ThreadHolds(threading.local, FlowHolds):
+class ThreadHolds(threading.local, CallerRegistry):
     """Those of a thread."""
 
     flow = "thread"
 
     def __init__(self) -> None:
-        self._mine = Holdings()
+        self._mine = CallerHolds()
 
-    def mine(self) -> Holdings:
+    def mine(self) -> CallerHolds:
         return self._mine

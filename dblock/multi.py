@@ -14,10 +14,10 @@ from .row import RowLock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .runtime import Runtime
+    from .io.runtime import Runtime
 
 
-class Together(Handle):
+class MultiLock(Handle):
     """Locks taken as one, made by :meth:`Locks.all`.
 
     They are taken in the order of their names, so that no two callers wait for each other, and
@@ -48,7 +48,7 @@ class Together(Handle):
         self.locks = tuple(sorted(locks, key=lambda lock: lock.name))
 
     def __repr__(self) -> str:
-        return f"<Together {', '.join(repr(lock.name) for lock in self.locks)}>"
+        return f"<MultiLock {', '.join(repr(lock.name) for lock in self.locks)}>"
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Take all the locks, waiting up to ``wait`` seconds for them together, or none.

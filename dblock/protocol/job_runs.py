@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError
-from .leasing import look, taken_over
-from .persisting import insist
+from .inspect import look, taken_over
+from .retry import retry_or_raise
 from .state import Pruned, RunState
-from .steps import Protocol, Query
+from .steps import Procedure, Query
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -38,21 +38,21 @@ class JobRun:
     fence: int
 
 
-def clock(dialect: Statements, patience: float, now: float) -> Protocol[datetime]:
+def clock(dialect: Statements, patience: float, now: float) -> Procedure[datetime]:
     """Read the database's clock."""
     query = dialect.now()
-    return query.read((yield from insist(dialect, query, None, patience, now)))
+    return query.read((yield from retry_or_raise(dialect, query, None, patience, now)))
 
 
 def begin(
     dialect: Statements, run: JobRun, owner: str, patience: float, now: float
-) -> Protocol[bool]:
+) -> Procedure[bool]:
     """Record that a run begins; False when one has succeeded in its slot.
 
     Raises LockLost when a later hold's run is on record.
     """
     query = dialect.begin_run(run.name, run.slot, run.fence, owner)
-    reply = yield from insist(dialect, query, run.name, patience, now)
+    reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
     recorded = query.read(reply)
     if recorded > run.fence:
         raise (yield from _superseded(dialect, run, f"fence {recorded} is", reply.now))
@@ -61,15 +61,15 @@ def begin(
 
 def end(
     dialect: Statements, run: JobRun, status: int, patience: float, now: float
-) -> Protocol[None]:
+) -> Procedure[None]:
     """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
     query = dialect.end_run(run.name, run.slot, run.fence, status)
-    reply = yield from insist(dialect, query, run.name, patience, now)
+    reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
     if not reply.matched:
         raise (yield from _superseded(dialect, run, "it is not", reply.now))
 
 
-def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Protocol[DBLockError]:
+def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Procedure[DBLockError]:
     """Return what to tell of a run that is not the recorded one."""
     state, now = yield from look(dialect, run.name, 0.0, now)
     if state is not None and state.fence > run.fence:
@@ -81,24 +81,24 @@ def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Pro
     )
 
 
-def last(dialect: Statements, name: str, now: float) -> Protocol[RunState | None]:
+def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
     """Read the run of a name that began last."""
     query = dialect.last_run(name)
-    return query.read((yield from insist(dialect, query, name, 0.0, now)))
+    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
 
 
-def prune(dialect: Statements, age: float, patience: float, now: float) -> Protocol[Pruned]:
+def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds; return how many."""
     keys = yield from _delete(dialect, dialect.prune_applied(age), patience, now)
     runs = yield from _delete(dialect, dialect.prune_runs(age), patience, now)
     return Pruned(keys, runs)
 
 
-def _delete(dialect: Statements, some: Query[int], patience: float, now: float) -> Protocol[int]:
+def _delete(dialect: Statements, some: Query[int], patience: float, now: float) -> Procedure[int]:
     """Repeat a statement that deletes some rows until there are none left."""
     count = 0
     while True:
-        reply = yield from insist(dialect, some, None, patience, now)
+        reply = yield from retry_or_raise(dialect, some, None, patience, now)
         if not reply.matched:
             return count
         now, count = reply.now, count + reply.matched

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 from ..errors import DBLockError, DeadlockDetected
 from .attempt import Attempt
 from .deadline import Deadline
-from .leasing import Claim, Held, Refused, give_back, leave
-from .steps import Protocol
+from .lease import Held, LeaseRequest, Refused
+from .release import give_back, leave
+from .steps import Procedure
 from .waiting import Waiting, way_to_wait
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
-    from .registering import Waiter
     from .statements import Statements
+    from .waiters import Waiter
 
 
 def acquire(
     dialect: Statements,
-    claim: Claim,
+    request: LeaseRequest,
     policy: RetryPolicy,
     *,
     fair: bool,
@@ -31,7 +32,7 @@ def acquire(
     waiter: Waiter,
     gated: bool = False,
     hot: bool = False,
-) -> Protocol[Held | Refused]:
+) -> Procedure[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
@@ -39,7 +40,7 @@ def acquire(
     that there may be a connection to wait on in the server; ``hot``, that the name was waited for
     a moment ago.
     """
-    attempt = Attempt(dialect, claim, Deadline(waiter.start, wait, patience, waiter.start))
+    attempt = Attempt(dialect, request, Deadline(waiter.start, wait, patience, waiter.start))
     waiting = way_to_wait(attempt, policy, waiter, fair=fair, gated=gated, hot=hot)
     try:
         held = yield from _take(attempt, waiting)
@@ -47,17 +48,17 @@ def acquire(
         yield from _give_up(attempt)
         raise
     except DBLockError:
-        yield from leave(dialect, claim, attempt.deadline.now)
+        yield from leave(dialect, request, attempt.deadline.now)
         raise
     if held is not None:
         return held
     yield from _give_up(attempt)
-    if attempt.timed_out is not None and attempt.seen.place.free:
+    if attempt.timed_out is not None and attempt.seen.position.free:
         raise attempt.timed_out
     return Refused(attempt.seen.state, attempt.closed)
 
 
-def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
+def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
     """Ask until it is held, or the deadline or the policy ends that."""
     if attempt.deadline.wait != 0 and not (yield from waiting.begin()):
         yield from attempt.look(None)
@@ -70,7 +71,7 @@ def _take(attempt: Attempt, waiting: Waiting) -> Protocol[Held | None]:
             return None
 
 
-def _give_up(attempt: Attempt) -> Protocol[None]:
-    yield from leave(attempt.dialect, attempt.claim, attempt.deadline.now)
+def _give_up(attempt: Attempt) -> Procedure[None]:
+    yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
     if attempt.doubt is not None:  # one that is still under way must not outlive this
-        yield from give_back(attempt.dialect, attempt.claim, attempt.deadline.now)
+        yield from give_back(attempt.dialect, attempt.request, attempt.deadline.now)

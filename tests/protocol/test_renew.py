@@ -10,11 +10,11 @@ import pytest
 
 from dblock import LockLost, Timeouts, Unsupported
 from dblock.dialects import SQLite
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.leasing import Held
-from dblock.protocol.renewing import Asked, Missed, Renewed, renew, renew_all
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held
+from dblock.protocol.renew import Asked, RenewalFailed, Renewed, renew, renew_all
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Protocol, Query, Reply, Run
+from dblock.protocol.steps import Execute, Procedure, Query, Reply
 from dblock.protocol.term import Term
 
 T = TypeVar("T")
@@ -54,17 +54,17 @@ class Table:
         self.count = 0
         self.within: set[float | None] = set()
 
-    def run(self, protocol: Protocol[T]) -> T:
+    def run(self, protocol: Procedure[T]) -> T:
         reply: Any = None
-        trouble: Trouble | None = None
+        failure: StatementError | None = None
         while True:
             try:
-                step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                step = protocol.throw(failure) if failure else protocol.send(reply)
             except StopIteration as stop:
                 outcome: T = stop.value
                 return outcome
-            sent, self.now, trouble = self.now, self.now + 1, None
-            if not isinstance(step, Run):
+            sent, self.now, failure = self.now, self.now + 1, None
+            if not isinstance(step, Execute):
                 reply = Reply((), 0, sent, self.now)
                 continue
             self.count += 1
@@ -72,7 +72,7 @@ class Table:
             found = self.execute(step.query)
             fault = Fault.BUSY if found is None else self.troubles.get(self.count)
             if fault is not None:
-                trouble = Trouble(fault, "as if")
+                failure = StatementError(fault, "as if")
             else:
                 reply = Reply(found or (), 0, sent, self.now, self.server)
 
@@ -121,9 +121,9 @@ def test_a_busy_row_is_found_by_halving(busy: set[int]) -> None:
     table = Table(holds)
     table.busy = {f"name {n}" for n in busy}
     outcomes = table.renew_all(holds)
-    assert {n for n, outcome in enumerate(outcomes) if isinstance(outcome, Missed)} == busy
+    assert {n for n, outcome in enumerate(outcomes) if isinstance(outcome, RenewalFailed)} == busy
     assert all(isinstance(outcomes[n], Term) for n in range(7) if n not in busy)
-    assert not any(outcome.away for outcome in outcomes if isinstance(outcome, Missed))
+    assert not any(outcome.away for outcome in outcomes if isinstance(outcome, RenewalFailed))
 
 
 def test_the_one_writer_is_not_asked_again_for_each_half() -> None:
@@ -132,7 +132,7 @@ def test_the_one_writer_is_not_asked_again_for_each_half() -> None:
     table.busy = {"name 1"}
     dialect = SQLite(None, "dblock_", Timeouts())
     outcomes = table.run(renew_all(dialect, holds))
-    assert [type(outcome) for outcome in outcomes] == [Missed] * 7
+    assert [type(outcome) for outcome in outcomes] == [RenewalFailed] * 7
     assert table.count == 1
 
 
@@ -144,7 +144,7 @@ def test_a_connection_that_died_while_idle_is_replaced_once() -> None:
     table.troubles = {3: Fault.DISCONNECTED, 4: Fault.DISCONNECTED}
     outcomes = table.renew_all(holds)
     assert table.count == 4
-    assert all(isinstance(outcome, Missed) and outcome.away for outcome in outcomes)
+    assert all(isinstance(outcome, RenewalFailed) and outcome.away for outcome in outcomes)
 
 
 def test_what_nobody_can_explain_is_no_loss_yet() -> None:
@@ -154,7 +154,7 @@ def test_what_nobody_can_explain_is_no_loss_yet() -> None:
     table.troubles = {2: Fault.UNREACHABLE}
     renewed, missed = table.renew_all(holds)
     assert isinstance(renewed, Term)
-    assert isinstance(missed, Missed)
+    assert isinstance(missed, RenewalFailed)
 
 
 def test_a_row_that_is_there_was_merely_in_use() -> None:
@@ -162,8 +162,8 @@ def test_a_row_that_is_there_was_merely_in_use() -> None:
     table = Table([hold])
     table.skipped = True
     (outcome,) = table.renew_all([hold])
-    assert isinstance(outcome, Missed)
-    assert (outcome.trouble.fault, outcome.away) == (Fault.BUSY, False)
+    assert isinstance(outcome, RenewalFailed)
+    assert (outcome.failure.fault, outcome.away) == (Fault.BUSY, False)
 
 
 def test_another_server_is_not_believed() -> None:

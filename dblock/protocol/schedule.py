@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import LockLost
-from .leasing import expired
-from .renewing import Missed, unreachable
+from .inspect import expired
+from .renew import RenewalFailed, unreachable
 from .term import FIRST_TERM, Term, margin
 
 if TYPE_CHECKING:
-    from .leasing import Held
+    from .lease import Held
 
 RENEWAL_SHARE = 1 / 3
 DANGER_SHARE = 2 / 3
@@ -77,7 +77,7 @@ class Plan:
         return first if self.max_hold is None else min(first, self.max_hold)
 
 
-class Keeping:
+class RenewalSchedule:
     """Where one hold is in its plan. It belongs to whoever holds the process-wide lock.
 
     ``due`` is when to renew, :data:`NEVER` if not at all; ``wake`` when there is first anything to
@@ -126,9 +126,9 @@ class Keeping:
         self.renewals += 1
         self.extended(term, random, planned=True)
 
-    def missed(self, missed: Missed, term: Term, now: float, random: float) -> None:
+    def missed(self, missed: RenewalFailed, term: Term, now: float, random: float) -> None:
         """A renewal failed, or nobody knows."""
-        self.cause, self._away = str(missed.trouble), missed.away
+        self.cause, self._away = str(missed.failure), missed.away
         if self._limit(term) is None:
             pause = min(self._ttl(term) * AGAIN_SHARE, AGAIN_MAX)
             self.due = now + pause * (1 - random / 2)

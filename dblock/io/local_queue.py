@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from .dialects.tickets import TICKET, UNCALLED
+from ..dialects.tickets import TICKET, UNCALLED
+from ..protocol.state import Passed
+from ..protocol.steps import ANY_SERVER
 from .fork import begins_anew
 from .notifier import Notifier, Subscription
 from .process_lock import lock
-from .protocol.state import Passed
-from .protocol.steps import ANY_SERVER
 
 if TYPE_CHECKING:
+    from ..dialects.adapter import Adapter
     from .connections import Connections
-    from .dialects.adapter import Adapter
     from .runtime import Event, Runtime
 
 

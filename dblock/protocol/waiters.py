@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
 from ..printable import printable
 from .deadlock import Blocked, find_cycle
-from .faults import Fault, Trouble
-from .persisting import AWAY, PASSING, persist
-from .steps import Protocol, Reply, Run, Sleep, Step
+from .faults import Fault, StatementError
+from .retry import AWAY, PASSING, retry
+from .steps import Execute, Procedure, Reply, Sleep, Step
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -72,7 +72,7 @@ class Waiter:
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
-    ) -> Protocol[Reply]:
+    ) -> Procedure[Reply]:
         """Let ``seconds`` pass with a step, or less if it has a reply before: in pieces, between
         which this waiter is seen to.
 
@@ -91,7 +91,7 @@ class Waiter:
         left = max(0.001, self.next - now)
         return left if seconds is None else max(0.0, min(seconds, left))
 
-    def note(self, now: float) -> Protocol[float]:
+    def note(self, now: float) -> Procedure[float]:
         """See to it that others see this waiter; return the time.
 
         Raises DeadlockDetected when the wait would never end.
@@ -111,18 +111,20 @@ class Waiter:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
                 query = self.dialect.blocked()
-                reply = yield Run(query)
+                reply = yield Execute(query)
                 now = reply.now
                 self._judge(query.read(reply))
-        except Trouble as trouble:  # nobody is refused a lock because it cannot be seen waiting
+        except (
+            StatementError
+        ) as failure:  # nobody is refused a lock because it cannot be seen waiting
             now = (yield Sleep(0)).now  # the try itself took its time
-            away = trouble.fault in AWAY
+            away = failure.fault in AWAY
             self._next = now + (LOOK_MAX if away else min(look, LOOK_MAX))
-            if trouble.fault in NEVER:
+            if failure.fault in NEVER:
                 self._next = math.inf
         return now
 
-    def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Protocol[Reply]:
+    def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Procedure[Reply]:
         first = self.id is None
         if self.id is None:
             self.id = self.new_id()
@@ -136,13 +138,13 @@ class Waiter:
             holds=holds,
         )
         try:
-            reply = yield Run(query)
-        except Trouble as trouble:
-            if first and trouble.fault is not Fault.DISCONNECTED:
+            reply = yield Execute(query)
+        except StatementError as failure:
+            if first and failure.fault is not Fault.DISCONNECTED:
                 self.id = None  # nothing was written
             raise
         if first:
-            reply = yield Run(self.dialect.sweep())
+            reply = yield Execute(self.dialect.sweep())
         return reply
 
     def _judge(self, blocked: list[Blocked]) -> None:
@@ -166,17 +168,17 @@ class Waiter:
         """Whether there is anything to be removed."""
         return self.id is not None or self._seen_as is not None
 
-    def leave(self) -> Protocol[None]:
+    def leave(self) -> Procedure[None]:
         """Leave no trace. What cannot be removed is ignored when its time is over."""
         self._let_another_be_seen()
         if self.id is not None:
             query, self.id, self._next = self.dialect.unregister(self.id), None, None
             now = (yield Sleep(0)).now
-            with contextlib.suppress(Trouble):
-                yield from persist(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
+            with contextlib.suppress(StatementError):
+                yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
 
-    def during(self, waiting: Protocol[T]) -> Protocol[T]:
-        """Run a protocol that waits, and leave no trace of that if it fails.
+    def during(self, waiting: Procedure[T]) -> Procedure[T]:
+        """Execute a protocol that waits, and leave no trace of that if it fails.
 
         If not, that is for its caller to do, who may hold the lock by then.
         """

@@ -12,16 +12,16 @@ import os
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from ..protocol.faults import Fault, StatementError
+from ..protocol.retry import UNDONE
 from .connections import UNUSABLE
 from .fork import leave_to_parent
 from .process_lock import lock
-from .protocol.faults import Fault, Trouble
-from .protocol.persisting import UNDONE
 
 if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..protocol.steps import ExecuteOnSession, Query, Reply
     from .connections import Connections, OwnConnection
-    from .dialects import Dialect
-    from .protocol.steps import AtGate, Query, Reply
 
 # So many gates a process has or waits at; and as many again for names that are hot: it would starve
 # there while it waits for others.
@@ -39,7 +39,7 @@ class Gates:
     def gate(self, hot: bool) -> Gate | None:
         """Return the gate to wait at, where names have one; ``hot`` if that one was waited for a
         moment ago."""
-        return Gate(self, hot) if self.dialect.has_gates else None
+        return Gate(self, hot) if self.dialect.can_wait_in_server else None
 
     @property
     def kept(self) -> int:
@@ -48,10 +48,10 @@ class Gates:
             return sum(gate.admitted and not gate.inherited for gate in self._known)
 
     def admit(self, gate: Gate) -> None:
-        """Let a gate have a connection. Raises Trouble where there are enough with one."""
+        """Let a gate have a connection. Raises StatementError where there are enough with one."""
         with lock:
             if self.kept >= (2 * GATES if gate.hot else GATES):
-                raise Trouble(Fault.UNREACHABLE, "this process waits at other gates")
+                raise StatementError(Fault.UNREACHABLE, "this process waits at other gates")
             self._known.add(gate)
             gate.admitted = True
 
@@ -89,10 +89,10 @@ class Gate:
         """Whether there is a connection that has the gate, or waits for it."""
         return self._connection is not None and not self.inherited
 
-    def run(self, step: AtGate, left: list[Query[bool]] | None) -> Reply:
+    def run(self, step: ExecuteOnSession, left: list[Query[bool]] | None) -> Reply:
         """Run a statement of the gate's session.
 
-        ``left`` is as in :meth:`.Driver.run`. Raises Trouble.
+        ``left`` is as in :meth:`.Driver.run`. Raises StatementError.
         """
         connection = self._connection  # another thread may drop it at any time
         if connection is None:
@@ -104,12 +104,12 @@ class Gate:
                 raise
         try:
             reply = self._connections.execute(connection, step.query, waits=step.first)
-        except Trouble as trouble:
-            if trouble.fault not in UNDONE:
+        except StatementError as failure:
+            if failure.fault not in UNDONE:
                 self.drop()
             elif step.first or step.last:
                 self._leave(connection)  # it may be had all the same: the row was busy
-            if trouble.fault in UNUSABLE:
+            if failure.fault in UNUSABLE:
                 self._connections.clear()
             raise
         except BaseException:
@@ -126,10 +126,10 @@ class Gate:
     def _leave(self, connection: OwnConnection) -> None:
         """Let the gate go, if it is had."""
         try:
-            self._connections.execute(connection, self._dialect.ungate())
+            self._connections.execute(connection, self._dialect.unlock_all())
         except BaseException as error:
             self.drop()
-            if not isinstance(error, Trouble):
+            if not isinstance(error, StatementError):
                 raise
         else:
             self._give()

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from . import clock
+from .. import clock
 from .process_lock import lock, settled
 
 if TYPE_CHECKING:
-    from .beliefs import Observer
+    from ..beliefs import Observer
 
 T = TypeVar("T")
 

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from .dialects.look_alikes import unreadable
+from ..dialects.look_alikes import unreadable
+from ..errors import Unsupported
+from ..protocol.faults import Fault, StatementError
+from ..protocol.steps import Query, Reply
 from .driver_errors import first_line, is_driver_error
-from .errors import Unsupported
 from .fork import begins_anew, leave_to_parent
-from .protocol.faults import Fault, Trouble
-from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-    from .dialects.adapter import Adapter, ServerSession
+    from ..dialects.adapter import Adapter, ServerSession
     from .runtime import Runtime, Semaphore
 
 _log = logging.getLogger("dblock")
@@ -105,17 +105,22 @@ class Connections:
         self._adapter.bound_reads(driver, self._adapter.timeouts.connect)
 
     def take(self) -> OwnConnection:
-        """Return a usable connection. Raises Trouble when none can be made: nothing was sent."""
+        """Return a usable connection.
+
+        Raises StatementError when none can be made: nothing was sent.
+        """
         if self._closed:
             raise ValueError("these Locks are closed")
         if self._turns is not None and not self._turns.acquire(
             timeout=self._adapter.timeouts.socket
         ):
-            raise Trouble(Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy")
+            raise StatementError(
+                Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
+            )
         try:
             return self._take_idle() or self._runtime.connect(self._connect, self._keep)
         except BaseException as error:
-            refused = isinstance(error, Trouble) and not error.timed_out
+            refused = isinstance(error, StatementError) and not error.timed_out
             connection = self._beside._spare() if refused and self._beside is not None else None
             if connection is not None:
                 return connection
@@ -158,7 +163,7 @@ class Connections:
     ) -> Reply:
         """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
 
-        ``waits`` is as in :meth:`.Adapter.send`. Raises Trouble for what a database can do.
+        ``waits`` is as in :meth:`.Adapter.send`. Raises StatementError for what a database can do.
         """
         adapter, driver, session = self._adapter, connection.driver, connection.session
         if within is not None:
@@ -176,7 +181,7 @@ class Connections:
                     if fault is None:
                         raise
                     lost = fault is Fault.DISCONNECTED
-                    raise Trouble(
+                    raise StatementError(
                         fault,
                         first_line(error),
                         timed_out=lost and adapter.timed_out(error),
@@ -186,7 +191,7 @@ class Connections:
             if within is not None:
                 adapter.bound_reads(driver, adapter.timeouts.socket)
         if session.doubts:  # as good as none
-            raise Trouble(Fault.DISCONNECTED, session.doubts.pop())
+            raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
         return Reply(rows, matched, sent, self._runtime.now(), session.server)
 
     def give(self, connection: OwnConnection) -> None:
@@ -234,7 +239,7 @@ class Connections:
             if session.server is not None:
                 _reached.add(session.server)
                 if self._behind(connection):
-                    raise Trouble(Fault.UNREACHABLE, _BEHIND)
+                    raise StatementError(Fault.UNREACHABLE, _BEHIND)
             verify = self._verify
             if verify is not None:
                 verify(connection)
@@ -259,7 +264,7 @@ class Connections:
             if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
                 fault = Fault.UNREACHABLE
             timed_out = self._adapter.timed_out(cause)
-            raise Trouble(fault, first_line(cause), timed_out=timed_out) from cause
+            raise StatementError(fault, first_line(cause), timed_out=timed_out) from cause
         return connection
 
     def forget_parent(self) -> None:

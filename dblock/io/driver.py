@@ -6,31 +6,31 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .connections import UNUSABLE, Connections, OwnConnection
-from .errors import Unavailable
-from .fork import leave_to_parent
-from .protocol import commands
-from .protocol.faults import Trouble
-from .protocol.steps import (
-    AtGate,
-    Await,
+from ..errors import Unavailable
+from ..protocol import commands
+from ..protocol.faults import StatementError
+from ..protocol.steps import (
     Disown,
-    Forget,
+    Execute,
+    ExecuteInTransaction,
+    ExecuteOnSession,
+    Procedure,
     Query,
     Reply,
-    Run,
-    RunHeld,
+    Rollback,
     Sleep,
-    Stand,
     Step,
+    WaitNotification,
+    WaitTurn,
 )
-from .protocol.steps import Protocol as LockProtocol
+from .connections import UNUSABLE, Connections, OwnConnection
+from .fork import leave_to_parent
 
 if TYPE_CHECKING:
-    from .dialects import Dialect
-    from .gate import Gate
+    from ..dialects import Dialect
     from .local_queue import LocalQueue, LocalWaiter
     from .runtime import Runtime
+    from .user_locks import Gate
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Transaction(Protocol):
     """Where a row lock or a guard lives: a transaction of dblock's own, or the user's."""
 
-    def run(self, step: RunHeld) -> Reply: ...
+    def run(self, step: ExecuteInTransaction) -> Reply: ...
 
     def forget(self) -> None: ...
 
@@ -53,7 +53,7 @@ class Driver:
 
     def run(
         self,
-        protocol: LockProtocol[T],
+        protocol: Procedure[T],
         transaction: Transaction | None = None,
         left: list[Query[bool]] | None = None,
         gate: Gate | None = None,
@@ -63,22 +63,22 @@ class Driver:
         ``left`` gets what ends the session that a cancelled statement may still be run on.
         """
         reply: Any = None  # a generator is started by sending None
-        trouble: Trouble | None = None
+        failure: StatementError | None = None
         waiter: LocalWaiter | None = None
         try:
             while True:
                 try:
-                    step = protocol.throw(trouble) if trouble else protocol.send(reply)
+                    step = protocol.throw(failure) if failure else protocol.send(reply)
                 except StopIteration as stop:
                     outcome: T = stop.value
                     return outcome
-                trouble = None
-                if isinstance(step, Stand) and waiter is None:
+                failure = None
+                if isinstance(step, WaitTurn) and waiter is None:
                     waiter = self.local_queue.waiter(step.line)
                 try:
                     reply = self._perform(step, transaction, left, waiter, gate)
-                except Trouble as caught:
-                    trouble = caught
+                except StatementError as caught:
+                    failure = caught
                 self.runtime.check()
         except Unavailable:
             if waiter is not None:
@@ -96,21 +96,21 @@ class Driver:
         waiter: LocalWaiter | None,
         gate: Gate | None,
     ) -> Reply:
-        if isinstance(step, Run):
+        if isinstance(step, Execute):
             return self._run(step, left)
-        if isinstance(step, AtGate):
+        if isinstance(step, ExecuteOnSession):
             assert gate is not None, "only who has been given a gate waits at it"
             return gate.run(step, left)
         sent = self.runtime.now()
         if isinstance(step, Sleep):
             self.runtime.sleep(step.seconds)
             return Reply((), 0, sent, self.runtime.now())
-        if isinstance(step, Stand):
+        if isinstance(step, WaitTurn):
             assert waiter is not None
             first, alarmed = waiter.stand(step.seconds)
             places = [waiter.ticket(step.server, look=step.look)] if first else []
             return Reply(places, int(alarmed), sent, self.runtime.now())
-        if isinstance(step, Await):
+        if isinstance(step, WaitNotification):
             assert waiter is not None, "who has a ticket has stood in line"
             called, passed = waiter.wait(step.seconds)
             rows = [] if passed is None else [passed]
@@ -119,18 +119,18 @@ class Driver:
             self.local_queue.notifier.disown(step.tickets)
             return Reply((), 0, sent, self.runtime.now())
         assert transaction is not None, "only protocols over a transaction hold or forget"
-        if isinstance(step, RunHeld):
+        if isinstance(step, ExecuteInTransaction):
             return transaction.run(step)
-        assert isinstance(step, Forget)
+        assert isinstance(step, Rollback)
         transaction.forget()
         return Reply((), 0, sent, self.runtime.now())
 
-    def _run(self, step: Run, left: list[Query[bool]] | None) -> Reply:
+    def _run(self, step: Execute, left: list[Query[bool]] | None) -> Reply:
         connection = self.connections.take()
         try:
             reply = self.connections.execute(connection, step.query, step.within)
-        except Trouble as trouble:
-            if trouble.fault in UNUSABLE:
+        except StatementError as failure:
+            if failure.fault in UNUSABLE:
                 self.connections.drop(connection)
                 self.connections.clear()
             else:
@@ -169,7 +169,7 @@ class OwnTransaction:
                     source=self,
                 )
 
-    def run(self, step: RunHeld) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply:
         try:
             if self._connection is None:
                 self._connection = self._connections.take()
@@ -178,8 +178,8 @@ class OwnTransaction:
                     self._connections.execute(self._connection, query, waits=True)
                 self._begun = True
             return self._connections.execute(self._connection, step.query, waits=True)
-        except Trouble as trouble:
-            if trouble.fault in UNUSABLE:
+        except StatementError as failure:
+            if failure.fault in UNUSABLE:
                 self.drop()
                 self._connections.clear()
             raise
@@ -199,13 +199,13 @@ class OwnTransaction:
                 self._connections.execute(connection, Query("ROLLBACK", {}, commands.Rollback()))
         except BaseException as error:
             self._connections.drop(connection)
-            if not isinstance(error, Trouble):
+            if not isinstance(error, StatementError):
                 raise
         else:
             self._connections.give(connection)
 
     def finish(self) -> None:
-        """End the transaction. Raises Trouble when it had ended before, with its lock."""
+        """End the transaction. Raises StatementError when it had ended before, with its lock."""
         connection, _ = self._leave()
         assert connection is not None
         try:
@@ -216,7 +216,10 @@ class OwnTransaction:
         self._connections.give(connection)
 
     def check(self) -> None:
-        """Raises Trouble when the transaction has ended; then, or in doubt, its connection goes."""
+        """Raises StatementError when the transaction has ended.
+
+        Then, or in doubt, its connection goes.
+        """
         assert self._connection is not None
         try:
             self._connections.execute(self._connection, Query("SELECT 1", {}, commands.Probe()))

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dblock.arguments import TTL_MAX, TTL_MIN
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.keeping import NEVER, Danger, Keeping, Plan
-from dblock.protocol.leasing import Held
-from dblock.protocol.renewing import Missed
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held
+from dblock.protocol.renew import RenewalFailed
+from dblock.protocol.schedule import NEVER, Danger, Plan, RenewalSchedule
 from dblock.protocol.term import FIRST_TERM, Term
 
-AWAY = Missed(Trouble(Fault.UNREACHABLE, "connection refused"))
-BUSY = Missed(Trouble(Fault.BUSY, "its row is in use"))
+AWAY = RenewalFailed(StatementError(Fault.UNREACHABLE, "connection refused"))
+BUSY = RenewalFailed(StatementError(Fault.BUSY, "its row is in use"))
 
 starts = st.floats(0, 1e6)
 ttls = st.floats(TTL_MIN, TTL_MAX)
@@ -29,7 +29,7 @@ def approx(value: float) -> object:
 @given(starts, ttls, randoms)
 def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
     term = Term(start, ttl)
-    keeping = Keeping(Plan(ttl), term, random)
+    keeping = RenewalSchedule(Plan(ttl), term, random)
     assert start < keeping.gather(term) < keeping.due < keeping.danger(term) < term.deadline
     assert keeping.due == approx(start + ttl / 3 - random * ttl / 30)
     assert keeping.danger(term) == approx(start + ttl * 2 / 3)
@@ -41,7 +41,7 @@ def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
 def test_a_short_first_term_is_renewed_soon(start: float, ttl: float, random: float) -> None:
     """Not so one that the user has made shorter, or a later one."""
     short = Term(start, FIRST_TERM)
-    keeping = Keeping(Plan(ttl), short, random)
+    keeping = RenewalSchedule(Plan(ttl), short, random)
     assert keeping.due == approx(start + FIRST_TERM / 10)
     keeping.extended(short, random)
     assert keeping.due > start + FIRST_TERM / 5
@@ -51,7 +51,7 @@ def test_a_short_first_term_is_renewed_soon(start: float, ttl: float, random: fl
 
 def test_processes_do_not_move_in_step() -> None:
     term = Term(0.0, 30.0)
-    dues = [Keeping(Plan(30.0), term, number / 100).due for number in range(101)]
+    dues = [RenewalSchedule(Plan(30.0), term, number / 100).due for number in range(101)]
     assert dues == sorted(dues, reverse=True)
     assert dues[0] - dues[-1] == approx(1.0)
 
@@ -61,7 +61,7 @@ def test_at_least(start: float, ttl: float, times: float, renewals: list[float])
     """It is renewed as often as ever, and runs out too early after no renewal."""
     plan = Plan(ttl, at_least=ttl * times)
     term = Term(start, plan.first)
-    keeping = Keeping(plan, term, 0.5)
+    keeping = RenewalSchedule(plan, term, 0.5)
     for random in renewals:
         assert term.start + term.ttl >= start + plan.at_least - CLOSE
         assert term.start < keeping.due <= term.start + ttl / 3 + CLOSE
@@ -75,7 +75,7 @@ def test_at_least(start: float, ttl: float, times: float, renewals: list[float])
 def test_renewed_for_ever(start: float, ttl: float, renewals: list[tuple[float, float]]) -> None:
     """Each term begins where the last one was due, or a little later, and ends later."""
     term = Term(start, ttl)
-    keeping = Keeping(Plan(ttl), term, 0.5)
+    keeping = RenewalSchedule(Plan(ttl), term, 0.5)
     for number, (random, late) in enumerate(renewals, 1):
         now = keeping.due + late * ttl
         assert keeping.length(now) == ttl
@@ -92,7 +92,7 @@ def test_a_term_of_the_users_own_length(
     start: float, ttl: float, own: float, random: float
 ) -> None:
     """Nothing is due out of its order, and the next renewal does not cut a longer term short."""
-    keeping, term = Keeping(Plan(ttl), Term(start, ttl), random), Term(start + ttl / 2, own)
+    keeping, term = RenewalSchedule(Plan(ttl), Term(start, ttl), random), Term(start + ttl / 2, own)
     keeping.extended(term, random)
     assert term.start < keeping.due < keeping.danger(term) < term.deadline
     assert Term(keeping.gather(term), keeping.length(keeping.gather(term))).deadline > term.deadline
@@ -104,7 +104,7 @@ def test_what_was_missed_is_tried_again_soon(
     start: float, ttl: float, random: float, at: float
 ) -> None:
     term, now = Term(start, ttl), start + at * ttl
-    keeping = Keeping(Plan(ttl), term, 0.0)
+    keeping = RenewalSchedule(Plan(ttl), term, 0.0)
     keeping.missed(AWAY, term, now, random)
     pause = min(1.0, ttl / 10)
     assert now + pause / 2 - CLOSE <= keeping.due <= now + pause + CLOSE
@@ -114,7 +114,7 @@ def test_what_was_missed_is_tried_again_soon(
 
 def test_a_good_renewal_forgets_the_missed_ones() -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
     keeping.missed(AWAY, term, 10.0, 0.0)
     keeping.told(term)
     later = Term(21.0, 30.0)
@@ -125,11 +125,11 @@ def test_a_good_renewal_forgets_the_missed_ones() -> None:
 
 def test_wake_is_whatever_comes_first() -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0, renew=False), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
     assert keeping.wake == approx(20.0)
     keeping.told(term)
     assert keeping.wake == term.deadline == approx(27.0)
-    keeping = Keeping(Plan(30.0), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
     keeping.told(term)
     keeping.missed(BUSY, term, 26.5, 0.0)
     assert (keeping.due, keeping.wake) == (27.5, 27.0)
@@ -140,7 +140,7 @@ def test_wake_is_whatever_comes_first() -> None:
 
 def test_not_renewed_by_choice() -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0, renew=False), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
     assert keeping.due == NEVER
     danger = keeping.warning("report", Held(7, term), 20.0, asking=False)
     assert danger == Danger("report", 7, 7.0, "it is not renewed (renew=False)")
@@ -154,7 +154,7 @@ def test_not_renewed_by_choice() -> None:
 @given(st.integers(0, 20), randoms)
 def test_at_most_so_many_renewals(most: int, random: float) -> None:
     term = Term(0.0, 1.0)
-    keeping = Keeping(Plan(1.0, max_renewals=most), term, random)
+    keeping = RenewalSchedule(Plan(1.0, max_renewals=most), term, random)
     count = 0
     while keeping.due < NEVER:
         keeping.missed(BUSY, term, keeping.due, random)  # does not count
@@ -172,7 +172,7 @@ def test_never_held_longer(start: float, ttl: float, longest: float, random: flo
     plan = Plan(ttl, max_hold=longest)
     assert plan.first == min(ttl, longest)
     term = Term(start, plan.first)
-    keeping = Keeping(plan, term, random)
+    keeping = RenewalSchedule(plan, term, random)
     ends = [term.start + term.ttl]
     for _ in range(100):
         if keeping.due == NEVER:
@@ -192,15 +192,15 @@ def test_never_held_longer(start: float, ttl: float, longest: float, random: flo
 
 
 def test_the_users_own_renewal_stays_within_the_longest_hold() -> None:
-    keeping = Keeping(Plan(10.0, max_hold=60.0), Term(100.0, 10.0), 0.0)
+    keeping = RenewalSchedule(Plan(10.0, max_hold=60.0), Term(100.0, 10.0), 0.0)
     assert keeping.length(105.0, 30.0) == 30.0
     assert keeping.length(105.0, 300.0) == 55.0
-    assert Keeping(Plan(10.0), Term(100.0, 10.0), 0.0).length(105.0, 300.0) == 300.0
+    assert RenewalSchedule(Plan(10.0), Term(100.0, 10.0), 0.0).length(105.0, 300.0) == 300.0
 
 
 def test_stopped() -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
     keeping.stop("its Locks were closed", term)
     assert (keeping.due, keeping.wake) == (NEVER, approx(20.0))
     for begin in (keeping.renewed, keeping.extended):  # what was under way
@@ -220,21 +220,45 @@ def test_stopped() -> None:
         (None, False, True, "expired", "without being renewed in time"),
         (AWAY, False, True, "unreachable", "connection refused"),
         (AWAY, True, True, "unreachable", "connection refused"),
-        (Missed(Trouble(Fault.DISCONNECTED, "reset")), False, True, "unreachable", "reset"),
-        (Missed(Trouble(Fault.REFUSED, "disk full")), False, True, "unreachable", "disk full"),
-        (Missed(Trouble(Fault.READ_ONLY, "standby")), False, True, "unreachable", "standby"),
+        (
+            RenewalFailed(StatementError(Fault.DISCONNECTED, "reset")),
+            False,
+            True,
+            "unreachable",
+            "reset",
+        ),
+        (
+            RenewalFailed(StatementError(Fault.REFUSED, "disk full")),
+            False,
+            True,
+            "unreachable",
+            "disk full",
+        ),
+        (
+            RenewalFailed(StatementError(Fault.READ_ONLY, "standby")),
+            False,
+            True,
+            "unreachable",
+            "standby",
+        ),
         (BUSY, False, True, "expired", "its row is in use"),
-        (Missed(Trouble(Fault.SCHEMA, "no table")), False, True, "expired", "no table"),
+        (
+            RenewalFailed(StatementError(Fault.SCHEMA, "no table")),
+            False,
+            True,
+            "expired",
+            "no table",
+        ),
         (None, True, True, "unreachable", "there was no answer"),
         # It was stopped with a renewal on its way, and woke up when all was over.
         (None, True, False, "expired", "without being renewed in time"),
     ],
 )
 def test_the_reason(
-    missed: Missed | None, asking: bool, warned: bool, reason: str, says: str
+    missed: RenewalFailed | None, asking: bool, warned: bool, reason: str, says: str
 ) -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
     if missed is not None:
         keeping.missed(missed, term, 10.0, 0.0)
     if warned:
@@ -247,7 +271,7 @@ def test_the_reason(
 
 def test_the_cause_of_danger() -> None:
     term = Term(0.0, 30.0)
-    keeping = Keeping(Plan(30.0), term, 0.0)
+    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
     held = Held(7, term)
     assert keeping.warning("report", held, 20.0, asking=False).cause is None
     assert keeping.warning("report", held, 20.0, asking=True).cause is not None

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
 from .epoch import consult, ended, failed_over
-from .faults import Fault, Trouble
-from .leasing import Held, expired, loss_of
-from .persisting import AWAY, PASSING, PAUSE, end_lost
+from .explain import explain
+from .faults import Fault, StatementError
+from .inspect import expired, loss_of
+from .lease import Held
+from .retry import AWAY, PASSING, PAUSE, end_lost
 from .state import LockRow, Renewal
-from .steps import Protocol, Query, Run, Sleep
+from .steps import Execute, Procedure, Query, Sleep
 from .term import Term
-from .troubles import explain
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -33,28 +34,28 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class RenewalFailed:
     """It was not renewed, or nobody knows whether it was, and it may still be held."""
 
-    trouble: Trouble
+    failure: StatementError
 
     def __post_init__(self) -> None:
         # It is kept, and its frames would keep the handle.
-        self.trouble.__traceback__ = None
+        self.failure.__traceback__ = None
 
     @property
     def away(self) -> bool:
         """Whether the database could not be reached, or could not serve anybody."""
-        return self.trouble.fault in AWAY | {Fault.REFUSED, Fault.READ_ONLY}
+        return self.failure.fault in AWAY | {Fault.REFUSED, Fault.READ_ONLY}
 
 
 #: What became of a hold that was to be renewed.
-Renewed = Term | LockLost | Missed
+Renewed = Term | LockLost | RenewalFailed
 
 
 def renew_all(
     dialect: Statements, asked: Sequence[Asked], within: float | None = None
-) -> Protocol[list[Renewed]]:
+) -> Procedure[list[Renewed]]:
     """Renew many holds in one round trip; return what became of each, in their order.
 
     Nothing is waited for but replies, each for ``within`` seconds: what was missed is tried again
@@ -69,18 +70,18 @@ def renew_all(
         try:
             yield from end_lost(lost, within)
             query = dialect.renew([hold.renewal for hold in batch])
-            reply = yield Run(query, within)
-        except Trouble as trouble:
-            if trouble.fault is Fault.DISCONNECTED and not replaced:
+            reply = yield Execute(query, within)
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True  # a connection that had died while idle
-                lost += [] if trouble.end is None else [trouble.end]
+                lost += [] if failure.end is None else [failure.end]
                 batches.append(batch)
-            elif trouble.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
+            elif failure.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
                 half = len(batch) // 2
                 batches += [batch[half:], batch[:half]]
             else:
-                outcomes.update((hold.renewal.token, Missed(trouble)) for hold in batch)
-                if trouble.fault not in PASSING:
+                outcomes.update((hold.renewal.token, RenewalFailed(failure)) for hold in batch)
+                if failure.fault not in PASSING:
                     break  # the others would meet the same
             continue
         renewed = query.read(reply)
@@ -99,7 +100,7 @@ def renew_all(
                 continue
         if refused:
             outcomes.update((yield from _why_not(dialect, refused, within)))
-    rest = Missed(Trouble(Fault.UNREACHABLE, "the renewals before it failed"))
+    rest = RenewalFailed(StatementError(Fault.UNREACHABLE, "the renewals before it failed"))
     return [outcomes.get(hold.renewal.token, rest) for hold in asked]
 
 
@@ -109,13 +110,13 @@ def _consult(
     outcomes: dict[str, Renewed],
     now: float,
     within: float | None,
-) -> Protocol[tuple[list[Asked], bool]]:
+) -> Procedure[tuple[list[Asked], bool]]:
     """Return those whose epoch is not over, and whether it was the witness that refused them."""
     longest = max(hold.renewal.ttl for hold in refused)
     try:
         witness, mended, _ = yield from consult(dialect, longest, 0.0, now, within)
-    except Trouble as trouble:
-        outcomes.update((hold.renewal.token, Missed(trouble)) for hold in refused)
+    except StatementError as failure:
+        outcomes.update((hold.renewal.token, RenewalFailed(failure)) for hold in refused)
         return [], False
     rest = []
     for hold in refused:
@@ -129,15 +130,15 @@ def _consult(
 
 def _why_not(
     dialect: Statements, refused: Sequence[Asked], within: float | None
-) -> Protocol[dict[str, Renewed]]:
+) -> Procedure[dict[str, Renewed]]:
     """Look, in one round trip, why holds were not found by the statement that renews."""
     try:
         query = dialect.look(*(hold.renewal.name for hold in refused))
-        reply = yield Run(query, within)
-    except Trouble as trouble:
-        return {hold.renewal.token: Missed(trouble) for hold in refused}
+        reply = yield Execute(query, within)
+    except StatementError as failure:
+        return {hold.renewal.token: RenewalFailed(failure) for hold in refused}
     states: dict[str, LockRow] = {state.name: state for state in query.read(reply)}
-    busy = Missed(Trouble(Fault.BUSY, "its row is in use"))
+    busy = RenewalFailed(StatementError(Fault.BUSY, "its row is in use"))
     return {
         token: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
         for hold in refused
@@ -147,7 +148,7 @@ def _why_not(
 
 def confirm(
     dialect: Statements, asked: Asked, patience: float, now: float
-) -> Protocol[Term | DBLockError]:
+) -> Procedure[Term | DBLockError]:
     """Renew a hold that was found after the reply to its grant was lost.
 
     What is found may be committed on this server alone: PostgreSQL commits first, then waits for
@@ -158,14 +159,14 @@ def confirm(
     until = now + patience
     while True:
         (outcome,) = yield from renew_all(dialect, [asked])
-        if not isinstance(outcome, Missed):
+        if not isinstance(outcome, RenewalFailed):
             return outcome
         now = (yield Sleep(PAUSE)).now
-        if now >= until or outcome.trouble.fault not in AWAY | PASSING:
-            return explain(dialect, outcome.trouble, asked.renewal.name, harmless=True)
+        if now >= until or outcome.failure.fault not in AWAY | PASSING:
+            return explain(dialect, outcome.failure, asked.renewal.name, harmless=True)
 
 
-def renew(dialect: Statements, asked: Asked, start: float) -> Protocol[Term]:
+def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
     """Renew a hold. Raises LockLost when it is over.
 
     Repeated until the holder's own deadline.
@@ -181,10 +182,10 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Protocol[Term]:
             if term.over(now):
                 break  # renewed, but told only when the holder had stopped believing
             return outcome
-        trouble = outcome.trouble
-        if trouble.fault not in AWAY | PASSING:
-            raise explain(dialect, trouble, asked.renewal.name) from trouble.__cause__
-        away = str(trouble) if outcome.away else None
+        failure = outcome.failure
+        if failure.fault not in AWAY | PASSING:
+            raise explain(dialect, failure, asked.renewal.name) from failure.__cause__
+        away = str(failure) if outcome.away else None
         now = (yield Sleep(PAUSE)).now
     raise expired(asked.renewal.name) if away is None else unreachable(asked.renewal.name, away)
 

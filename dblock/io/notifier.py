@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from ..dialects.tickets import NUMBER, TICKET
+from ..protocol.faults import StatementError
+from ..protocol.state import Passed
+from ..protocol.steps import ANY_SERVER
 from .connections import close_all
-from .dialects.tickets import NUMBER, TICKET
 from .fork import leave_to_parent
 from .process_lock import lock
-from .protocol.faults import Trouble
-from .protocol.state import Passed
-from .protocol.steps import ANY_SERVER
 
 if TYPE_CHECKING:
+    from ..dialects.adapter import Adapter
     from .connections import Connections, OwnConnection
-    from .dialects.adapter import Adapter
     from .runtime import Event, Runtime
 
 _log = logging.getLogger("dblock")
@@ -236,7 +236,7 @@ class Notifier:
                 self._connections.drop(connection)
                 self._rest()
         except Exception as error:
-            if not isinstance(error, Trouble) and self._adapter.classify(error) is None:
+            if not isinstance(error, StatementError) and self._adapter.classify(error) is None:
                 raise
             self._rest()
             _log.info(

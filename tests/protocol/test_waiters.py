@@ -8,9 +8,9 @@ import pytest
 
 from dblock import Timeouts
 from dblock.dialects import DIALECTS
-from dblock.protocol.faults import Fault, Trouble
-from dblock.protocol.registering import AFTER, Waiter
-from dblock.protocol.steps import Reply, Run, Sleep
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.steps import Execute, Reply, Sleep
+from dblock.protocol.waiters import AFTER, Waiter
 
 NOW = 1000.0
 
@@ -32,8 +32,8 @@ def waiter() -> Waiter:
 def test_a_row_that_was_not_written_is_not_removed(fault: Fault) -> None:
     one = waiter()
     note = one.note(NOW + AFTER)
-    assert isinstance(next(note), Run)
-    assert isinstance(note.throw(Trouble(fault, "as the test wants it")), Sleep)
+    assert isinstance(next(note), Execute)
+    assert isinstance(note.throw(StatementError(fault, "as the test wants it")), Sleep)
     with pytest.raises(StopIteration):
         note.send(Reply((), 0, NOW + AFTER, NOW + AFTER))
     assert (one.id is None) == (fault is not Fault.DISCONNECTED)

@@ -7,7 +7,7 @@
     callbacks  runs what the user wants run; it may block, or fail
 
 All are daemon threads, started when first needed; they end a while after they were last needed.
-What is to be done when is decided in :mod:`.protocol.keeping`, how in :mod:`.protocol.renewing`.
+What is to be done when is decided in :mod:`.protocol.schedule`, how in :mod:`.protocol.renewing`.
 The keeper never releases anything, and knows a hold only as long as its handle does: who drops a
 handle lets its lease run out.
 """
@@ -24,19 +24,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from .errors import DBLockError, LockLost
-from .events import Kind, tell, wanted
-from .fork import begins_anew
+from ..errors import DBLockError, LockLost
+from ..events import Kind, tell, wanted
+from ..io.fork import begins_anew
+from ..io.process_lock import lock, settled
+from ..io.runtime import Runtime
+from ..protocol.faults import Fault, StatementError
+from ..protocol.renew import Asked, RenewalFailed, Renewed
+from ..protocol.state import Renewal
+from ..protocol.term import Term
 from .holds import LeaseHold, Renewer
-from .process_lock import lock, settled
-from .protocol.faults import Fault, Trouble
-from .protocol.renewing import Asked, Missed, Renewed
-from .protocol.state import Renewal
-from .protocol.term import Term
-from .runtime import Runtime
 
 if TYPE_CHECKING:
-    from .protocol.keeping import Danger
+    from ..protocol.schedule import Danger
 
 logger = logging.getLogger("dblock")
 
@@ -64,7 +64,7 @@ class WorkerMaker(Protocol):
     def __call__(self, name: str, work: Callable[[], float], end: Call = ..., /) -> Waking: ...
 
 
-_UNKNOWN = Missed(Trouble(Fault.DISCONNECTED, "it was cut short"))
+_UNKNOWN = RenewalFailed(StatementError(Fault.DISCONNECTED, "it was cut short"))
 
 
 class Keeper:
@@ -96,7 +96,7 @@ class Keeper:
         with lock:
             self._kept[ref(hold, self._forget)] = None
             self._came = True
-            self._look_again(hold.keeping.wake)
+            self._look_again(hold.schedule.wake)
 
     def drop(self, hold: LeaseHold) -> None:
         """Have no more to do with a hold. A renewal that is under way changes it no more."""
@@ -108,16 +108,16 @@ class Keeper:
             if hold.loss is not None:
                 return False
             hold.begin(term)
-            hold.keeping.extended(term, self._runtime.random())
-            self._look_again(hold.keeping.wake)
+            hold.schedule.extended(term, self._runtime.random())
+            self._look_again(hold.schedule.wake)
             return True
 
     def stop(self, database: Renewer, why: str) -> None:
         """Renew nothing more in a database; tell of danger and loss all the same."""
         for hold in self._holds(database):
             with lock:
-                hold.keeping.stop(why, hold.lease.term)
-                self._look_again(hold.keeping.wake)
+                hold.schedule.stop(why, hold.lease.term)
+                self._look_again(hold.schedule.wake)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -141,10 +141,10 @@ class Keeper:
             hold = reference()
             if hold is None:
                 continue
-            if hold.keeping.wake <= now:
+            if hold.schedule.wake <= now:
                 wake = min(wake, self._look_at(hold, now, due, calls))
-            elif hold.keeping.wake < wake:
-                wake = hold.keeping.wake
+            elif hold.schedule.wake < wake:
+                wake = hold.schedule.wake
         self.call(*calls)
         for database in due:
             self._wake_renewer(database)
@@ -158,27 +158,27 @@ class Keeper:
     def _look_at(self, hold: LeaseHold, now: float, due: set[Renewer], calls: list[Call]) -> float:
         """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
         with lock:
-            keeping, term = hold.keeping, hold.lease.term
+            schedule, term = hold.schedule, hold.lease.term
             if hold.ended or hold.loss is not None:
                 self.drop(hold)
                 return math.inf
             if term.over(now):
                 self._lose(hold, hold.ran_out(), calls)
                 return math.inf
-            if not keeping.warned and keeping.danger(term) <= now:
+            if not schedule.warned and schedule.danger(term) <= now:
                 self._warn(hold, now)
-            wake = term.deadline if keeping.warned else keeping.danger(term)
+            wake = term.deadline if schedule.warned else schedule.danger(term)
             if hold.renewing:
                 return wake
-            if keeping.due > now:
-                return min(wake, keeping.due)
+            if schedule.due > now:
+                return min(wake, schedule.due)
             due.add(hold.database)
             return wake
 
     def _warn(self, hold: LeaseHold, now: float) -> None:
         """Have the holder told of the danger; now, or a loss that is found later is told before."""
-        danger = hold.keeping.warning(hold.name, hold.lease, now, asking=hold.renewing)
-        hold.keeping.told(hold.lease.term)
+        danger = hold.schedule.warning(hold.name, hold.lease, now, asking=hold.renewing)
+        hold.schedule.told(hold.lease.term)
         calls: list[Call] = []
         self._tell(calls, Kind.ENDANGERED, hold, danger.remaining)
         if hold.on_danger is not None:
@@ -236,11 +236,11 @@ class Keeper:
         ripe: list[tuple[float, ref[LeaseHold]]] = []
         for hold in self._holds(database):
             term = hold.lease.term
-            within = min(within, hold.keeping.patience(term))
-            if hold.renewing or not hold.keepable(now) or hold.keeping.gather(term) > now:
+            within = min(within, hold.schedule.patience(term))
+            if hold.renewing or not hold.keepable(now) or hold.schedule.gather(term) > now:
                 continue
             ripe.append((term.deadline, ref(hold)))
-            due = min(due, hold.keeping.due)
+            due = min(due, hold.schedule.due)
         if due > now:
             return [], within
         ripe.sort(key=lambda one: one[0])
@@ -261,7 +261,7 @@ class Keeper:
                 if hold is None or hold.renewing or not hold.keepable(now):
                     continue
                 hold.renewing = True
-                length = hold.keeping.length(now)
+                length = hold.schedule.length(now)
                 asked.append(Asked(Renewal(hold.name, hold.token, length), hold.lease))
                 begun.append(reference)
             hold = None
@@ -273,7 +273,7 @@ class Keeper:
         except Exception as error:
             if not isinstance(error, DBLockError | ValueError):  # closed, or not fit for use
                 logger.exception("renewing leases failed")
-            outcomes = [Missed(Trouble(Fault.REFUSED, str(error)))] * len(asked)
+            outcomes = [RenewalFailed(StatementError(Fault.REFUSED, str(error)))] * len(asked)
         finally:
             self._settle(begun, outcomes)
 
@@ -292,15 +292,15 @@ class Keeper:
                 if isinstance(outcome, LockLost):
                     self._lose(hold, outcome, calls)
                     continue
-                late = max(0.0, now - hold.keeping.due)
-                if isinstance(outcome, Missed):
-                    self._tell(calls, Kind.MISSED, hold, late, outcome.trouble)
-                    hold.keeping.missed(outcome, hold.lease.term, now, self._runtime.random())
+                late = max(0.0, now - hold.schedule.due)
+                if isinstance(outcome, RenewalFailed):
+                    self._tell(calls, Kind.MISSED, hold, late, outcome.failure)
+                    hold.schedule.missed(outcome, hold.lease.term, now, self._runtime.random())
                 else:
                     self._tell(calls, Kind.RENEWED, hold, late)
                     hold.begin(outcome)
-                    hold.keeping.renewed(outcome, self._runtime.random())
-                self._look_again(hold.keeping.wake)
+                    hold.schedule.renewed(outcome, self._runtime.random())
+                self._look_again(hold.schedule.wake)
             settled.notify_all()
         self.call(*calls)
 

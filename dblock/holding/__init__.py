@@ -1,0 +1,1 @@
+"""What this process holds, and how it is kept."""

@@ -1,0 +1,1 @@
+"""What touches the world: time, threads, connections, transactions and notifications."""

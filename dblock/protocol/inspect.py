@@ -1,0 +1,126 @@
+"""Looking at names; and why a lease is lost, by what is seen of its name."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, LockLost
+from .epoch import consult, ended
+from .faults import StatementError
+from .lease import Held
+from .retry import retry_or_raise
+from .state import LockRow, LockState, WaiterState
+from .steps import Procedure, Reply
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+
+def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
+    """Read the states of all names that have a token or are waited for."""
+    query = dialect.held()
+    states = query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+    waiters = yield from _waiters(dialect, None, now)
+    return [state.told(waiters.get(state.name, ())) for state in states]
+
+
+def show(dialect: Statements, name: str, now: float) -> Procedure[LockState]:
+    """Read a name's state and its waiters."""
+    state, now = yield from look(dialect, name, 0.0, now)
+    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
+    return LockState(name, 0, waiters=waiters) if state is None else state.told(waiters)
+
+
+def _waiters(
+    dialect: Statements, name: str | None, now: float
+) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
+    query = dialect.waiters(name)
+    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+
+
+def look(
+    dialect: Statements, name: str, patience: float, now: float
+) -> Procedure[tuple[LockRow | None, float]]:
+    """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
+    state, reply = yield from look_from(dialect, name, patience, now)
+    return state, reply.now
+
+
+def look_from(
+    dialect: Statements, name: str, patience: float, now: float
+) -> Procedure[tuple[LockRow | None, Reply]]:
+    """As :func:`look`; return the reply too."""
+    query = dialect.look(name)
+    reply = yield from retry_or_raise(dialect, query, name, patience, now)
+    states = query.read(reply)
+    return (states[0] if states else None), reply
+
+
+def why_lost(
+    dialect: Statements, name: str, token: str, held: Held, now: float
+) -> Procedure[LockLost | None]:
+    """Look why a statement did not find its hold; None if that is there, its row merely in use."""
+    try:
+        state, now = yield from look(dialect, name, 0.0, now)
+    except DBLockError as error:
+        return LockLost(
+            f"{name!r} is lost, and why could not be found out: {error}",
+            name=name,
+            reason="unknown",
+        )
+    loss = loss_of(state, name, token, held, now)
+    if loss is not None and dialect.has_witness:
+        with contextlib.suppress(StatementError):
+            witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
+            loss = ended(name, held.fence, witness) or loss
+    return loss
+
+
+def loss_of(
+    state: LockRow | None, name: str, token: str, held: Held, now: float
+) -> LockLost | None:
+    """Return why a hold is lost, from what was last seen of its name; None if it is not.
+
+    ``now`` is not before it was seen.
+    """
+    if state is None:
+        return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
+    if state.fence != held.fence:
+        # Its expiry was later than that, by any clock that goes about as fast as ours.
+        if not held.term.over(now - _age(state)):
+            return LockLost(
+                f"the lease on {name!r} was taken by another before it expired: it was released by "
+                f"force, or the database's clock was set forward; {_followed(state, held.fence)}",
+                name=name,
+                reason="forced",
+            )
+        return taken_over(state, held.fence)
+    if state.token != token:
+        return LockLost(f"{name!r} was released by force", name=name, reason="forced")
+    return None if state.held else expired(name)
+
+
+def taken_over(state: LockRow, fence: int) -> LockLost:
+    """Return the loss of a lease that others have had since."""
+    return LockLost(
+        f"the lease on {state.name!r} was taken over after it expired: {_followed(state, fence)}",
+        name=state.name,
+        reason="taken over",
+    )
+
+
+def _followed(state: LockRow, fence: int) -> str:
+    return f"fence {fence} was followed by {state.fence}; it is now {state.told().describe()}"
+
+
+def _age(state: LockRow) -> float:
+    """Return the seconds since the last grant, by the database's clock; 0 if it does not say."""
+    if state.acquired_at is None or state.expires_at is None or state.remaining is None:
+        return 0.0
+    return (state.expires_at - state.acquired_at).total_seconds() - state.remaining
+
+
+def expired(name: str, why: str = "without being renewed in time") -> LockLost:
+    """Return the loss of a lease that ran out."""
+    return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")

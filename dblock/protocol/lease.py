@@ -1,0 +1,54 @@
+"""A lease as it is asked for, held, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .state import LockRow
+from .term import Term
+
+
+@dataclass(slots=True)
+class LeaseRequest:
+    """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
+
+    name: str
+    token: str = field(repr=False)
+    owner: str
+    ttl: float
+    #: Whether it may begin with a term that is shorter than that, since it is renewed soon.
+    short: bool = False
+    #: What it may stand in the queue with, the last one first of all.
+    tickets: list[str] = field(default_factory=list, compare=False)
+
+    def queued(self, ticket: str) -> None:
+        """Take down that it may stand in the queue with a ticket from now on."""
+        if ticket not in self.tickets:
+            self.tickets.append(ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lease was granted."""
+
+    fence: int
+    term: Term
+    #: The server that granted it, where it is known.
+    server: str | None = None
+    #: Somebody else was in the way.
+    contended: bool = False
+
+    def elsewhere(self, server: str | None) -> bool:
+        """Whether a reply of ``server`` is that of another server than granted it."""
+        return None not in (self.server, server) and self.server != server
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It was not, within the wait. ``state`` is what was last seen of the name.
+
+    ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
+    """
+
+    state: LockRow | None
+    pause: float = 0.0

@@ -1,0 +1,194 @@
+"""Giving a lease, or a place in its queue, back; and ending the sessions that may still want it."""
+
+from __future__ import annotations
+
+import contextlib
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, Unavailable
+from .explain import explain
+from .faults import Fault, StatementError
+from .inspect import look, why_lost
+from .lease import Held, LeaseRequest
+from .retry import AWAY, PASSING, PAUSE, retry
+from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+# How long to try to leave the queue, or to give back, where others are at the row, in seconds.
+LEAVING = 1.0
+
+
+def end_session(
+    dialect: Statements, end: Query[bool], patience: float, now: float
+) -> Procedure[tuple[bool, float]]:
+    """End a session that was lost, and wait until it is gone; return whether it is, and the time.
+
+    Raises Unavailable when the database is not reached.
+    """
+    until = now + patience
+    while True:
+        try:
+            reply = yield from retry(end, until - now, now, AWAY | PASSING)
+        except StatementError as failure:
+            if failure.fault in AWAY:
+                raise explain(dialect, failure, harmless=True) from failure.__cause__
+            return False, now
+        there = end.read(reply)
+        if not there or reply.now >= until:
+            return not there, reply.now
+        now = (yield Sleep(PAUSE / 5)).now
+
+
+def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
+    """Leave the queue; what was passed on too late goes to the next.
+
+    Where that fails nobody is to wait for who is not there: the tickets are disowned.
+    """
+    if not request.tickets:
+        return
+    try:
+        left = dialect.leave(request.name, request.token, request.tickets[-1])
+        reply = yield from retry(left, LEAVING, now, AWAY | PASSING)
+        if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
+            passed = dialect.pass_on(request.name, request.token)
+            yield from retry(passed, LEAVING, reply.now, AWAY | PASSING)
+    except StatementError:
+        yield Disown(tuple(request.tickets))
+        return
+    request.tickets.clear()
+
+
+def give_back(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
+    """Release what must not be believed in; where that fails it runs out by itself.
+
+    A release may arrive late: what is asked for after it has another token.
+    """
+    with contextlib.suppress(StatementError):
+        query = dialect.pass_on(request.name, request.token)
+        yield from retry(query, LEAVING, now, AWAY | PASSING)
+    request.token = blake2b(request.token.encode(), digest_size=16).hexdigest()
+
+
+def abandon(
+    dialect: Statements,
+    request: LeaseRequest,
+    left: list[Query[bool]],
+    patience: float,
+    start: float,
+) -> Procedure[None]:
+    """Give back what a cancelled acquire was granted, or may still be.
+
+    ``left`` ends the session that its last try may still be run in; it is ended first.
+    """
+    now, until = start, start + patience
+    try:
+        while left:
+            _, now = yield from end_session(dialect, left[-1], until - now, now)
+            left.pop()
+    except Unavailable:
+        yield Disown(tuple(request.tickets))
+        raise
+    yield from leave(dialect, request, now)
+    query = dialect.pass_on(request.name, request.token)
+    while now < until:
+        state, now = yield from look(dialect, request.name, until - now, now)
+        if state is None or state.token != request.token:
+            return
+        reply = yield from retry(query, until - now, now, AWAY | PASSING)
+        if reply.matched == 1:
+            return
+        now = (yield Sleep(PAUSE)).now  # its row was in use
+
+
+def release(
+    dialect: Statements,
+    name: str,
+    token: str,
+    held: Held,
+    patience: float,
+    start: float,
+    *,
+    gated: bool = False,
+    guarded: bool = False,
+) -> Procedure[None]:
+    """Give the lease back, with the gate if that is kept. Raises LockLost when it was not held.
+
+    What was ``guarded`` is passed on to nobody: the transaction with the guard may be open yet, and
+    who takes the name has to wait for its end.
+
+    The token names this one grant, so repeating a release whose reply was lost cannot touch a
+    later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
+    from the first failure.
+    """
+    now, in_doubt, contended = start, False, held.contended
+    until: float | None = None
+    while True:
+        try:
+            if gated:
+                gated = False
+                reply = yield ExecuteOnSession(dialect.release_and_unlock(name, token), last=True)
+            elif contended:
+                reply = yield Execute(dialect.pass_on(name, token, not guarded))
+            else:
+                reply = yield Execute(dialect.release(name, token))
+        except StatementError as failure:
+            in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
+            if failure.fault not in AWAY | PASSING:
+                raise explain(dialect, failure, name) from failure.__cause__
+            now = (yield Sleep(PAUSE)).now
+            until = now + patience if until is None else until
+            if failure.end is not None:  # it may keep the row
+                with contextlib.suppress(DBLockError):
+                    _, now = yield from end_session(dialect, failure.end, until - now, now)
+            if now >= until:
+                if failure.fault is Fault.BUSY:
+                    raise _in_use(name) from failure.__cause__
+                raise explain(dialect, failure, name) from failure.__cause__
+            continue
+        if reply.matched == 1:
+            return
+        if dialect.can_notify and not contended:
+            contended = True
+            continue
+        loss = yield from why_lost(dialect, name, token, held, reply.now)
+        if loss is not None:
+            if in_doubt:
+                return  # the try whose reply was lost had done it
+            raise loss
+        until = reply.now + patience if until is None else until
+        if reply.now >= until:
+            raise _in_use(name)
+        now = (yield Sleep(PAUSE)).now
+
+
+def _in_use(name: str) -> Unavailable:
+    return Unavailable(
+        f"{name!r} could not be released, its row is in use; it runs out by itself", name=name
+    )
+
+
+def force(dialect: Statements, name: str, patience: float, start: float) -> Procedure[bool]:
+    """Free the name whoever holds it; False when nobody does.
+
+    By the token of the hold that is seen first, so that it can be repeated after a lost reply
+    without touching the hold after it.
+    """
+    state, now = yield from look(dialect, name, patience, start)
+    if state is None or state.token is None:
+        return False
+    token, query = state.token, dialect.pass_on(name, state.token, passes=False)
+    while state is not None and state.token == token:
+        try:
+            reply = yield from retry(query, patience, now, AWAY | PASSING)
+        except StatementError as failure:
+            raise explain(dialect, failure, name) from failure.__cause__
+        if reply.matched == 1:
+            break
+        if reply.now >= start + patience:
+            raise Unavailable(f"{name!r} could not be freed, its row is in use", name=name)
+        now = (yield Sleep(PAUSE)).now
+        state, now = yield from look(dialect, name, patience, now)
+    return True
