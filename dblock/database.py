@@ -16,7 +16,7 @@ from .io.connections import Connections, OwnConnection
 from .io.driver import Driver, Transaction
 from .io.hot_names import HotNames
 from .io.local_queue import LocalQueue
-from .io.user_locks import Gate, Gates
+from .io.user_locks import UserLock, UserLocks
 from .protocol import renew
 from .protocol.explain import explain, schema_missing, transaction_broken
 from .protocol.faults import Fault, StatementError
@@ -87,7 +87,7 @@ class Database:
         self._seen: dict[object, Waiter] = {}
         self.local_queue = LocalQueue(self.holders, dialect.adapter, runtime)
         self.hot = HotNames()
-        self.gates = Gates(self.holders, dialect)
+        self.user_locks = UserLocks(self.holders, dialect)
         self._driver = Driver(self.connections, runtime, self.local_queue)
 
     def run(
@@ -95,10 +95,10 @@ class Database:
         protocol: Procedure[T],
         transaction: Transaction | None = None,
         left: list[Query[bool]] | None = None,
-        gate: Gate | None = None,
+        user_lock: UserLock | None = None,
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(protocol, transaction, left, gate)
+        return self._driver.run(protocol, transaction, left, user_lock)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""
@@ -193,7 +193,7 @@ class Database:
         try:
             self.local_queue.disconnect()
         finally:
-            self.gates.close()
+            self.user_locks.close()
             self.connections.clear()
             self.holders.clear()
 
@@ -202,6 +202,6 @@ class Database:
         try:
             self.local_queue.close()
         finally:
-            self.gates.close()
+            self.user_locks.close()
             self.connections.close()
             self.holders.close()

@@ -139,7 +139,7 @@ class Lease(SingleHandle):
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
         waiter, start = self._database.waiter(self.name, "lease", self._label), self._runtime.now()
         hot = wait != 0 and self._database.hot.take(self.name, start)
-        gate = None if wait == 0 else self._database.gates.gate(hot)
+        user_lock = None if wait == 0 else self._database.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
         left: list[Query[bool]] = []
         try:
@@ -151,10 +151,10 @@ class Lease(SingleHandle):
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
-                gated=gate is not None,
+                can_wait_in_server=user_lock is not None,
                 hot=hot,
             )
-            outcome = self._database.run(waiter.during(protocol), left=left, gate=gate)
+            outcome = self._database.run(waiter.during(protocol), left=left, user_lock=user_lock)
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -166,7 +166,7 @@ class Lease(SingleHandle):
                     database=self._database.kept,
                     on_danger=self._on_danger,
                     on_lost=self._on_lost,
-                    gate=gate if gate is not None and gate.kept else None,
+                    user_lock=user_lock if user_lock is not None and user_lock.kept else None,
                 )
                 if outcome.contended:
                     self._database.hot.note(self.name, hold.since - start, hold.since)
@@ -175,8 +175,8 @@ class Lease(SingleHandle):
                 self._tell(Kind.ACQUIRED, start)
             self._database.withdraw(waiter)
         except BaseException as error:
-            if gate is not None:
-                gate.drop()
+            if user_lock is not None:
+                user_lock.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
@@ -185,8 +185,8 @@ class Lease(SingleHandle):
             raise
         if isinstance(outcome, Held):
             return None
-        if gate is not None:
-            gate.drop()
+        if user_lock is not None:
+            user_lock.drop()
         return self._database.not_acquired(self.name, outcome, wait)
 
     def _last(self, at_least: float) -> None:
@@ -239,7 +239,7 @@ class Lease(SingleHandle):
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper.drop(hold)
         hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
-        gated = hold.gate is not None and hold.gate.kept
+        with_user_lock = hold.user_lock is not None and hold.user_lock.kept
         ending: Procedure[object] = release.release(
             self._database.dialect,
             self.name,
@@ -247,15 +247,15 @@ class Lease(SingleHandle):
             hold.lease,
             self._database.timeouts.socket,
             now,
-            gated=gated,
+            with_user_lock=with_user_lock,
             guarded=hold.guarded,
         )
         if after:
             renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
             ending = renew.renew(self._database.dialect, Asked(renewal, hold.lease), now)
-            if hold.gate is not None:
-                hold.gate.drop()
-        self._database.run(ending, gate=hold.gate)
+            if hold.user_lock is not None:
+                hold.user_lock.drop()
+        self._database.run(ending, user_lock=hold.user_lock)
 
     # --- while holding it --------------------------------------------------------------------
 

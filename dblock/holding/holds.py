@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..io.borrowed import Root
     from ..io.driver import OwnTransaction
     from ..io.runtime import Event, Runtime
-    from ..io.user_locks import Gate
+    from ..io.user_locks import UserLock
     from ..protocol.renew import Asked, Renewed
     from ..protocol.schedule import Danger, RenewalSchedule
     from ..timeouts import Timeouts
@@ -111,7 +111,7 @@ class LeaseHold(Hold):
     database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
-    gate: Gate | None = None
+    user_lock: UserLock | None = None
     #: A transaction was guarded with it, and may be open yet.
     guarded: bool = False
     #: A renewal is under way, the keeper's or the holder's own.
@@ -137,17 +137,17 @@ class LeaseHold(Hold):
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
         self.tell(Change.RENEWED)
-        self._leave_gate()  # nobody waits at it any more
+        self._leave_user_lock()  # nobody waits at it any more
 
     def lose(self, loss: LockLost) -> bool:
         with lock:
-            self._leave_gate()
+            self._leave_user_lock()
             return Hold.lose(self, loss)
 
-    def _leave_gate(self) -> None:
-        """Let the gate go, under the lock; but a release that has begun does so itself."""
-        if self.gate is not None and not self.ended:
-            self.gate.drop()
+    def _leave_user_lock(self) -> None:
+        """Let the user lock go, under the lock; but a release that has begun does so itself."""
+        if self.user_lock is not None and not self.ended:
+            self.user_lock.drop()
 
     def ran_out(self) -> LockLost:
         """Return the loss for when the term is over."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..dialects import Dialect
     from .local_queue import LocalQueue, LocalWaiter
     from .runtime import Runtime
-    from .user_locks import Gate
+    from .user_locks import UserLock
 
 T = TypeVar("T")
 
@@ -56,9 +56,10 @@ class Driver:
         protocol: Procedure[T],
         transaction: Transaction | None = None,
         left: list[Query[bool]] | None = None,
-        gate: Gate | None = None,
+        user_lock: UserLock | None = None,
     ) -> T:
-        """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or at a ``gate``.
+        """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or
+        on the session of a ``user_lock``.
 
         ``left`` gets what ends the session that a cancelled statement may still be run on.
         """
@@ -76,7 +77,7 @@ class Driver:
                 if isinstance(step, WaitTurn) and waiter is None:
                     waiter = self.local_queue.waiter(step.line)
                 try:
-                    reply = self._perform(step, transaction, left, waiter, gate)
+                    reply = self._perform(step, transaction, left, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
                 self.runtime.check()
@@ -94,13 +95,13 @@ class Driver:
         transaction: Transaction | None,
         left: list[Query[bool]] | None,
         waiter: LocalWaiter | None,
-        gate: Gate | None,
+        user_lock: UserLock | None,
     ) -> Reply:
         if isinstance(step, Execute):
             return self._run(step, left)
         if isinstance(step, ExecuteOnSession):
-            assert gate is not None, "only who has been given a gate waits at it"
-            return gate.run(step, left)
+            assert user_lock is not None, "only who has been given a user lock waits at it"
+            return user_lock.run(step, left)
         sent = self.runtime.now()
         if isinstance(step, Sleep):
             self.runtime.sleep(step.seconds)

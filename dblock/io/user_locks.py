@@ -1,9 +1,8 @@
-"""Where nobody is told: waiting in the server, at the name's gate.
+"""Where nobody is told: waiting in the server, for the name's user lock (``GET_LOCK``).
 
-The gate is a lock of the session's. It is had with the name and let go with it, in one session, so
-a connection is kept for it.
+A session has it with the name and lets it go with it, so a connection is kept for that.
 
-A gate decides nothing. The row does, and the queue in it comes first.
+It decides nothing. The row does, and the queue in it comes first.
 """
 
 from __future__ import annotations
@@ -23,53 +22,58 @@ if TYPE_CHECKING:
     from ..protocol.steps import ExecuteOnSession, Query, Reply
     from .connections import Connections, OwnConnection
 
-# So many gates a process has or waits at; and as many again for names that are hot: it would starve
-# there while it waits for others.
-GATES = 4
+# So many a process has or waits for; and as many again for names that are hot: it would starve for
+# those while it waits for others.
+USER_LOCKS = 4
 
 
-class Gates:
-    """Who of this process is at gates."""
+class UserLocks:
+    """Who of this process has a user lock, or waits for one."""
 
     def __init__(self, connections: Connections, dialect: Dialect) -> None:
         self.connections = connections
         self.dialect = dialect
-        self._known: WeakSet[Gate] = WeakSet()
+        self._known: WeakSet[UserLock] = WeakSet()
 
-    def gate(self, hot: bool) -> Gate | None:
-        """Return the gate to wait at, where names have one; ``hot`` if that one was waited for a
-        moment ago."""
-        return Gate(self, hot) if self.dialect.can_wait_in_server else None
+    def user_lock(self, hot: bool) -> UserLock | None:
+        """Return the user lock to wait for, where names have one.
+
+        ``hot`` tells that it was waited for a moment ago.
+        """
+        return UserLock(self, hot) if self.dialect.can_wait_in_server else None
 
     @property
     def kept(self) -> int:
         """How many there are with a connection, or about to have one."""
         with lock:  # a set does not grow while somebody goes through it
-            return sum(gate.admitted and not gate.inherited for gate in self._known)
+            return sum(user_lock.admitted and not user_lock.inherited for user_lock in self._known)
 
-    def admit(self, gate: Gate) -> None:
-        """Let a gate have a connection. Raises StatementError where there are enough with one."""
+    def admit(self, user_lock: UserLock) -> None:
+        """Let one have a connection.
+
+        Raises StatementError where there are enough with one.
+        """
         with lock:
-            if self.kept >= (2 * GATES if gate.hot else GATES):
-                raise StatementError(Fault.UNREACHABLE, "this process waits at other gates")
-            self._known.add(gate)
-            gate.admitted = True
+            if self.kept >= (2 * USER_LOCKS if user_lock.hot else USER_LOCKS):
+                raise StatementError(Fault.UNREACHABLE, "this process waits for other user locks")
+            self._known.add(user_lock)
+            user_lock.admitted = True
 
     def close(self) -> None:
-        """Let all gates go."""
+        """Let all user locks go."""
         with lock:
-            gates = list(self._known)
-        for gate in gates:
-            gate.drop()
+            user_locks = list(self._known)
+        for user_lock in user_locks:
+            user_lock.drop()
 
 
-class Gate:
-    """A session's gate, or its place before it, and the connection kept for that."""
+class UserLock:
+    """A session's user lock, or its place before it, and the connection kept for that."""
 
-    def __init__(self, gates: Gates, hot: bool) -> None:
-        self._gates = gates
-        self._connections = gates.connections
-        self._dialect = gates.dialect
+    def __init__(self, user_locks: UserLocks, hot: bool) -> None:
+        self._gates = user_locks
+        self._connections = user_locks.connections
+        self._dialect = user_locks.dialect
         self._connection: OwnConnection | None = None
         self._pid = os.getpid()
         #: It has a connection, or is about to.
@@ -86,11 +90,11 @@ class Gate:
 
     @property
     def kept(self) -> bool:
-        """Whether there is a connection that has the gate, or waits for it."""
+        """Whether there is a connection that has the user lock, or waits for it."""
         return self._connection is not None and not self.inherited
 
     def run(self, step: ExecuteOnSession, left: list[Query[bool]] | None) -> Reply:
-        """Run a statement of the gate's session.
+        """Run a statement of the user lock's session.
 
         ``left`` is as in :meth:`.Driver.run`. Raises StatementError.
         """
@@ -124,7 +128,7 @@ class Gate:
         return reply
 
     def _leave(self, connection: OwnConnection) -> None:
-        """Let the gate go, if it is had."""
+        """Let the user lock go, if it is had."""
         try:
             self._connections.execute(connection, self._dialect.unlock_all())
         except BaseException as error:
@@ -146,7 +150,7 @@ class Gate:
         return connection
 
     def drop(self) -> None:
-        """Let the gate go, by closing its connection."""
+        """Let the user lock go, by closing its connection."""
         connection = self._part()
         if connection is None:
             return

@@ -30,18 +30,20 @@ def acquire(
     wait: float | None,
     patience: float,
     waiter: Waiter,
-    gated: bool = False,
+    can_wait_in_server: bool = False,
     hot: bool = False,
 ) -> Procedure[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``gated`` says
-    that there may be a connection to wait on in the server; ``hot``, that the name was waited for
-    a moment ago.
+    reply was lost is looked for. ``fair`` keeps the order of arrival in any case.
+    ``can_wait_in_server`` says that there may be a connection for that; ``hot``, that the name was
+    waited for a moment ago.
     """
     attempt = Attempt(dialect, request, Deadline(waiter.start, wait, patience, waiter.start))
-    waiting = way_to_wait(attempt, policy, waiter, fair=fair, gated=gated, hot=hot)
+    waiting = way_to_wait(
+        attempt, policy, waiter, fair=fair, can_wait_in_server=can_wait_in_server, hot=hot
+    )
     try:
         held = yield from _take(attempt, waiting)
     except DeadlockDetected:

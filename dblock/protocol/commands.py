@@ -75,20 +75,20 @@ class PassOn(NamedTuple):
 
 
 class WaitInServer(NamedTuple):
-    """Wait for the name's gate."""
+    """Wait for the name's user lock."""
 
     name: str
 
 
 class ReleaseAndUnlock(NamedTuple):
-    """Free the name as :class:`Release` does, and its gate."""
+    """Free the name as :class:`Release` does, and its user lock."""
 
     name: str
     token: str
 
 
 class UnlockAll(NamedTuple):
-    """Let all gates of the session go."""
+    """Let all user locks of the session go."""
 
 
 class Look(NamedTuple):

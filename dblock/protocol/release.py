@@ -111,10 +111,10 @@ def release(
     patience: float,
     start: float,
     *,
-    gated: bool = False,
+    with_user_lock: bool = False,
     guarded: bool = False,
 ) -> Procedure[None]:
-    """Give the lease back, with the gate if that is kept. Raises LockLost when it was not held.
+    """Give the lease back, with the user lock if it has one. Raises LockLost when it was not held.
 
     What was ``guarded`` is passed on to nobody: the transaction with the guard may be open yet, and
     who takes the name has to wait for its end.
@@ -127,8 +127,8 @@ def release(
     until: float | None = None
     while True:
         try:
-            if gated:
-                gated = False
+            if with_user_lock:
+                with_user_lock = False
                 reply = yield ExecuteOnSession(dialect.release_and_unlock(name, token), last=True)
             elif contended:
                 reply = yield Execute(dialect.pass_on(name, token, not guarded))

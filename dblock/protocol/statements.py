@@ -45,7 +45,7 @@ class Statements(ABC):
     has_witness: ClassVar[bool] = False
     #: Who stands in a name's queue is told of its turn; elsewhere it has to look.
     can_notify: ClassVar[bool] = False
-    #: Names have gates, which are waited for in the server.
+    #: Names have user locks, which are waited for in the server.
     can_wait_in_server: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
     grace: ClassVar[float] = 0.4
@@ -117,19 +117,19 @@ class Statements(ABC):
         """Read a name's row as :meth:`look` does, and where the ticket stands."""
 
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:
-        """Wait for the name's gate, ``patience`` seconds at most; return whether others had it.
+        """Wait for the name's user lock, ``patience`` seconds at most; tell whether others had it.
 
-        The session has the gate from then on, or this fails: the gate, or the row, was busy.
+        The session has it from then on, or this fails: it, or the row, was busy.
         """
-        raise NotImplementedError(f"{self.name} has no gates")
+        raise NotImplementedError(f"{self.name} has no user locks")
 
     def release_and_unlock(self, name: str, token: str) -> Query[int]:
-        """Free the name, as :meth:`release` does, and its gate, on the session that has it."""
-        raise NotImplementedError(f"{self.name} has no gates")
+        """Free the name, as :meth:`release` does, and its user lock, on the session that has it."""
+        raise NotImplementedError(f"{self.name} has no user locks")
 
     def unlock_all(self) -> Query[int]:
-        """Let all gates of the session go."""
-        raise NotImplementedError(f"{self.name} has no gates")
+        """Let all user locks of the session go."""
+        raise NotImplementedError(f"{self.name} has no user locks")
 
     # --- those who are seen waiting ----------------------------------------------------------
 

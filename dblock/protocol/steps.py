@@ -144,10 +144,10 @@ class Disown:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOnSession:
-    """Execute one statement on the connection that is kept for the name's gate.
+    """Execute one statement on the connection that is kept for the name's user lock.
 
     ``first`` waits for it, and where that is in vain the connection is not kept. ``last`` lets the
-    gate go, and so does this step if that found no row.
+    user lock go, and so does this step if that found no row.
     """
 
     query: Query[Any]

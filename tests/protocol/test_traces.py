@@ -52,7 +52,7 @@ def taking(
         wait=wait,
         patience=PATIENCE,
         waiter=waiter,
-        gated=wait != 0 and dialect.can_wait_in_server,
+        can_wait_in_server=wait != 0 and dialect.can_wait_in_server,
         hot=hot,
     )
     return waiter.during(taking)
@@ -70,7 +70,14 @@ def releasing(
     stage: Stage, *, held: Held = HELD, gated: bool = False, guarded: bool = False
 ) -> Procedure[None]:
     return release.release(
-        stage.dialect, "report", "token", held, PATIENCE, START, gated=gated, guarded=guarded
+        stage.dialect,
+        "report",
+        "token",
+        held,
+        PATIENCE,
+        START,
+        with_user_lock=gated,
+        guarded=guarded,
     )
 
 

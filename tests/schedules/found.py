@@ -111,12 +111,12 @@ FOUND = {
         Planted(
             "its_gates_are_closed",
             GATE,
-            "Gate.run",
+            "UserLock.run",
             "self._connections.execute(connection, step",
             "self._connections.execute(self._connection, step",
         ),
         """
-        user at Gate.run `reply = self._connections.execute(self._con…` #2: other
+        user at UserLock.run `reply = self._connections.execute(self._con…` #2: other
         """,
     ),
 }

@@ -1,4 +1,4 @@
-"""Gates: no more of them than there may be; their connections are closed once, and all of them.
+"""UserLocks: no more of them than there may be; their connections are closed once, and all of them.
 
 The statements do nothing, and the connections are SQLite's: only who has which matters here.
 """
@@ -10,7 +10,7 @@ from functools import partial
 
 from dblock.dialects.sqlite import SQLite
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.io.user_locks import GATES, Gate, Gates
+from dblock.io.user_locks import USER_LOCKS, UserLock, UserLocks
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import ExecuteOnSession, Query
 
@@ -41,8 +41,8 @@ class Closing(SQLite3):
 class User:
     """One who has a name with a gate."""
 
-    def __init__(self, gates: Gates) -> None:
-        self.gate = Gate(gates, hot=False)
+    def __init__(self, gates: UserLocks) -> None:
+        self.gate = UserLock(gates, hot=False)
         self.refused = False
 
     def take(self) -> None:
@@ -63,19 +63,19 @@ class User:
             self.refused = True
 
 
-def gates(run: Run) -> Gates:
+def gates(run: Run) -> UserLocks:
     adapter = Closing(TIMEOUTS)
-    return Gates(some(run, adapter), Gating(None, "dblock_", TIMEOUTS, adapter))
+    return UserLocks(some(run, adapter), Gating(None, "dblock_", TIMEOUTS, adapter))
 
 
-LOOKED_AT = (Gates, Gate)
+LOOKED_AT = (UserLocks, UserLock)
 
 
 @scenario(*LOOKED_AT)
 def the_last_gate(run: Run) -> None:
     """Two want the last one that there may be."""
     all_gates = gates(run)
-    before = [User(all_gates) for _ in range(GATES - 1)]
+    before = [User(all_gates) for _ in range(USER_LOCKS - 1)]
     for user in before:
         user.take()
     users = [User(all_gates) for _ in range(2)]
@@ -83,7 +83,7 @@ def the_last_gate(run: Run) -> None:
         run.start(name, user.take, alike=all_gates)
     run.go()
     assert [user.refused for user in users].count(True) == 1
-    assert all_gates.kept == len(Counted.open) == GATES
+    assert all_gates.kept == len(Counted.open) == USER_LOCKS
 
 
 @scenario(*LOOKED_AT)

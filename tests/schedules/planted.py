@@ -152,18 +152,18 @@ PLANTED = (
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
     Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
     # --- gates
-    Planted("the_last_gate", GATE, "Gates.admit", "with lock:", "if True:"),
+    Planted("the_last_gate", GATE, "UserLocks.admit", "with lock:", "if True:"),
     Planted(
         "dropped_by_two",
         GATE,
-        "Gate._part",
+        "UserLock._part",
         "with lock:\n            connection, self._connection",
         "if True:\n            connection = self._connection\n            self._connection, _",
     ),
     Planted(
         "its_gates_are_closed",
         GATE,
-        "Gate.run",
+        "UserLock.run",
         "self._connections.execute(connection, step",
         "self._connections.execute(self._connection, step",
     ),

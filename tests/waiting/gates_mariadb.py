@@ -147,7 +147,7 @@ def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def user_lock(name: str) -> str:
     """The user lock that is a name's gate in the session's database."""
-    gate = MariaDB(None, "dblock_", Timeouts()).gate(name)
+    gate = MariaDB(None, "dblock_", Timeouts()).user_lock(name)
     return f"SHA1(CONCAT('{gate}/', DATABASE()))"
 
 

@@ -100,8 +100,8 @@ def test_another_database_has_gates_of_its_own(gate: UserLock, new_database: New
         there = UserLock(other, stack, gate.world).quick()
         here = gate.quick()
         with lease(here), lease(there):
-            assert here.database.gates.kept == 1
-            assert there.database.gates.kept == 1
+            assert here.database.user_locks.kept == 1
+            assert there.database.user_locks.kept == 1
 
 
 def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_no_session_with_the_gate_waits_for_rows(
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.waits == 1)
-        monkeypatch.setattr(dblock.io.user_locks, "GATES", 0)  # once is enough
+        monkeypatch.setattr(dblock.io.user_locks, "USER_LOCKS", 0)  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
     threads.join()
@@ -262,7 +262,7 @@ def test_no_connection_is_left_for_it(gate: UserLock, monkeypatch: pytest.Monkey
 
 def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
     """However many names are wanted; who is not let in looks."""
-    names = [f"{number}" for number in range(3 * dblock.io.user_locks.GATES)]
+    names = [f"{number}" for number in range(3 * dblock.io.user_locks.USER_LOCKS)]
     locks, holder = gate.locks(), gate.locks()
     with ExitStack() as stack:
         for name in names:
@@ -271,9 +271,9 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             wanted = [locks.lease(name, ttl=LONG, wait=SECONDS) for name in names]
             for one in wanted:
                 threads.start(one.acquire)
-            gate.wait_until_waited_for(dblock.io.user_locks.GATES)
+            gate.wait_until_waited_for(dblock.io.user_locks.USER_LOCKS)
             eventually(lambda: len(locks.database.local_queue.lengths()) == len(names))
-            assert len(gate.waited_for_by()) <= dblock.io.user_locks.GATES
+            assert len(gate.waited_for_by()) <= dblock.io.user_locks.USER_LOCKS
     threads.join()
     assert all(one.held for one in wanted)
 
@@ -282,7 +282,7 @@ def test_so_many_when_all_come_at_once(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them has its connection yet."""
-    names = [f"{number}" for number in range(2 * dblock.io.user_locks.GATES + 1)]
+    names = [f"{number}" for number in range(2 * dblock.io.user_locks.USER_LOCKS + 1)]
     locks, let_in, go_on = gate.quick(*names), list[int](), threading.Event()
     take = locks.database.holders.take
 
@@ -297,8 +297,8 @@ def test_so_many_when_all_come_at_once(
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()
     threads.join()
-    assert len(let_in) == 2 * dblock.io.user_locks.GATES  # since the names are hot
-    assert locks.database.gates.kept == 2 * dblock.io.user_locks.GATES
+    assert len(let_in) == 2 * dblock.io.user_locks.USER_LOCKS  # since the names are hot
+    assert locks.database.user_locks.kept == 2 * dblock.io.user_locks.USER_LOCKS
 
 
 def test_a_short_term_is_not_spent_at_the_gate(

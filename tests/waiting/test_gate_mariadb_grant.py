@@ -30,9 +30,11 @@ def test_who_leaves_the_gate_while_it_is_looked_at(
     first, second = lease(gate.locks()), lease(gate.locks())
     with first:
         fence = first.fence
-    looked = MariaDB.gated.fget  # type: ignore[attr-defined]
+    looked = MariaDB.taken_elsewhere.fget  # type: ignore[attr-defined]
     then_wait = f"0 * GET_LOCK({HELD_OPEN}, {SECONDS})"
-    monkeypatch.setattr(MariaDB, "gated", property(lambda self: f"({looked(self)} + {then_wait})"))
+    monkeypatch.setattr(
+        MariaDB, "taken_elsewhere", property(lambda self: f"({looked(self)} + {then_wait})")
+    )
     with gate.session() as holding:
         holding.exec_driver_sql(f"DO GET_LOCK({HELD_OPEN}, {SECONDS})")
         with gate.shut():

@@ -57,12 +57,12 @@ def test_behind_a_pooler(uncalled: Queue) -> None:
 
 
 def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) -> None:
-    names = [f"{number}" for number in range(dblock.io.user_locks.GATES)]
+    names = [f"{number}" for number in range(dblock.io.user_locks.USER_LOCKS)]
     busy, holder = user_lock.locks(), user_lock.locks()
     held = [holder.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
     waiting = [threads.start(busy.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
-    eventually(lambda: busy.database.gates.kept == len(names))
+    eventually(lambda: busy.database.user_locks.kept == len(names))
     had = shares([busy, *(user_lock.locks() for _ in range(3))])
     for one in held:
         one.release()
@@ -74,10 +74,10 @@ def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.Monke
     """It stands in the queue, like anybody where there are none."""
     busy = user_lock.locks()
 
-    def admit(gate: dblock.io.user_locks.Gate) -> None:
+    def admit(gate: dblock.io.user_locks.UserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
-    monkeypatch.setattr(busy.database.gates, "admit", admit)
+    monkeypatch.setattr(busy.database.user_locks, "admit", admit)
     contenders = [busy, *(user_lock.locks() for _ in range(3))]
     contest(contenders, lambda turns: turns.count(0) >= SERVED)
 

@@ -12,7 +12,7 @@ from ...protocol.steps import Query, Reply
 from ..dialect import read_joined, read_tokens
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
-from .server_wait import GATE, ServerWaitStatements
+from .server_wait import USER_LOCK, ServerWaitStatements
 
 
 class LeaseStatements(QueueStatements, ServerWaitStatements):
@@ -21,7 +21,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
             f"""BEGIN NOT ATOMIC
-                {self._grant(self.is_available(f"({LAST} + {self.gated})"), rest="NULL")}
+                {self._grant(self.is_available(f"({LAST} + {self.taken_elsewhere})"), rest="NULL")}
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
             END""",
@@ -37,7 +37,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             "token": token,
             "owner": owner,
             "ttl": microseconds(ttl),
-            "gate": self.gate(name),
+            "user_lock": self.user_lock(name),
         }
 
     def join(
@@ -74,7 +74,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         ``rest`` is the queue without who takes it and those before.
         """
         # The condition of the UPDATE alone decides, with both rows locked, and once: who is at
-        # the gate may go at any moment. No new value depends on another.
+        # the user lock may go at any moment. No new value depends on another.
         return f"""
                 DECLARE known INT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -136,10 +136,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 DECLARE released INT DEFAULT 0;
                 {release.sql};
                 SET released = ROW_COUNT();
-                DO RELEASE_LOCK({GATE});
+                DO RELEASE_LOCK({USER_LOCK});
                 SELECT 1 FROM DUAL WHERE released = 1;
             END""",
-            {"gate": self.gate(name), **release.params},
+            {"user_lock": self.user_lock(name), **release.params},
             commands.ReleaseAndUnlock(name, token),
             self.patience,
         )

@@ -29,11 +29,11 @@ def way_to_wait(
     waiter: Waiter,
     *,
     fair: bool,
-    gated: bool,
+    can_wait_in_server: bool,
     hot: bool,
 ) -> Waiting:
-    """Return how to wait: ``gated`` and ``hot`` are as with :func:`.acquire`."""
-    if gated and policy.endless and not fair:  # in the server the order is a rough one
+    """Return how to wait: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`."""
+    if can_wait_in_server and policy.endless and not fair:  # in the server the order is a rough one
         return ServerWait(attempt, policy, waiter, fair, hot)
     if attempt.dialect.can_notify:
         return Queueing(attempt, policy, waiter, fair, hot)

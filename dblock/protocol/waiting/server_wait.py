@@ -26,7 +26,7 @@ LONGEST = 2.5
 
 
 @dataclass(slots=True)
-class Gate:
+class SessionLock:
     """How it stands with the session's lock."""
 
     #: Whether there is a connection for it to be had; whether it is waited for next, or was the
@@ -46,30 +46,30 @@ class ServerWait(Polling):
         self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
     ) -> None:
         super().__init__(attempt, policy, waiter, fair)
-        self.gate = Gate(waits_next=hot)
+        self.lock = SessionLock(waits_next=hot)
 
     def ask(self) -> Procedure[Held | None]:
         return (yield from self._ask(self._grant))
 
     def _grant(self) -> Procedure[Answer]:
-        if self.gate.waits_next:
+        if self.lock.waits_next:
             yield from self._wait_in_server()
         free = self.attempt.seen.position.free
-        if not self.gate.had:
+        if not self.lock.had:
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
             query = self.attempt.statement(self.turn.ticket)
             answer = Answer(query, (yield ExecuteOnSession(query)))
         except StatementError as failure:
-            self.gate.had = failure.fault in UNDONE
+            self.lock.had = failure.fault in UNDONE
             raise
         granted = isinstance(answer.outcome, Granted)
-        self.gate.outranked = self.gate.outranked or (free and not granted)
+        self.lock.outranked = self.lock.outranked or (free and not granted)
         return answer
 
     def _wait_in_server(self) -> Procedure[None]:
         """Wait in the server for the session's lock."""
-        self.gate.waits_next = False
+        self.lock.waits_next = False
         patience = yield from self._patience()
         try:
             query = self.attempt.dialect.wait_in_server(self.attempt.request.name, patience)
@@ -77,12 +77,12 @@ class ServerWait(Polling):
         except StatementError as failure:
             if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):
                 raise
-            self.gate.in_vain = True
-            self.gate.open = self.gate.open and failure.fault in UNDONE  # else there is none
+            self.lock.in_vain = True
+            self.lock.open = self.lock.open and failure.fault in UNDONE  # else there is none
             self.deadline.now = (yield Sleep(0)).now
         else:
             self.attempt.contended = self.attempt.contended or query.read(reply)
-            self.deadline.now, self.gate.had = reply.now, True
+            self.deadline.now, self.lock.had = reply.now, True
 
     def _patience(self) -> Procedure[float]:
         """Return how long to wait in the server in one go."""
@@ -98,10 +98,10 @@ class ServerWait(Polling):
 
     def ready(self) -> bool:
         """Whether to wait in the server next: not twice in vain."""
-        in_vain, self.gate.in_vain = self.gate.in_vain, False
-        waits = self.gate.open and self.turn.first and not self.deadline.over
-        self.gate.waits_next = self.joins = waits and not (self.gate.had or in_vain)
-        return self.gate.waits_next
+        in_vain, self.lock.in_vain = self.lock.in_vain, False
+        waits = self.lock.open and self.turn.first and not self.deadline.over
+        self.lock.waits_next = self.joins = waits and not (self.lock.had or in_vain)
+        return self.lock.waits_next
 
     def queues(self) -> bool:
-        return self.gate.outranked or not self.gate.open
+        return self.lock.outranked or not self.lock.open

@@ -14,7 +14,7 @@ BEGIN NOT ATOMIC
         owner = %(owner)s, waiters = NULL, acquired_at = SYSDATE(6),
         expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
         WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
-AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
     COMMIT;
     SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `dblock_lock`
         WHERE lock_name = %(name)s;
@@ -55,9 +55,9 @@ SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL), acquired_at = 
 
 -- wait_in_server, waits 0.25 s
 BEGIN NOT ATOMIC
-    DECLARE held INT DEFAULT NOT IS_FREE_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())));
-    IF NOT GET_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())), %(patience)s) <=> 1 THEN
-        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the gate';
+    DECLARE held INT DEFAULT NOT IS_FREE_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())));
+    IF NOT GET_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())), %(patience)s) <=> 1 THEN
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the user lock';
     END IF;
     SELECT held;
 END
@@ -68,7 +68,7 @@ BEGIN NOT ATOMIC
     UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
 WHERE lock_name = %(name)s AND token = %(token)s;
     SET released = ROW_COUNT();
-    DO RELEASE_LOCK(SHA1(CONCAT_WS('/', %(gate)s, DATABASE())));
+    DO RELEASE_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())));
     SELECT 1 FROM DUAL WHERE released = 1;
 END
 
