@@ -89,7 +89,7 @@ FOUND = {
             TOLD_WITH_THE_REST,
         ),
         """
-        dblock renewer at Keeper._ripe `within = min(within, hold.schedule.patience(…`: dblock timer
+        dblock renewer at Keeper._ripe `within = min(within, hold.schedule.patience…`: dblock timer
         dblock timer at Keeper._watch `self.call(*calls)` #3: dblock renewer
         """,
     ),

@@ -60,7 +60,7 @@ PROFILES = {
     "failover": Profile(
         {"postgresql": Pair}, FailingOver, proxied=True, workers=8, names=10, ttl=15.0
     ),
-    "gates": Profile(BOTH, workers=3, ttl=10.0),
+    "user-locks": Profile(BOTH, workers=3, ttl=10.0),
     "queues": Profile(BOTH, workers=3, names=18, ttl=10.0),
     "leaves": Profile(
         {"postgresql": lambda: PostgreSQL(durable=True)},

@@ -23,7 +23,7 @@ from .yardstick import Yardstick
 WORKERS: dict[str, type[Role]] = {
     "chaos": Chaos,
     "failover": Believer,
-    "gates": LooperOrTryer,
+    "user-locks": LooperOrTryer,
     "leaves": Leaver,
     "queues": Fresh,
     "fair": Equal,
