@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
     from .dialects import Dialect
-    from .holding.holds import CallerRegistry
+    from .holding.callers import CallerRegistry
     from .holding.keeper import Keeper
     from .io.borrowed import Borrowable
     from .io.runtime import Runtime
@@ -94,11 +94,11 @@ class Database:
         self,
         protocol: Procedure[T],
         transaction: Transaction | None = None,
-        left: list[Query[bool]] | None = None,
+        orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
     ) -> T:
         """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(protocol, transaction, left, user_lock)
+        return self._driver.run(protocol, transaction, orphaned, user_lock)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""
@@ -115,7 +115,7 @@ class Database:
         return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
 
     def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
-        """Return the calling flow as one who begins to wait, perhaps."""
+        """Return the caller as one who begins to wait, perhaps."""
         return Waiter(
             self.dialect,
             name,

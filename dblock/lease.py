@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .arguments import (
-    Seconds,
-    check_after,
-    check_callback,
-    check_fair,
-    check_label,
-    check_max_hold,
-    check_max_renewals,
-    check_name,
-    check_renew,
-    check_ttl,
-)
+from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
 from .errors import DBLockError, LockLost, NotAcquired
 from .events import Kind
 from .handle import SingleHandle
-from .holding.holds import HandleHolds, LeaseHold
+from .holding.holds import HandleHolds
 from .holding.keeper import guarded
+from .holding.lease_hold import LeaseHold
 from .protocol import guard, inspect, release, renew
 from .protocol.acquire import acquire
 from .protocol.lease import Held, LeaseRequest
@@ -41,6 +31,21 @@ if TYPE_CHECKING:
     from .io.runtime import Event
     from .policy import RetryPolicy
     from .protocol.waiters import Waiter
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """What a lease was asked for with; see :meth:`.Locks.lease`. All of it has been checked."""
+
+    name: str
+    plan: Plan
+    retry: RetryPolicy
+    wait: float | None = None
+    reentrant: bool = False
+    fair: bool = False
+    label: str = ""
+    on_danger: Callable[[Danger], None] | None = None
+    on_lost: Callable[[LockLost], None] | None = None
 
 
 class Lease(SingleHandle):
@@ -76,41 +81,19 @@ class Lease(SingleHandle):
 
     strategy = "lease"
 
-    def __init__(
-        self,
-        database: Database,
-        name: str,
-        ttl: Seconds,
-        wait: Seconds | None,
-        *,
-        reentrant: bool,
-        fair: bool,
-        retry: RetryPolicy,
-        label: str | None,
-        renew: bool,
-        max_renewals: int | None,
-        max_hold: Seconds | None,
-        on_danger: Callable[[Danger], None] | None,
-        on_lost: Callable[[LockLost], None] | None,
-    ) -> None:
-        super().__init__(wait, database.runtime)
-        self.name = check_name(name)
-        self._plan = Plan(
-            check_ttl(ttl),
-            check_renew(renew),
-            check_max_renewals(max_renewals),
-            check_max_hold(max_hold),
-        )
-        self.reentrant = reentrant
-        self._fair = check_fair(fair)
+    def __init__(self, database: Database, options: LeaseOptions) -> None:
+        super().__init__(options.wait, database.runtime)
+        self.name = options.name
         self._database = database
-        self._retry = retry
-        self._label = check_label(label or "")
-        self._on_danger = check_callback("on_danger", on_danger)
-        self._on_lost = check_callback("on_lost", on_lost)
+        self._options = options
         self._holds: HandleHolds[LeaseHold] = HandleHolds(
-            "lease", self.name, database.callers, private=reentrant
+            "lease", self.name, database.callers, private=options.reentrant
         )
+
+    @property
+    def reentrant(self) -> bool:
+        """Whether the thread that has it may take it again, and no other release it."""
+        return self._options.reentrant
 
     def __repr__(self) -> str:
         state = "held" if self.held else "not held"
@@ -124,37 +107,43 @@ class Lease(SingleHandle):
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        flows = self._database.callers
+        callers = self._database.callers
         mine = self._holds.find()
-        if mine is not None and self.reentrant and mine is flows.find(self.name):
+        if mine is not None and self.reentrant and mine is callers.find(self.name):
             mine.count += 1
             return None
-        refusal = flows.refuse_self_wait(
+        refusal = callers.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer
         )
         if refusal is not None:
             return refusal
-        owner = self._database.owner(self._label)
-        plan, token = self._plan, self._runtime.token(16)
+        options = self._options
+        owner = self._database.owner(options.label)
+        plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
-        waiter, start = self._database.waiter(self.name, "lease", self._label), self._runtime.now()
+        waiter, start = (
+            self._database.waiter(self.name, "lease", options.label),
+            self._runtime.now(),
+        )
         hot = wait != 0 and self._database.hot.take(self.name, start)
         user_lock = None if wait == 0 else self._database.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
-        left: list[Query[bool]] = []
+        orphaned: list[Query[bool]] = []
         try:
             protocol = acquire(
                 self._database.dialect,
                 request,
-                self._retry,
-                fair=self._fair,
+                options.retry,
+                fair=options.fair,
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
             )
-            outcome = self._database.run(waiter.during(protocol), left=left, user_lock=user_lock)
+            outcome = self._database.run(
+                waiter.during(protocol), orphaned=orphaned, user_lock=user_lock
+            )
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -162,10 +151,10 @@ class Lease(SingleHandle):
                     self._runtime.now(),
                     lease=outcome,
                     token=request.token,
-                    schedule=RenewalSchedule(self._plan, outcome.term, self._runtime.random()),
+                    schedule=RenewalSchedule(options.plan, outcome.term, self._runtime.random()),
                     database=self._database.kept,
-                    on_danger=self._on_danger,
-                    on_lost=self._on_lost,
+                    on_danger=options.on_danger,
+                    on_lost=options.on_lost,
                     user_lock=user_lock if user_lock is not None and user_lock.kept else None,
                 )
                 if outcome.contended:
@@ -181,7 +170,7 @@ class Lease(SingleHandle):
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
-                self._abandon(request, left, waiter)
+                self._abandon(request, orphaned, waiter)
             raise
         if isinstance(outcome, Held):
             return None
@@ -191,7 +180,8 @@ class Lease(SingleHandle):
 
     def _last(self, at_least: float) -> None:
         """Let holds last so long from their start, whatever becomes of this process."""
-        self._plan = replace(self._plan, at_least=at_least)
+        plan = replace(self._options.plan, at_least=at_least)
+        self._options = replace(self._options, plan=plan)
 
     def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.
@@ -340,7 +330,7 @@ class Lease(SingleHandle):
     @property
     def ttl(self) -> float:
         """The seconds for which it is acquired and renewed."""
-        return self._plan.ttl
+        return self._options.plan.ttl
 
     @property
     def held(self) -> bool:
@@ -396,7 +386,7 @@ class Lease(SingleHandle):
     # --- inside ------------------------------------------------------------------------------
 
     def current(self) -> LeaseHold | None:
-        """Return the calling flow's hold."""
+        """Return the caller's hold."""
         return self._holds.find()
 
     def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
@@ -405,15 +395,15 @@ class Lease(SingleHandle):
         if hold.lose(loss):
             hold.on_danger = None  # which may be about to be called
             self._tell(Kind.LOST, hold.since, loss)
-            if self._on_lost is not None:
-                guarded(partial(self._on_lost, loss))
+            if self._options.on_lost is not None:
+                guarded(partial(self._options.on_lost, loss))
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, request: LeaseRequest, left: list[Query[bool]], waiter: Waiter) -> None:
+    def _abandon(self, request: LeaseRequest, orphaned: list[Query[bool]], waiter: Waiter) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
-        ``left`` ends the session that its last statement may still come to.
+        ``orphaned`` ends the session that its last statement may still come to.
         """
         database = self._database
         # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
@@ -422,7 +412,7 @@ class Lease(SingleHandle):
         def abandon() -> None:
             with contextlib.suppress(Exception):
                 start = self._runtime.now()
-                database.run(release.abandon(database.dialect, request, left, patience, start))
+                database.run(release.abandon(database.dialect, request, orphaned, patience, start))
             with contextlib.suppress(Exception):
                 database.withdraw(waiter)
 

@@ -6,19 +6,31 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .arguments import Seconds, check_name, seconds
+from .arguments import (
+    Seconds,
+    check_callback,
+    check_fair,
+    check_label,
+    check_max_hold,
+    check_max_renewals,
+    check_name,
+    check_renew,
+    check_ttl,
+    check_wait,
+    seconds,
+)
 from .counter import Counter
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
-from .holding.holds import CallerRegistry, ThreadHolds
+from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
-from .lease import Lease
+from .lease import Lease, LeaseOptions
 from .multi import MultiLock
 from .policy import RetryPolicy
 from .protocol import inspect, job_runs, release
-from .protocol.schedule import Danger
+from .protocol.schedule import Danger, Plan
 from .protocol.state import LockState, Pruned, RunState
 from .row import RowLock
 from .target import Target, resolve
@@ -143,21 +155,23 @@ class Locks:
         ``on_lost`` runs in the user's own thread when a call of that found it out. What they
         raise is logged.
         """
-        return self.lease_class(
-            self.database,
-            name,
-            ttl,
-            wait,
-            reentrant=reentrant,
-            fair=fair,
-            retry=self._policy(retry),
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=on_danger,
-            on_lost=on_lost,
+        options = LeaseOptions(
+            check_name(name),
+            Plan(
+                check_ttl(ttl),
+                check_renew(renew),
+                check_max_renewals(max_renewals),
+                check_max_hold(max_hold),
+            ),
+            self._policy(retry),
+            check_wait(wait),
+            reentrant,
+            check_fair(fair),
+            check_label(label or ""),
+            check_callback("on_danger", on_danger),
+            check_callback("on_lost", on_lost),
         )
+        return self.lease_class(self.database, options)
 
     def row(
         self,

@@ -79,8 +79,8 @@ class RowLock(SingleHandle):
         """
         transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
-        runtime, flows = self._runtime, self._database.callers
-        refusal = flows.refuse_self_wait(
+        runtime, callers = self._runtime, self._database.callers
+        refusal = callers.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer, within=root
         )
         if refusal is not None:
@@ -111,9 +111,9 @@ class RowLock(SingleHandle):
             if hold is not None:
                 self._holds.take(hold, Change.ABANDONED)
             own.drop()
-            if not isinstance(error, DBLockError) and (own.left is not None or waiter.trace):
+            if not isinstance(error, DBLockError) and (own.orphaned is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
-                runtime.finish(partial(self._abandon, own.left, waiter), cancelled=True)
+                runtime.finish(partial(self._abandon, own.orphaned, waiter), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             own.forget()
@@ -121,7 +121,7 @@ class RowLock(SingleHandle):
         if transaction is not None:
             root = transaction.root  # autobegun by the first statement
             if root is not None:
-                flows.add_borrowed(root, self.name)
+                callers.add_borrowed(root, self.name)
                 self._root = root
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..errors import LockLost
-from ..holding.holds import LeaseHold
+from ..holding.lease_hold import LeaseHold
 from .bridge import this_task, whose
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..holding.holds import CallerHolds, CallerRegistry
+from ..holding.callers import CallerHolds, CallerRegistry
 from .bridge import whose
 
 
@@ -15,7 +15,7 @@ class TaskHolds(CallerRegistry):
     one lock would take themselves for one.
     """
 
-    flow = "task"
+    caller = "task"
 
     def __init__(self) -> None:
         self._all: WeakKeyDictionary[object, CallerHolds] = WeakKeyDictionary()

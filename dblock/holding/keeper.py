@@ -33,7 +33,7 @@ from ..protocol.faults import Fault, StatementError
 from ..protocol.renew import Asked, RenewalFailed, Renewed
 from ..protocol.state import Renewal
 from ..protocol.term import Term
-from .holds import LeaseHold, Renewer
+from .lease_hold import LeaseHold, Renewer
 
 if TYPE_CHECKING:
     from ..protocol.schedule import Danger

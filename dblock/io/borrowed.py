@@ -34,7 +34,7 @@ lenders: list[Lender] = []
 
 
 class Root(Protocol):
-    """A user's transaction as the holds of a flow know it."""
+    """A user's transaction as the holds of a caller know it."""
 
     @property
     def is_active(self) -> bool: ...

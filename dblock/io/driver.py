@@ -44,7 +44,7 @@ class Transaction(Protocol):
 
 
 class Driver:
-    """Runs protocols to their end, one step after the other, in the flow that calls."""
+    """Runs protocols to their end, one step after the other, for the caller."""
 
     def __init__(self, connections: Connections, runtime: Runtime, local_queue: LocalQueue) -> None:
         self.connections = connections
@@ -55,13 +55,13 @@ class Driver:
         self,
         protocol: Procedure[T],
         transaction: Transaction | None = None,
-        left: list[Query[bool]] | None = None,
+        orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
     ) -> T:
         """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or
         on the session of a ``user_lock``.
 
-        ``left`` gets what ends the session that a cancelled statement may still be run on.
+        ``orphaned`` gets what ends the session that a cancelled statement may still be run on.
         """
         reply: Any = None  # a generator is started by sending None
         failure: StatementError | None = None
@@ -77,7 +77,7 @@ class Driver:
                 if isinstance(step, WaitTurn) and waiter is None:
                     waiter = self.local_queue.waiter(step.line)
                 try:
-                    reply = self._perform(step, transaction, left, waiter, user_lock)
+                    reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
                 self.runtime.check()
@@ -93,15 +93,15 @@ class Driver:
         self,
         step: Step,
         transaction: Transaction | None,
-        left: list[Query[bool]] | None,
+        orphaned: list[Query[bool]] | None,
         waiter: LocalWaiter | None,
         user_lock: UserLock | None,
     ) -> Reply:
         if isinstance(step, Execute):
-            return self._run(step, left)
+            return self._run(step, orphaned)
         if isinstance(step, ExecuteOnSession):
             assert user_lock is not None, "only who has been given a user lock waits at it"
-            return user_lock.run(step, left)
+            return user_lock.run(step, orphaned)
         sent = self.runtime.now()
         if isinstance(step, Sleep):
             self.runtime.sleep(step.seconds)
@@ -126,7 +126,7 @@ class Driver:
         transaction.forget()
         return Reply((), 0, sent, self.runtime.now())
 
-    def _run(self, step: Execute, left: list[Query[bool]] | None) -> Reply:
+    def _run(self, step: Execute, orphaned: list[Query[bool]] | None) -> Reply:
         connection = self.connections.take()
         try:
             reply = self.connections.execute(connection, step.query, step.within)
@@ -140,8 +140,8 @@ class Driver:
         except BaseException:
             # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
             self.connections.drop(connection)
-            if left is not None and connection.session.end is not None:
-                left.append(connection.session.end)
+            if orphaned is not None and connection.session.end is not None:
+                orphaned.append(connection.session.end)
             raise
         self.connections.give(connection)
         return reply
@@ -157,7 +157,7 @@ class OwnTransaction:
         self._begun = False
         self._pid = os.getpid()
         #: What ends the session of a wait that was cancelled, for it to have no ghost.
-        self.left: Query[bool] | None = None
+        self.orphaned: Query[bool] | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:
@@ -186,7 +186,7 @@ class OwnTransaction:
             raise
         except BaseException:
             if self._connection is not None:
-                self.left = self._connection.session.end
+                self.orphaned = self._connection.session.end
             self.drop()
             raise
 

@@ -93,10 +93,10 @@ class UserLock:
         """Whether there is a connection that has the user lock, or waits for it."""
         return self._connection is not None and not self.inherited
 
-    def run(self, step: ExecuteOnSession, left: list[Query[bool]] | None) -> Reply:
+    def run(self, step: ExecuteOnSession, orphaned: list[Query[bool]] | None) -> Reply:
         """Run a statement of the user lock's session.
 
-        ``left`` is as in :meth:`.Driver.run`. Raises StatementError.
+        ``orphaned`` is as in :meth:`.Driver.run`. Raises StatementError.
         """
         connection = self._connection  # another thread may drop it at any time
         if connection is None:
@@ -117,8 +117,8 @@ class UserLock:
                 self._connections.clear()
             raise
         except BaseException:
-            if left is not None and connection.session.end is not None:
-                left.append(connection.session.end)
+            if orphaned is not None and connection.session.end is not None:
+                orphaned.append(connection.session.end)
             self.drop()
             raise
         if step.last and reply.matched == 1:

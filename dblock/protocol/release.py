@@ -75,19 +75,19 @@ def give_back(dialect: Statements, request: LeaseRequest, now: float) -> Procedu
 def abandon(
     dialect: Statements,
     request: LeaseRequest,
-    left: list[Query[bool]],
+    orphaned: list[Query[bool]],
     patience: float,
     start: float,
 ) -> Procedure[None]:
     """Give back what a cancelled acquire was granted, or may still be.
 
-    ``left`` ends the session that its last try may still be run in; it is ended first.
+    ``orphaned`` ends the session that its last try may still be run in; it is ended first.
     """
     now, until = start, start + patience
     try:
-        while left:
-            _, now = yield from end_session(dialect, left[-1], until - now, now)
-            left.pop()
+        while orphaned:
+            _, now = yield from end_session(dialect, orphaned[-1], until - now, now)
+            orphaned.pop()
     except Unavailable:
         yield Disown(tuple(request.tickets))
         raise

@@ -48,7 +48,7 @@ def _answered(error: DBLockError) -> bool:
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait of one flow for one name. Its methods are protocols' parts."""
+    """One wait of one caller for one name. Its methods are protocols' parts."""
 
     dialect: Statements
     name: str

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from ..database import Database
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
-from ..holding.holds import CallerRegistry
+from ..holding.callers import CallerRegistry
 from ..io.borrowed import Borrowed, Root, borrow
 from ..io.runtime import Runtime
 from ..protocol.commands import Create, Guard, LockRow

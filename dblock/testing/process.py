@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..holding.holds import CallerHolds, CallerRegistry, LeaseHold
+from ..holding.callers import CallerHolds, CallerRegistry
 from ..holding.keeper import Keeper
+from ..holding.lease_hold import LeaseHold
 from ..io.runtime import Event, Runtime
 from .store import Store
 from .wire import Wire
@@ -25,7 +26,7 @@ class Process:
         """Whether nobody else of this process has anything that could be waited for."""
         store = self.store
         return not (
-            any(hold.flow is not mine and hold.alive for hold in self.keeper.holds())
+            any(hold.caller is not mine and hold.alive for hold in self.keeper.holds())
             or store.written
             or any(root.is_active and root not in mine.borrowed for root in store.rows.values())
         )
@@ -88,12 +89,12 @@ class SimulatedRuntime(Runtime):
 
 
 class SimulatedHolds(CallerRegistry):
-    """What each flow holds; only a row lock in a transaction of its own makes it the one writer.
+    """What each caller holds; only a row lock in a transaction of its own makes it the one writer.
 
     The user's transactions are in another database than the locks.
     """
 
-    flow = "thread"
+    caller = "thread"
 
     def __init__(self, usual: CallerRegistry) -> None:
         self._usual = usual

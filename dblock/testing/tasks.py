@@ -27,7 +27,7 @@ class SimulatedTaskRuntime(SimulatedRuntime, AsyncioRuntime):
 
 
 class SimulatedTaskHolds(SimulatedHolds):
-    flow = "task"
+    caller = "task"
 
 
 class _Bridged(locks._Bridged):

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,7 +228,8 @@ def test_a_release_waits_for_the_renewal_under_way(
     lease = locks.lease("report", ttl=LONG)
     with gate() as held_up:
         renewals.before = held_up
-        inside(lease)._plan = Plan(3 * TTL)
+        own = inside(lease)
+        own._options = replace(own._options, plan=Plan(3 * TTL))
         assert lease.acquire()
         assert held_up.reached.wait(SECONDS)
         releasing = threads.start(lambda: threads.run(lease.release))

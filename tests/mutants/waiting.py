@@ -160,7 +160,7 @@ CALLS = (
         "interrupted-and-still-at-mariadbs-gate",
         "a waiter that is interrupted leaves no trace",
         "UserLock.run",
-        "left.append(connection.session.end)",
+        "orphaned.append(connection.session.end)",
         "pass",
         f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_at_the_gate",
     ),

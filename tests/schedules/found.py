@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .planted import CONNECTIONS, GATE, HOLDS, KEEPER, LEASE, NOTIFIER, Planted
+from .planted import CONNECTIONS, HOLDS, KEEPER, LEASE, NOTIFIER, USER_LOCKS, Planted
 
 
 class Found(NamedTuple):
@@ -110,7 +110,7 @@ FOUND = {
     "a gate is dropped while a statement begins": Found(
         Planted(
             "its_gates_are_closed",
-            GATE,
+            USER_LOCKS,
             "UserLock.run",
             "self._connections.execute(connection, step",
             "self._connections.execute(self._connection, step",

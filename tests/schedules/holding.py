@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from dblock import Lease, LockLost, NotHeld
-from dblock.holding.holds import HandleHolds, Hold, LeaseHold, ThreadHolds
+from dblock.holding.callers import ThreadHolds
+from dblock.holding.holds import HandleHolds, Hold
+from dblock.holding.lease_hold import LeaseHold
 
 from .exploring import scenario
 from .leases import Leases

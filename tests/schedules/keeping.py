@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from dblock import Danger, Lease, LockLost
-from dblock.holding.holds import LeaseHold
 from dblock.holding.keeper import Keeper
+from dblock.holding.lease_hold import LeaseHold
 
 from .exploring import scenario
 from .leases import Leases

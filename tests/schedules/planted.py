@@ -49,12 +49,8 @@ class Planted(NamedTuple):
 
 KEEPER, CONNECTIONS = "dblock.holding.keeper", "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
-HOLDS, LEASE, GATE, RUNTIME = (
-    "dblock.holding.holds",
-    "dblock.lease",
-    "dblock.io.user_locks",
-    "dblock.io.runtime",
-)
+HOLDS, LEASE_HOLD = "dblock.holding.holds", "dblock.holding.lease_hold"
+LEASE, USER_LOCKS, RUNTIME = "dblock.lease", "dblock.io.user_locks", "dblock.io.runtime"
 
 PLANTED = (
     # --- the worker
@@ -152,29 +148,29 @@ PLANTED = (
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
     Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
     # --- gates
-    Planted("the_last_gate", GATE, "UserLocks.admit", "with lock:", "if True:"),
+    Planted("the_last_gate", USER_LOCKS, "UserLocks.admit", "with lock:", "if True:"),
     Planted(
         "dropped_by_two",
-        GATE,
+        USER_LOCKS,
         "UserLock._part",
         "with lock:\n            connection, self._connection",
         "if True:\n            connection = self._connection\n            self._connection, _",
     ),
     Planted(
         "its_gates_are_closed",
-        GATE,
+        USER_LOCKS,
         "UserLock.run",
         "self._connections.execute(connection, step",
         "self._connections.execute(self._connection, step",
     ),
     # --- handles
     Planted("released_by_two", HOLDS, "HandleHolds.take", "return False", "return True"),
-    Planted("each_has_its_own", HOLDS, "HandleHolds.find", "if hold.flow is mine:", "if True:"),
+    Planted("each_has_its_own", HOLDS, "HandleHolds.find", "if hold.caller is mine:", "if True:"),
     Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
-    Planted("renewed_by_two", HOLDS, "LeaseHold.end", "if self.renewing:", "if False:"),
+    Planted("renewed_by_two", LEASE_HOLD, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(
         "renewed_by_two",
-        HOLDS,
+        LEASE_HOLD,
         "LeaseHold.renewed_here",
         "lambda: not self.renewing",
         "lambda: True",

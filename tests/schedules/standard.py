@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
-from dblock.holding.holds import LeaseHold
+from dblock.holding.lease_hold import LeaseHold
 from dblock.io import process_lock
 from dblock.io.runtime import Runtime
 

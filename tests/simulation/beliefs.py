@@ -13,7 +13,7 @@ from weakref import WeakSet
 from dblock import Lease, LockLost, RowLock
 from dblock.beliefs import Belief as Observed
 from dblock.beliefs import Change
-from dblock.holding.holds import LeaseHold
+from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.ledger import Ledger

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holding.holds import CallerHolds, CallerRegistry
+from dblock.holding.callers import CallerHolds, CallerRegistry
 from dblock.holding.keeper import LINGER, SLICE, Call, Keeper
 from dblock.io.process_lock import lock
 from dblock.io.runtime import Event, Runtime, Semaphore
@@ -163,7 +163,7 @@ class SimulatedRuntime(Runtime):
 class ActorHolds(CallerRegistry):
     """What each thread of a simulated process holds."""
 
-    flow = "thread"
+    caller = "thread"
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

@@ -111,7 +111,7 @@ class Thread:
     def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
         """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
         start = self.loop.now
-        fair = isinstance(lock, Lease) and lock._fair
+        fair = isinstance(lock, Lease) and lock._options.fair
         try:
             with (
                 self.beliefs.waiting(self, lock.name, wait, fair=fair),

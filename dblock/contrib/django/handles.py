@@ -34,7 +34,7 @@ from .writer import obstacle
 
 if TYPE_CHECKING:
     from ...database import Database
-    from ...holding.holds import LeaseHold
+    from ...holding.lease_hold import LeaseHold
     from ...policy import RetryPolicy
 
 _log = logging.getLogger("dblock")
