@@ -27,11 +27,12 @@ from .errors import (
     Unsupported,
 )
 from .lease import Lease
+from .lock_state import LockState, WaiterState
 from .locks import Locks
 from .multi import MultiLock
 from .policy import Attempt, RetryPolicy
 from .protocol.schedule import Danger
-from .protocol.state import LockState, RunState, WaiterState
+from .protocol.state import RunState
 from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts

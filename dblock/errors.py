@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .protocol.state import LockState
+    from .lock_state import LockState
 
 
 class DBLockError(Exception):

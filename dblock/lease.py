@@ -13,7 +13,7 @@ from .beliefs import Change
 from .errors import DBLockError, LockLost, NotAcquired
 from .events import Kind
 from .handle import SingleHandle
-from .holding.holds import HandleHolds
+from .holding.handle_holds import HandleHolds
 from .holding.keeper import guarded
 from .holding.lease_hold import LeaseHold
 from .protocol import guard, inspect, release, renew

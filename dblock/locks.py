@@ -27,11 +27,12 @@ from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
 from .lease import Lease, LeaseOptions
+from .lock_state import LockState
 from .multi import MultiLock
 from .policy import RetryPolicy
 from .protocol import inspect, job_runs, release
 from .protocol.schedule import Danger, Plan
-from .protocol.state import LockState, Pruned, RunState
+from .protocol.state import Pruned, RunState
 from .row import RowLock
 from .target import Target, resolve
 from .timeouts import Timeouts

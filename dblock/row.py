@@ -11,7 +11,8 @@ from .beliefs import Belief, Change
 from .errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .events import Kind
 from .handle import SingleHandle
-from .holding.holds import HandleHolds, Hold
+from .holding.handle_holds import HandleHolds
+from .holding.holds import Hold
 from .io.driver import OwnTransaction
 from .protocol import release, row_lock
 from .protocol.faults import StatementError

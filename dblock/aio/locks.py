@@ -17,10 +17,11 @@ from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
 from ..holding.keeper import logger
+from ..lock_state import LockState
 from ..locks import Locks
 from ..policy import RetryPolicy
 from ..protocol.schedule import Danger
-from ..protocol.state import LockState, Pruned, RunState
+from ..protocol.state import Pruned, RunState
 from ..target import resolve
 from ..timeouts import Timeouts
 from . import bridge

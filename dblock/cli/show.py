@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from ..protocol.state import LockState, RunState
+    from ..lock_state import LockState
+    from ..protocol.state import RunState
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ..lock_state import WaiterState
 from ..protocol import commands
 from ..protocol.deadlock import Blocked
-from ..protocol.state import WaiterState
 from ..protocol.steps import Query, Reply
 from .dialect import Dialect
 from .values import text, utc

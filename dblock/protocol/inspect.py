@@ -6,11 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
+from ..lock_state import LockState, WaiterState
 from .epoch import consult, ended
 from .faults import StatementError
 from .lease import Held
 from .retry import retry_or_raise
-from .state import LockRow, LockState, WaiterState
+from .state import LockRow
 from .steps import Procedure, Reply
 
 if TYPE_CHECKING:

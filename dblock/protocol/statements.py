@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from ..lock_state import WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, WaiterState, Witness
+from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, Witness
 from .steps import Query
 
 if TYPE_CHECKING:

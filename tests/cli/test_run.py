@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-import dblock.holding.holds
+import dblock.holding.handle_holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
 from tests.conftest import Database, NewDatabase
@@ -322,7 +322,7 @@ def test_an_interrupted_acquire_holds_nothing(
 ) -> None:
     """However late the signal: here, when the grant has been heard of."""
 
-    add = dblock.holding.holds.HandleHolds.add
+    add = dblock.holding.handle_holds.HandleHolds.add
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -334,11 +334,11 @@ def test_an_interrupted_acquire_holds_nothing(
     with Locks(new_database("sqlite", migrated=True).url) as locks:
         lease = locks.lease("a", wait=0)
         with monkeypatch.context() as patch:
-            patch.setattr(dblock.holding.holds.HandleHolds, "add", interrupt)
+            patch.setattr(dblock.holding.handle_holds.HandleHolds, "add", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         with monkeypatch.context() as patch:
-            patch.setattr(dblock.holding.holds.HandleHolds, "add", add_and_interrupt)
+            patch.setattr(dblock.holding.handle_holds.HandleHolds, "add", add_and_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 lease.acquire()
         assert not lease.held

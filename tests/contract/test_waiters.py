@@ -12,8 +12,8 @@ from sqlalchemy.engine import Engine
 from tenacity import wait_fixed
 
 from dblock import Attempt, Lease, Locks, RetryPolicy, RowLock
+from dblock.lock_state import LockState
 from dblock.protocol import waiters as seen_waiters
-from dblock.protocol.state import LockState
 from dblock.protocol.steps import Execute
 from dblock.protocol.waiters import Waiter
 from dblock.protocol.waiting import queueing, server_wait

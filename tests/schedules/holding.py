@@ -6,7 +6,8 @@ from functools import partial
 
 from dblock import Lease, LockLost, NotHeld
 from dblock.holding.callers import ThreadHolds
-from dblock.holding.holds import HandleHolds, Hold
+from dblock.holding.handle_holds import HandleHolds
+from dblock.holding.holds import Hold
 from dblock.holding.lease_hold import LeaseHold
 
 from .exploring import scenario

@@ -49,7 +49,8 @@ class Planted(NamedTuple):
 
 KEEPER, CONNECTIONS = "dblock.holding.keeper", "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
-HOLDS, LEASE_HOLD = "dblock.holding.holds", "dblock.holding.lease_hold"
+HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
+LEASE_HOLD = "dblock.holding.lease_hold"
 LEASE, USER_LOCKS, RUNTIME = "dblock.lease", "dblock.io.user_locks", "dblock.io.runtime"
 
 PLANTED = (
@@ -164,8 +165,10 @@ PLANTED = (
         "self._connections.execute(self._connection, step",
     ),
     # --- handles
-    Planted("released_by_two", HOLDS, "HandleHolds.take", "return False", "return True"),
-    Planted("each_has_its_own", HOLDS, "HandleHolds.find", "if hold.caller is mine:", "if True:"),
+    Planted("released_by_two", HANDLE_HOLDS, "HandleHolds.take", "return False", "return True"),
+    Planted(
+        "each_has_its_own", HANDLE_HOLDS, "HandleHolds.find", "if hold.caller is mine:", "if True:"
+    ),
     Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
     Planted("renewed_by_two", LEASE_HOLD, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(

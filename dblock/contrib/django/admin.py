@@ -16,7 +16,7 @@ from django.utils.safestring import mark_safe
 from django.utils.timesince import timesince
 
 from ...printable import printable
-from .conf import alias
+from .alias import alias
 from .handles import made
 from .models import Lock
 

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from ...errors import DBLockError, SchemaMissing
-from . import conf
+from .alias import alias as locks_alias
 from .engine import IN_MEMORY, in_memory
 from .handles import DjangoLocks, made
 
@@ -28,7 +28,7 @@ def settings_are_right(app_configs: Any, **options: Any) -> list[checks.CheckMes
 
 def sqlite_serves_one_host(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
     """W001: a file locks nothing for another host."""
-    if connections[conf.alias()].vendor != "sqlite":
+    if connections[locks_alias()].vendor != "sqlite":
         return []
     return [
         checks.Warning(
@@ -47,7 +47,7 @@ def database_is_ready(
 
     Only asked with ``check --database`` and by ``migrate``, as Django's own checks of databases.
     """
-    alias = conf.alias()
+    alias = locks_alias()
     if alias not in (databases or ()):
         return []
     if in_memory(connections[alias]):

@@ -43,15 +43,3 @@ def conf() -> Conf:
     if made.database is not None and made.database not in settings.DATABASES:
         raise ImproperlyConfigured(f"DBLOCK in the settings: no such database: {made.database!r}")
     return made
-
-
-def alias() -> str:
-    """Return the alias of the database that the locks are in."""
-    named = conf().database
-    if named is not None:
-        return named
-    from django.db import router
-
-    from .models import Lock
-
-    return router.db_for_write(Lock)

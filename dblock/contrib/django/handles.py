@@ -28,6 +28,7 @@ from ...locks import Locks
 from ...row import RowLock
 from ...timeouts import Timeouts
 from . import conf
+from .alias import alias as locks_alias
 from .atomic import unfinished
 from .engine import alias_of, engine
 from .writer import obstacle
@@ -265,7 +266,7 @@ _making = threading.Lock()
 def made(alias: str | None) -> DjangoLocks:
     """Return the locks of an alias, made when first asked for. No I/O."""
     if alias is None:
-        alias = conf.alias()
+        alias = locks_alias()
     with _making:
         if alias not in _made:
             _made[alias] = DjangoLocks(alias)

@@ -10,6 +10,7 @@ from django.db.migrations.operations.base import Operation
 from ...schema import statements
 from ...version import Schema
 from . import conf
+from .alias import alias as locks_alias
 
 _BACKENDS = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
 
@@ -47,7 +48,7 @@ class Tables(Operation):
     def _is_ours(self, app_label: str, connection: Any) -> bool:
         alias = connection.alias
         return (
-            alias == conf.alias()
+            alias == locks_alias()
             and bool(router.allow_migrate(alias, app_label))
             # With `dblock upgrade`'s version table they are its own.
             and not self._has(connection, "version")

@@ -1,0 +1,94 @@
+"""What a handle holds: who may release it, and what a fork inherits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..beliefs import Change
+from ..errors import NotHeld
+from .holds import Hold
+
+if TYPE_CHECKING:
+    from .callers import CallerRegistry
+
+H = TypeVar("H", bound=Hold)
+
+
+class HandleHolds(Generic[H]):
+    """The holds of one handle. Several, when callers share it and one of them lost its own.
+
+    A caller is a thread, or a task. ``private`` says that a hold belongs to who took it, not to
+    whoever has the handle.
+    """
+
+    __slots__ = ("_callers", "_holds", "_kind", "_name", "_private", "last")
+
+    def __init__(
+        self, kind: str, name: str, callers: CallerRegistry, *, private: bool = False
+    ) -> None:
+        self._callers = callers
+        self._kind = kind
+        self._name = name
+        self._private = private
+        self._holds: list[H] = []
+        self.last: H | None = None
+
+    def add(self, hold: H) -> None:
+        """Take down a hold of the caller."""
+        hold.tell(Change.GRANTED)
+        hold.caller = mine = self._callers.mine()
+        mine.own[hold.name] = hold
+        if hold.transaction is not None:
+            mine.rows.add(hold)
+        self._holds.append(hold)
+        self.last = hold
+
+    def find(self) -> H | None:
+        """Return the caller's hold; else, where holds are the handle's, the newest.
+
+        A caller's own comes first, lost or not, so that its loss is told to it, and so that it does
+        not release the hold which another has had since.
+        """
+        holds = list(self._holds)
+        if not holds:
+            return None
+        mine = self._callers.mine()
+        for hold in reversed(holds):
+            if hold.caller is mine:
+                return hold
+        return None if self._private else holds[-1]
+
+    def get(self, *, ending: bool = False) -> H:
+        """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
+
+        ``ending`` admits a hold whose release was tried and failed, for another try.
+        """
+        hold = self.find()
+        if hold is None or (hold.ended and not ending):
+            raise self.not_held()
+        if hold.inherited:
+            raise NotHeld(
+                f"the {self._kind} on {self._name!r} is held by the parent process "
+                f"(pid {hold.pid}), not by this fork",
+                name=self._name,
+            )
+        return hold
+
+    def not_held(self) -> NotHeld:
+        by = f" by this {self._callers.caller}" if self._private else ""
+        return NotHeld(f"the {self._kind} on {self._name!r} is not held{by}", name=self._name)
+
+    def take(self, hold: H, why: Change = Change.RELEASED) -> bool:
+        """Take the hold off, to end it; False if another caller has done so."""
+        believed, hold.ended = not hold.ended and hold.loss is None, True
+        if believed:
+            hold.tell(why)
+        try:
+            self._holds.remove(hold)
+        except ValueError:
+            return False
+        return True
+
+    def put_back(self, hold: H) -> None:
+        """Have a hold that could not be ended again, for another try."""
+        self._holds.insert(0, hold)  # behind what has been taken since
