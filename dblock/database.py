@@ -22,7 +22,7 @@ from .protocol.explain import explain, schema_missing, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .protocol.lease import Refused
 from .protocol.steps import Procedure, Query
-from .protocol.waiters import Waiter
+from .protocol.waiters import Caller, Waiter
 from .version import SCHEMA_VERSION, Schema
 
 if TYPE_CHECKING:
@@ -121,10 +121,12 @@ class Database:
             name,
             strategy,
             self.runtime.now(),
-            owner=partial(self.owner, label),
-            holds=self.callers.held,
-            new_id=partial(self.runtime.token, 16),
-            seen=self._seen,
+            Caller(
+                owner=partial(self.owner, label),
+                holds=self.callers.held,
+                new_id=partial(self.runtime.token, 16),
+                seen=self._seen,
+            ),
         )
 
     def borrow(self, on: Borrowable) -> Borrowed:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
 from ..printable import printable
@@ -46,6 +46,18 @@ def _answered(error: DBLockError) -> bool:
     return isinstance(error, QueryTimeout) or isinstance(error.__cause__, QueryTimeout)
 
 
+class Caller(NamedTuple):
+    """Who waits, as its process knows it."""
+
+    #: Who it is, for people.
+    owner: Callable[[], str]
+    #: What it holds meanwhile: names, and fences where they are leases.
+    holds: Callable[[], Mapping[str, int | None]]
+    new_id: Callable[[], str]
+    #: Those of this process that are seen although they hold nothing.
+    seen: dict[object, Waiter]
+
+
 @dataclass(slots=True)
 class Waiter:
     """One wait of one caller for one name. Its methods are protocols' parts."""
@@ -54,13 +66,7 @@ class Waiter:
     name: str
     strategy: str
     start: float
-    #: Who it is that waits, for people.
-    owner: Callable[[], str]
-    #: What it holds meanwhile: names, and fences where they are leases.
-    holds: Callable[[], Mapping[str, int | None]]
-    new_id: Callable[[], str]
-    #: Those of this process that are seen although they hold nothing.
-    seen: dict[object, Waiter]
+    caller: Caller
     id: str | None = None
     _next: float | None = None
     _seen_as: object = None
@@ -98,7 +104,7 @@ class Waiter:
         """
         if now < self.next:
             return now
-        holds = self.holds()
+        holds = self.caller.holds()
         if not holds and not self._is_seen():
             self._next = now + LOOK_MAX
             return now
@@ -127,12 +133,12 @@ class Waiter:
     def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Procedure[Reply]:
         first = self.id is None
         if self.id is None:
-            self.id = self.new_id()
+            self.id = self.caller.new_id()
         query = self.dialect.register(
             self.id,
             self.name,
             strategy=self.strategy,
-            owner=self.owner(),
+            owner=self.caller.owner(),
             waited=now - self.start,
             lasts=lasts,
             holds=holds,
@@ -193,13 +199,13 @@ class Waiter:
 
     def _is_seen(self) -> bool:
         """Whether this is the one, of those like it in this process, that others see."""
-        key = self.name, self.strategy, self.owner()
-        if self.seen.setdefault(key, self) is not self:
+        key = self.name, self.strategy, self.caller.owner()
+        if self.caller.seen.setdefault(key, self) is not self:
             return False
         self._seen_as = key
         return True
 
     def _let_another_be_seen(self) -> None:
         if self._seen_as is not None:
-            self.seen.pop(self._seen_as, None)
+            self.caller.seen.pop(self._seen_as, None)
             self._seen_as = None

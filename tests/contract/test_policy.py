@@ -37,7 +37,7 @@ from dblock.protocol.steps import (
     WaitTurn,
 )
 from dblock.protocol.term import Term
-from dblock.protocol.waiters import Waiter
+from dblock.protocol.waiters import Caller, Waiter
 
 START = 1000.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,10 +61,12 @@ def unseen(dialect: Dialect) -> Waiter:
         "report",
         "lease",
         START,
-        owner=lambda: "somebody",
-        holds=dict,
-        new_id=lambda: TOKEN,
-        seen={},
+        Caller(
+            owner=lambda: "somebody",
+            holds=dict,
+            new_id=lambda: TOKEN,
+            seen={},
+        ),
         _next=math.inf,
     )
 

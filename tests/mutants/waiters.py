@@ -88,7 +88,7 @@ WAITERS = (
         "each-of-a-process-writes",
         "many waiters of one process cost one",
         "Waiter._is_seen",
-        "self.seen.setdefault(key, self) is not self",
+        "self.caller.seen.setdefault(key, self) is not self",
         "False",
         f"{SEEN}::test_one_of_a_program_is_shown_after_the_other[threads-sqlite-lease]",
     ),

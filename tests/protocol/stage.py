@@ -30,7 +30,7 @@ from dblock.protocol.steps import (
     WaitTurn,
 )
 from dblock.protocol.term import FIRST_TERM, Term
-from dblock.protocol.waiters import Waiter
+from dblock.protocol.waiters import Caller, Waiter
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -102,10 +102,12 @@ class Stage:
             "report",
             strategy,
             START,
-            owner=lambda: "me",
-            holds=lambda: holds,
-            new_id=lambda: "id",
-            seen={},
+            Caller(
+                owner=lambda: "me",
+                holds=lambda: holds,
+                new_id=lambda: "id",
+                seen={},
+            ),
         )
 
     # --- the play ----------------------------------------------------------------------------

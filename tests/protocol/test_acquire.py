@@ -17,7 +17,7 @@ from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep, WaitTurn
 from dblock.protocol.term import Term
-from dblock.protocol.waiters import Waiter
+from dblock.protocol.waiters import Caller, Waiter
 
 Rows = Sequence[Sequence[Any]]
 
@@ -42,7 +42,7 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         counted.append(state.attempt_number)
         return False
 
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, str, dict, str, {})
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
     policy = RetryPolicy(stop=stop)
     acquiring = acquire(
@@ -68,7 +68,7 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
 
 def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held | Refused]:
     """One whose first reply was lost, and who has looked and waits since."""
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, str, dict, str, {})
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
     acquiring = acquire(
         DIALECT, request, RetryPolicy(), fair=False, wait=None, patience=0.0, waiter=waiter

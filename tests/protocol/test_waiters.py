@@ -10,7 +10,7 @@ from dblock import Timeouts
 from dblock.dialects import DIALECTS
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Execute, Reply, Sleep
-from dblock.protocol.waiters import AFTER, Waiter
+from dblock.protocol.waiters import AFTER, Caller, Waiter
 
 NOW = 1000.0
 
@@ -21,10 +21,12 @@ def waiter() -> Waiter:
         "report",
         "lease",
         NOW,
-        owner=lambda: "somebody",
-        holds=dict,
-        new_id=lambda: "f" * 32,
-        seen={},
+        Caller(
+            owner=lambda: "somebody",
+            holds=dict,
+            new_id=lambda: "f" * 32,
+            seen={},
+        ),
     )
 
 
