@@ -182,6 +182,19 @@ class Beliefs:
             if belief.link is not None and not store.in_transaction(belief.link.driver):
                 raise Violation(f"{belief} takes {name!r} for locked, outside any transaction")
 
+    def _lasts_too_long(self, belief: Belief, hold: LeaseHold) -> bool:
+        """Whether a term ends too late: also where it is going to be renewed before that.
+
+        Where clocks go alike it is over, the margin included, when the database says so.
+        """
+        client, store, term = belief.thread.client, self.ledger.store, hold.lease.term
+        row = self.ledger.rows[belief.name]
+        assert row.expires is not None
+        alike = client.rate == store.rate
+        end = term.start + term.ttl if alike else term.deadline
+        left = (row.expires - store.clock()) / store.rate
+        return (end - client.now()) / client.rate > left + MOMENT
+
     def _was_forced(self, belief: Belief) -> bool:
         return belief.lease is not None and belief.lease.token in self.ledger.forced
 
@@ -192,6 +205,8 @@ class Beliefs:
             known = self._was_forced(belief) or self.ledger.is_forgotten(hold.token)
             if not known and not self.ledger.has(belief.name, hold.token):
                 raise Violation(f"{belief} takes itself for the holder of {belief.name!r}")
+            if not known and self._lasts_too_long(belief, hold):
+                raise Violation(f"the term of {belief} ends after {belief.name!r} has run out")
         if hold.loss is not None and belief.lost is None:
             belief.lost = now
         if not client.alive or hold.ended or now < client.paused_until + MOMENT:
@@ -264,6 +279,8 @@ class Beliefs:
             return
         over = self._observed.get(token)
         wrong = over is not (None if change is Change.GRANTED else False)
+        if change is Change.GRANTED and belief.term is not None:
+            wrong = wrong or belief.term.over(self.ledger.grants[token].actor.client.now())
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
         if change is Change.RENEWED and belief.term is not None:
             wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
