@@ -16,6 +16,7 @@ from dblock.beliefs import Change
 from dblock.holds import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
+from tests.simulation.knowing import Knowing
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link
@@ -87,6 +88,7 @@ class Beliefs:
         self.loop = loop
         self.allowance = allowance
         self.ledger: Ledger
+        self.knowing: Knowing
         self.story: list[str] = []
         self.waits: list[Wait] = []
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
@@ -114,6 +116,8 @@ class Beliefs:
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)
+            if belief.lease.lease.fence < self.knowing.seen(thread.actor, lock.name):
+                raise Violation(f"{belief} has seen a later hold of {lock.name!r}")
             self.note(f"{thread.name} has {lock.name} {belief.lease.fence}")
         else:
             belief.link = _link(thread, lock)

@@ -15,15 +15,16 @@ from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Dialect
 from dblock.dialects.base import Answer
+from dblock.protocol.faults import Fault as Trouble
 from dblock.target import resolve
-from tests.simulation.errors import Lost
+from tests.simulation.errors import Lost, Refused
 from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import connecting
+from tests.simulation.transport import connecting, kind_of
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
-    from tests.simulation.loop import Event, Loop
+    from tests.simulation.loop import Actor, Event, Loop
     from tests.simulation.schedule import Fault
     from tests.simulation.transport import Link
 
@@ -87,6 +88,8 @@ class Store(ABC):
     ends_sessions = False
     #: Called when a statement has been carried out: on which connection, and the statement.
     watch: Callable[[Link | None, Any], None]
+    #: Called when a thread has an answer, or hears that it gets none.
+    told: Callable[[Actor, Any, Answer | BaseException], None]
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""
@@ -102,12 +105,17 @@ class Store(ABC):
         self.forgot = -1.0
         self.left: dict[str, Row] = {}
         self.watch = lambda link, query: None
+        self.told = lambda actor, query, answer: None
+        #: What the server does not carry out, by the kind of statement, and why.
+        self.refused: dict[str, Trouble] = {}
+        #: By how many seconds its clock was set forward.
+        self.ahead = 0.0
         self.snapshots = False
         self.reset()
 
     def clock(self) -> float:
         """The database's clock, in its own seconds, to the microsecond."""
-        return round(self.rate * self.loop.now, 6)
+        return round(self.rate * self.loop.now + self.ahead, 6)
 
     @property
     def down(self) -> bool:
@@ -130,6 +138,9 @@ class Store(ABC):
 
     def perform(self, driver: Any, query: Any, then: Then) -> None:
         """Carry a statement out, as soon as those in its way are done."""
+        if (kind := kind_of(query)) in self.refused:
+            then(Refused(self.refused[kind]))
+            return
         pending = Pending(driver, query, then)
         self._try(pending, self.execute)
         self.go_on()  # even if it waits: that may end another's wait, as a deadlock

@@ -19,10 +19,12 @@ from dblock import (
     LockLost,
     NotEnough,
     OutcomeUnknown,
+    QueryTimeout,
     RowLock,
     Unavailable,
 )
 from dblock.errors import DBLockError
+from tests.simulation.knowing import Doubt
 from tests.simulation.lending import lent
 from tests.simulation.loop import Actor, Violation
 from tests.simulation.tables import STOCK, WRITTEN
@@ -57,7 +59,8 @@ class Thread:
             self.note("KeyboardInterrupt")
         except (DBLockError, SQLAlchemyError) as error:
             self.note(type(error).__name__)
-            self.ledger.unknowing.add(self.actor)
+            if not isinstance(error, QueryTimeout):
+                self.ledger.unknowing.add(self.actor)
             if not self._explained(error):
                 raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
 
@@ -110,7 +113,8 @@ class Thread:
 
     def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
         """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
-        start = self.loop.now
+        start, knowing = self.loop.now, self.beliefs.knowing
+        knowing.begin(self.actor)
         fair = isinstance(lock, Lease) and lock._fair
         try:
             with (
@@ -119,9 +123,13 @@ class Thread:
                 self._lent(lock),
             ):
                 had = lock.acquire(timeout=-1 if wait is None else wait)
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
+            if isinstance(lock, Lease) and knowing.doubt(self.actor) is Doubt.NONE:
+                raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
+            if isinstance(error, Unavailable) and knowing.doubt(self.actor) is Doubt.OPEN:
+                raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lock.name, start)
             if isinstance(error, DeadlockDetected) and not self._in_cycle(lock.name):
                 raise Violation(f"{self.name} is told of a deadlock that is none") from error
@@ -131,7 +139,8 @@ class Thread:
         else:
             self.note(f"has not {lock.name}")
             self._not_acquired(lock.name, start)
-            if wait == 0 and self.allowance.quiet and self._was_free(lock.name, start):
+            told = self.allowance.quiet or self.allowance.told
+            if wait == 0 and told and self._was_free(lock.name, start):
                 raise Violation(f"{self.name} is refused {lock.name!r}, which was free")
         return had
 
@@ -314,6 +323,8 @@ class Thread:
         self.note(f"has run {name} in {slot}" if ran else f"has not run {name}")
         if ran:
             self.ledger.succeeded(name, slot)
+            if self.ledger.committed.runs.get((name, slot)) != 0:
+                raise Violation(f"{self.name} is told of a success that is not on record")
         return ran
 
     # --- what others do to a lock ------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -12,7 +13,7 @@ from dblock.dialects.queueing import read_call
 from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.state import Passed
 from dblock.protocol.steps import Query
-from tests.simulation.errors import Lost, TimedOut
+from tests.simulation.errors import Lost, Refused, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
 #: Seconds until a client finds that nothing comes from its server any more.
@@ -49,6 +50,7 @@ class Link:
         kill          the client is killed; its request is carried out
         kill-before   the client is killed; its request is not carried out
         pause:S       the client is stopped for S seconds
+        given-up:S    the server gives it up S seconds later, and nothing is done
         interrupt     Ctrl-C at the client; the request is carried out
         cut:S         it is carried out, and the connection is reset S seconds later
         crash:N       the server crashes before it, and loses N commits it had not waited for
@@ -128,6 +130,7 @@ class Link:
             self.broken = True
         else:
             self.known = True
+        self.client.store.told(request.actor, request.query, answer)
         self.client.loop.resume(request.actor, answer)
 
     def close(self) -> None:
@@ -238,6 +241,10 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
+                case "given-up":
+                    label, refusal = f"{request.label}<given-up", Refused(Trouble.CANCELED)
+                    client.loop.at(fault.seconds, label, partial(then, refusal), background=True)
+                    return None
                 case "interrupt" if request.actor.daemon:
                     pass  # signals go to the user's own thread
                 case "interrupt":
@@ -398,10 +405,12 @@ class Simulated(Dialect):
     def classify(self, error: BaseException) -> Trouble | None:
         if isinstance(error, Lost):
             return Trouble.DISCONNECTED
+        if isinstance(error, Refused):
+            return error.fault
         return super().classify(error)  # type: ignore[safe-super]
 
     def timed_out(self, error: BaseException) -> bool:
-        if isinstance(error, Lost):
+        if isinstance(error, Lost | Refused):
             return isinstance(error, TimedOut)
         return super().timed_out(error)  # type: ignore[safe-super]
 

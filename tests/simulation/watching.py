@@ -58,7 +58,7 @@ class Watcher:
             closed = clock < self.store.closed_until()
             if closed and self.store.keeps and not self.allowance.fails_over:
                 raise Violation("nothing is granted for a while, although nothing was lost")
-            closed = closed or self.store.down
+            closed = closed or self.store.down or bool(self.store.refused)
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tests.simulation.run import Scenario
-from tests.simulation.scenarios import ending, keeping, several, users, waiting
+from tests.simulation.scenarios import (
+    believing,
+    doubt,
+    ending,
+    guarding,
+    keeping,
+    several,
+    users,
+    waiting,
+)
 
 SCENARIOS: dict[str, Scenario] = {
     **waiting.SCENARIOS,
@@ -11,4 +20,7 @@ SCENARIOS: dict[str, Scenario] = {
     **ending.SCENARIOS,
     **several.SCENARIOS,
     **users.SCENARIOS,
+    **doubt.SCENARIOS,
+    **believing.SCENARIOS,
+    **guarding.SCENARIOS,
 }

@@ -67,8 +67,9 @@ def dropped(clients: Clients) -> None:
             me.ledger.left.add(me.ledger.rows[NAME].token or "")
 
     def patient(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 5) as had:
-            if not had and me.allowance.quiet:
+        patience = 5 + me.allowance.total + me.allowance.stops
+        with me.holding(me.lease(NAME, ttl=6), patience) as had:
+            if not had:
                 raise Violation(f"{NAME!r} is kept, although its handle was dropped")
 
     clients.thread("a", careless)

@@ -23,7 +23,7 @@ from dblock.protocol.faults import Fault as Trouble
 from dblock.protocol.steps import Query
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
-from tests.simulation.errors import Error, Lost
+from tests.simulation.errors import Lost, Refused
 from tests.simulation.schedule import Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import Committed, Row
@@ -40,14 +40,6 @@ LONGEST_TTL = 10.0
 LOOK = 2.7
 #: Of a witness that is written anew: how long what it knows is valid.
 VALID = 25 * 3600.0
-
-
-class Refused(Error):
-    """The server's answer to a statement that fails."""
-
-    def __init__(self, fault: Trouble) -> None:
-        super().__init__(fault.name.lower())
-        self.fault = fault
 
 
 @dataclass(slots=True)
@@ -152,6 +144,7 @@ class ModelStore(Store):
     ends_sessions = True
     faults = (
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
+        Fault("given-up", 4.0),
         *(Fault("promote", lost) for lost in (0.0, 1.0, 3.0)),
     )
 

@@ -1,0 +1,68 @@
+"""Names that are passed on: what is believed of the message that tells it, and for how long."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.simulation.run import Clients, Scenario
+from tests.simulation.scenarios.waiting import NAME, once
+from tests.simulation.thread import Thread
+
+
+def _holding(seconds: float, me: Thread) -> None:
+    """Have it, however that is: nobody is asked whether it is believed."""
+    lease = me.locks.lease(NAME, ttl=60)
+    if lease.acquire(timeout=0):
+        me.work(seconds)
+        lease.release()
+
+
+def passed_on_late(clients: Clients) -> None:
+    """It is passed on long after the next in the queue has looked."""
+    clients.thread("a", partial(_holding, 1.9))
+    clients.thread("b", once, after=0.001)
+
+
+def set_forward(clients: Clients) -> None:
+    """The same, and the database's clock is set forward meanwhile."""
+
+    def setting(me: Thread) -> None:
+        me.ledger.store.ahead += 1.0
+
+    passed_on_late(clients)
+    clients.thread("c", setting, after=1.0)
+
+
+def passed_to_who_does_not_renew(clients: Clients) -> None:
+    """It is passed on to one that does not renew it, or not as often as it likes: for its TTL."""
+
+    def keeping(seconds: float, renewals: int, me: Thread) -> None:
+        lease = me.lease(NAME, ttl=seconds, renew=renewals > 0, max_renewals=renewals)
+        with me.holding(lease, 30) as had:
+            if had:
+                me.work(3.5, lease)
+
+    clients.thread("a", once)
+    clients.thread("b", partial(keeping, 6, 0), after=0.001)
+    clients.thread("c", partial(keeping, 3, 1), after=0.002)
+
+
+def passed_on_in_vain(clients: Clients) -> None:
+    """It is passed on, freed by force, and another's before the next in the queue looks."""
+
+    def quick(me: Thread) -> None:
+        me.force(NAME)
+        _holding(3, me)
+
+    clients.thread("a", partial(_holding, 1.95))
+    clients.thread("b", once, after=0.001)
+    clients.thread("c", quick, after=1.96)
+
+
+SCENARIOS = {
+    "passed-on-late": Scenario(passed_on_late),
+    "passed-on-by-a-fast-clock": Scenario(passed_on_late, rate=1.09),
+    "passed-on-by-a-clock-set-forward": Scenario(set_forward),
+    "passed-to-who-does-not-renew": Scenario(passed_to_who_does_not_renew),
+    "passed-on-in-vain": Scenario(passed_on_in_vain),
+}

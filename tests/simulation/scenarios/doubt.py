@@ -1,0 +1,116 @@
+"""What cannot be asked, or is not answered as it should be: who is told what then."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tenacity import stop_after_attempt, wait_fixed
+
+from dblock import DBLockError, RetryPolicy, Unavailable
+from dblock.protocol.faults import Fault
+from tests.simulation.loop import Violation
+from tests.simulation.run import Clients, Scenario
+from tests.simulation.scenarios.waiting import NAME, once
+from tests.simulation.tables import RUNS
+from tests.simulation.thread import Thread
+
+
+def _left(seconds: float, me: Thread) -> None:
+    """Take it for so long, and leave it."""
+    lease = me.locks.lease(NAME, ttl=seconds, renew=False)
+    if lease.acquire(timeout=0):
+        me.ledger.left.add(lease.token)
+
+
+def outage(clients: Clients) -> None:
+    """The database goes away for longer than anybody tries to reach it: who waits is told."""
+
+    def stopping(me: Thread) -> None:
+        me.ledger.store.go_down()
+        me.ledger.store.down_until = me.loop.now + 15
+
+    clients.thread("a", partial(_left, 60), may=(Unavailable,))
+    clients.thread("b", once, after=0.001, may=(Unavailable,))
+    clients.thread("c", stopping, after=2)
+
+
+def read_only(clients: Clients) -> None:
+    """The database lets nothing be written any more, as a standby does: who waits is told."""
+
+    def turning(me: Thread) -> None:
+        kinds = ("grant", "take", "join", "register", "leave", "release", "pass_on")
+        me.ledger.store.refused = dict.fromkeys(kinds, Fault.READ_ONLY)
+
+    clients.thread("a", partial(_left, 3), may=(Unavailable,))
+    clients.thread("b", once, after=0.001, may=(Unavailable,))
+    clients.thread("c", turning, after=2)
+
+
+def just_in_time(clients: Clients) -> None:
+    """A lease runs out shortly before another gives up waiting for it."""
+
+    def waiting(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 1.5):
+            pass
+
+    clients.thread("a", partial(_left, 1), may=(Unavailable,))
+    clients.thread("b", waiting, after=0.001)
+
+
+def unseen(clients: Clients) -> None:
+    """Who waits may not write that it does: it waits all the same."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0) as had:
+            if had:
+                me.work(0.8)
+
+    clients.store.refused = {"register": Fault.PRIVILEGE}
+    clients.thread("a", holder)
+    clients.thread("b", once, after=0.001)
+
+
+def counted(clients: Clients) -> None:
+    """Who may try once, and stands in the queue then, takes a name that has just become free."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0) as had:
+            if had:
+                me.work(0.03)
+
+    def trying(me: Thread) -> None:
+        policy = RetryPolicy(wait=wait_fixed(1), stop=stop_after_attempt(1))
+        lease = me.lease(NAME, ttl=6, retry=policy)
+        with me.holding(lease, 5) as had:
+            joined = any(step.startswith("b.join#") for step in me.loop.steps)
+            row = me.ledger.rows.get(NAME)
+            free = row is not None and row.free(me.ledger.store.clock())
+            if not had and joined and free and me.allowance.answered:
+                raise Violation(f"{me.name} has tried once, and not taken what is free")
+
+    clients.thread("a", holder)
+    clients.thread("b", trying, after=0.01)
+
+
+def off_the_record(clients: Clients) -> None:
+    """Somebody deletes the record of a run: its end is not told as a success."""
+
+    def host(me: Thread) -> None:
+        me.run_job("job", "today", 0.3, 3)
+
+    def deleting(me: Thread) -> None:
+        with me.transaction() as connection:
+            connection.execute(RUNS.delete())
+
+    clients.thread("a", host, may=(DBLockError,))
+    clients.thread("b", deleting, after=0.1)
+
+
+SCENARIOS = {
+    "outage": Scenario(outage),
+    "read-only": Scenario(read_only),
+    "just-in-time": Scenario(just_in_time),
+    "unseen": Scenario(unseen),
+    "counted-tries": Scenario(counted),
+    "off-the-record": Scenario(off_the_record, needs=frozenset({"runs", "lending"})),
+}
