@@ -98,7 +98,10 @@ class Link:
         self._be_patient(request)
         answer = loop.park()
         if isinstance(answer, BaseException):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # its traceback would keep it, and with it whoever called
         found: Answer = answer
         return found
 

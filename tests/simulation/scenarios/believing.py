@@ -11,7 +11,7 @@ from tests.simulation.thread import Thread
 
 def _holding(seconds: float, me: Thread) -> None:
     """Have it, however that is: nobody is asked whether it is believed."""
-    lease = me.locks.lease(NAME, ttl=60)
+    lease = me.locks.lease(NAME, ttl=9)
     if lease.acquire(timeout=0):
         me.work(seconds)
         lease.release()

@@ -6,7 +6,7 @@ from functools import partial
 
 from tenacity import stop_after_attempt, wait_fixed
 
-from dblock import DBLockError, RetryPolicy, Unavailable
+from dblock import DBLockError, OutcomeUnknown, RetryPolicy, Unavailable
 from dblock.protocol.faults import Fault
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -29,8 +29,8 @@ def outage(clients: Clients) -> None:
         me.ledger.store.go_down()
         me.ledger.store.down_until = me.loop.now + 15
 
-    clients.thread("a", partial(_left, 60), may=(Unavailable,))
-    clients.thread("b", once, after=0.001, may=(Unavailable,))
+    clients.thread("a", partial(_left, 10), may=(Unavailable,))
+    clients.thread("b", once, after=0.001, may=(Unavailable, OutcomeUnknown))
     clients.thread("c", stopping, after=2)
 
 
@@ -42,7 +42,7 @@ def read_only(clients: Clients) -> None:
         me.ledger.store.refused = dict.fromkeys(kinds, Fault.READ_ONLY)
 
     clients.thread("a", partial(_left, 3), may=(Unavailable,))
-    clients.thread("b", once, after=0.001, may=(Unavailable,))
+    clients.thread("b", once, after=0.001, may=(Unavailable, OutcomeUnknown))
     clients.thread("c", turning, after=2)
 
 

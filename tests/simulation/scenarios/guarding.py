@@ -16,6 +16,7 @@ def released(clients: Clients) -> None:
         if me.acquire(lease, 0):
             with me.transaction() as connection:
                 me.guarded(connection, lease)
+                me.work(0.1, lease)
                 me.release(lease)
                 me.work(0.2)
 
