@@ -194,7 +194,7 @@ class Beliefs:
         client, store, term = belief.thread.client, self.ledger.store, hold.lease.term
         row = self.ledger.rows[belief.name]
         assert row.expires is not None
-        alike = client.rate == store.rate
+        alike = client.rate == store.rate and not store.ahead
         end = term.start + term.ttl if alike else term.deadline
         left = (row.expires - store.clock()) / store.rate
         return (end - client.now()) / client.rate > left + MOMENT

@@ -69,6 +69,8 @@ class Link:
         self.known = False
         #: The client knows that it is broken; nothing comes through any more; the session is over.
         self.broken = self.deaf = self.ended = False
+        #: The client has closed it, and the server hears of that in a moment.
+        self.closing = False
         #: It is made ready just now, which is one event with its making.
         self.preparing = False
         #: Seconds for which the client waits for an answer; infinity as long as the server lives.
@@ -143,7 +145,7 @@ class Link:
         if loop.over:
             self._end()
         elif not self.ended:
-            label = loop.label(f"{self.client.name}.closed")
+            label, self.closing = loop.label(f"{self.client.name}.closed"), not self.deaf
             loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
     def hang_up(self) -> None:
