@@ -1,4 +1,4 @@
-"""A guard outlives its hold: nobody has the name before the transaction with the guard has ended."""
+"""A guard outlives its hold: nobody has the name before the transaction with it has ended."""
 
 from __future__ import annotations
 
