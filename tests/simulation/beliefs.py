@@ -70,6 +70,8 @@ class Wait:
     fair: bool = False
     #: Since when it stands in the queue.
     joined: float | None = None
+    #: How often others had the name who began to wait later.
+    overtaken: int = 0
 
     @property
     def able(self) -> bool:

@@ -13,6 +13,10 @@ from tests.simulation.tables import Row
 
 #: Seconds of a wait in which nobody is told of it.
 _UNSEEN = 0.25
+#: Seconds after which one who wants the name in the order of arrival stands in its queue.
+_ARRIVED = 0.5
+#: So often others may have a name that came to it later, before who does not keep the order.
+_OVERTAKEN_MAX = 10
 
 
 class Watcher:
@@ -58,7 +62,7 @@ class Watcher:
             closed = clock < self.store.closed_until()
             if closed and self.store.keeps and not self.allowance.fails_over:
                 raise Violation("nothing is granted for a while, although nothing was lost")
-            closed = closed or self.store.down or bool(self.store.refused)
+            closed = closed or self.store.down or "grant" in self.store.refused
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
@@ -98,13 +102,27 @@ class Watcher:
     def _granted(self, name: str, before: Row, actor: Actor | None) -> None:
         """Promise 10: in a fair queue nobody is overtaken by one who came later."""
         mine = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
-        if mine is None or not mine.fair:
+        if mine is None:
+            return
+        if self.allowance.quiet:
+            self._overtaken(name, mine)
+        if not mine.fair:
             return
         # Who is not there when it is called is passed by after a moment, and who is next hears of
         # nothing: on a database that calls that one may be passed by too.
         for wait in self.beliefs.waits:
             first = wait.name == name and wait.joined is not None and wait.joined < mine.since
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
+                raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
+
+    def _overtaken(self, name: str, mine: Wait) -> None:
+        """Nobody starves, and who comes much later than one that keeps the order comes later."""
+        for wait in self.beliefs.waits:
+            if wait.name != name or wait.since >= mine.since or not wait.able:
+                continue
+            wait.overtaken += 1
+            late = wait.fair and mine.fair and wait.since + _ARRIVED < mine.since
+            if late or wait.overtaken > _OVERTAKEN_MAX:
                 raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
 
     def _moved(self, name: str, token: str) -> None:

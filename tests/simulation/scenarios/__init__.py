@@ -10,6 +10,7 @@ from tests.simulation.scenarios import (
     guarding,
     keeping,
     several,
+    sharing,
     users,
     waiting,
 )
@@ -23,4 +24,5 @@ SCENARIOS: dict[str, Scenario] = {
     **doubt.SCENARIOS,
     **believing.SCENARIOS,
     **guarding.SCENARIOS,
+    **sharing.SCENARIOS,
 }

@@ -26,6 +26,7 @@ def outage(clients: Clients) -> None:
     """The database goes away for longer than anybody tries to reach it: who waits is told."""
 
     def stopping(me: Thread) -> None:
+        me.ledger.unknowing.update(me.loop.actors)  # nor can anybody leave then
         me.ledger.store.go_down()
         me.ledger.store.down_until = me.loop.now + 15
 
@@ -38,6 +39,7 @@ def read_only(clients: Clients) -> None:
     """The database lets nothing be written any more, as a standby does: who waits is told."""
 
     def turning(me: Thread) -> None:
+        me.ledger.unknowing.update(me.loop.actors)  # nor can anybody leave then
         kinds = ("grant", "take", "join", "register", "leave", "release", "pass_on")
         me.ledger.store.refused = dict.fromkeys(kinds, Fault.READ_ONLY)
 
