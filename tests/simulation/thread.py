@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Kinds = tuple[type[Exception], ...]
 
+#: Kinds of statements that give a name back.
+_RELEASES = ("release", "pass_on", "let_go")
+
 
 class Thread:
     """What a scenario's threads do. ``may`` are the errors that are no surprise in it."""
@@ -204,7 +207,7 @@ class Thread:
         if hold is None:
             return
         self.beliefs.released.append(hold)
-        if gone and not self.allowance.fails(self.client.name, "release"):
+        if gone and not self.allowance.fails(self.client.name, *_RELEASES):
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
         row = self.ledger.rows.get(lock.name)
         if row is None:  # a crash or a failover has lost it
