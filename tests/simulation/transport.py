@@ -347,7 +347,10 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
     event = loop.at(LATENCY, label, arrive)
     outcome = loop.park()
     if outcome is not None:
-        raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+        try:
+            raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+        finally:
+            del outcome  # as above
     if lent:
         return client.lend(store.open_lent())
     driver = store.open(client)
