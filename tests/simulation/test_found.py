@@ -32,6 +32,9 @@ FOUND = {
     "who is passed a name is told that it has it when its term is over": (
         "model passed-to-who-does-not-renew: b.renew#1<+8"
     ),
+    "a dropped handle is renewed, where no connection was to be had when it was acquired": (
+        "model dropped-handle: a.grant#1!crash"
+    ),
     "who is seen waiting stays so where its connection was cut": (
         "model long-work: b.sweep#1!cut:0.2"
     ),
