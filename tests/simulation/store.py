@@ -71,7 +71,8 @@ class Store(ABC):
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
     #: other names; `lending`, the users' transactions;
-    #: `snapshots`, those of them that see what there was when they began.
+    #: `snapshots`, those of them that see what there was when they began; `calls`, that who waits
+    #: is called; `looks`, that it is not; `gates`, that it waits in the server.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -108,6 +109,8 @@ class Store(ABC):
         self.told = lambda actor, query, answer: None
         #: What the server does not carry out, by the kind of statement, and why.
         self.refused: dict[str, Trouble] = {}
+        #: Who connects gets no answer, not even that there is no server.
+        self.silent = False
         #: By how many seconds its clock was set forward.
         self.ahead = 0.0
         self.snapshots = False
@@ -119,7 +122,7 @@ class Store(ABC):
 
     @property
     def down(self) -> bool:
-        return self.loop.now < self.down_until
+        return self.silent or self.loop.now < self.down_until
 
     # --- what the clients' Locks are made with -------------------------------------------------
 

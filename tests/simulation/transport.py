@@ -331,7 +331,7 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
 
     def arrive() -> None:
         kinds = {fault.kind for fault in event.faults}
-        silent = "mute" in kinds or "deaf" in kinds
+        silent = store.silent or "mute" in kinds or "deaf" in kinds
         outcome: Any = Lost("connection refused") if kinds or store.down else None
         if silent:
             outcome = TimedOut("no connection in time")

@@ -62,10 +62,13 @@ def passed_on_in_vain(clients: Clients) -> None:
     clients.thread("c", quick, after=1.96, may=(LockLost,))
 
 
+#: Who waits is called.
+CALLS = frozenset({"calls"})
+
 SCENARIOS = {
-    "passed-on-late": Scenario(passed_on_late),
-    "passed-on-by-a-fast-clock": Scenario(passed_on_late, rate=1.09),
-    "passed-on-by-a-clock-set-forward": Scenario(set_forward),
-    "passed-to-who-does-not-renew": Scenario(passed_to_who_does_not_renew),
-    "passed-on-in-vain": Scenario(passed_on_in_vain),
+    "passed-on-late": Scenario(passed_on_late, needs=CALLS),
+    "passed-on-by-a-fast-clock": Scenario(passed_on_late, rate=1.09, needs=CALLS),
+    "passed-on-by-a-clock-set-forward": Scenario(set_forward, needs=CALLS),
+    "passed-to-who-does-not-renew": Scenario(passed_to_who_does_not_renew, needs=CALLS),
+    "passed-on-in-vain": Scenario(passed_on_in_vain, needs=CALLS),
 }

@@ -28,7 +28,9 @@ def outage(clients: Clients) -> None:
     def stopping(me: Thread) -> None:
         me.ledger.unknowing.update(me.loop.actors)  # nor can anybody leave then
         me.ledger.store.go_down()
-        me.ledger.store.down_until = me.loop.now + 15
+        me.ledger.store.silent = True
+        me.work(15)
+        me.ledger.store.silent = False
 
     clients.thread("a", partial(_left, 10), may=(Unavailable, OutcomeUnknown))
     clients.thread("b", once, after=0.001, may=(Unavailable, OutcomeUnknown))
@@ -40,12 +42,15 @@ def read_only(clients: Clients) -> None:
 
     def turning(me: Thread) -> None:
         me.ledger.unknowing.update(me.loop.actors)  # nor can anybody leave then
-        kinds = ("grant", "take", "join", "register", "leave", "release", "pass_on")
-        me.ledger.store.refused = dict.fromkeys(kinds, Fault.READ_ONLY)
+        me.ledger.store.refused = dict.fromkeys(("grant", "take", "join"), Fault.READ_ONLY)
 
-    clients.thread("a", partial(_left, 3), may=(Unavailable,))
-    clients.thread("b", once, after=0.001, may=(Unavailable, OutcomeUnknown))
-    clients.thread("c", turning, after=2)
+    def waiting(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 1.1):
+            pass
+
+    clients.thread("a", partial(_left, 1), may=(Unavailable,))
+    clients.thread("b", waiting, after=0.001, may=(Unavailable, OutcomeUnknown))
+    clients.thread("c", turning, after=0.5)
 
 
 def just_in_time(clients: Clients) -> None:

@@ -19,38 +19,32 @@ def _holding(seconds: float, me: Thread) -> None:
             me.work(seconds)
 
 
-def arrival(clients: Clients) -> None:
-    """Two want it in the order of arrival, the second of them long after the first."""
-
-    def fairly(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6, fair=True), 30) as had:
+def _again(rounds: int, me: Thread) -> None:
+    """Want it again and again, in the order of arrival."""
+    lease = me.lease(NAME, ttl=6, fair=True)
+    for _ in range(rounds):
+        with me.holding(lease, 30) as had:
             if had:
-                me.work(0.02)
-
-    clients.thread("a", partial(_holding, 1.2))
-    clients.thread("b", fairly, after=0.001)
-    clients.thread("c", fairly, after=0.8)
+                me.work(0.03)
 
 
-def busy(clients: Clients) -> None:
-    """Two want it again and again, in the order of arrival, and one just once."""
-
-    def again(me: Thread) -> None:
-        lease = me.lease(NAME, ttl=6, fair=True)
-        for _ in range(10):
-            with me.holding(lease, 30) as had:
-                if had:
-                    me.work(0.03)
-
-    clients.thread("a", again)
+def beside_one(clients: Clients) -> None:
+    """One wants it again and again, and another just once."""
+    clients.thread("a", partial(_again, 12))
     clients.thread("b", once, after=0.005)
-    clients.thread("c", again, after=0.01)
+
+
+def beside_two(clients: Clients) -> None:
+    """Two want it again and again, and another just once."""
+    clients.thread("a", partial(_again, 6))
+    clients.thread("b", once, after=0.005)
+    clients.thread("c", partial(_again, 6), after=0.01)
 
 
 def gateless(clients: Clients) -> None:
     """The same, and the server has no room for anybody who would wait in it."""
     clients.store.refused = {"wait_in_server": Fault.REFUSED}
-    busy(clients)
+    beside_two(clients)
 
 
 def short_wait(clients: Clients) -> None:
@@ -75,9 +69,12 @@ def short_wait(clients: Clients) -> None:
     clients.thread("d", counting, after=0.003)
 
 
+#: Who waits looks, as nobody calls it; it waits in the server.
+LOOKS, GATES = frozenset({"looks"}), frozenset({"gates"})
+
 SCENARIOS = {
-    "arrival": Scenario(arrival),
-    "busy-name": Scenario(busy),
-    "busy-name-without-gates": Scenario(gateless),
-    "short-wait": Scenario(short_wait),
+    "beside-one": Scenario(beside_one, needs=LOOKS),
+    "beside-two": Scenario(beside_two, needs=GATES),
+    "beside-two-without-gates": Scenario(gateless, needs=GATES),
+    "short-wait": Scenario(short_wait, needs=GATES),
 }

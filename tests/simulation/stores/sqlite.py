@@ -41,7 +41,7 @@ class SQLiteStore(Store):
     name = "sqlite"
     dialect = simulated(SQLite)
     one_writer = True
-    has = frozenset({"runs", "lending"})
+    has = frozenset({"runs", "lending", "looks"})
 
     @classmethod
     def prepare(cls, folder: Path) -> None:
