@@ -114,15 +114,20 @@ class Thread:
             **options,
         )
 
-    def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
-        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
+    def acquire(
+        self, lock: Lease | RowLock, wait: float | None = None, settling: float = 0.0
+    ) -> bool:
+        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever.
+
+        It may take ``settling`` seconds more to find out what became of a try.
+        """
         start, knowing = self.loop.now, self.beliefs.knowing
         knowing.begin(self.actor)
         fair = isinstance(lock, Lease) and lock._fair
         try:
             with (
                 self.beliefs.waiting(self, lock.name, wait, fair=fair),
-                self.calling(f"taking {lock.name!r}", wait),
+                self.calling(f"taking {lock.name!r}", None if wait is None else wait + settling),
                 self._lent(lock),
             ):
                 had = lock.acquire(timeout=-1 if wait is None else wait)

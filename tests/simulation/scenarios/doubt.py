@@ -45,8 +45,9 @@ def read_only(clients: Clients) -> None:
         me.ledger.store.refused = dict.fromkeys(("grant", "take", "join"), Fault.READ_ONLY)
 
     def waiting(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 1.1):
-            pass
+        lease = me.lease(NAME, ttl=6)
+        if me.acquire(lease, 1.1, settling=10):
+            me.release(lease)
 
     clients.thread("a", partial(_left, 1), may=(Unavailable,))
     clients.thread("b", waiting, after=0.001, may=(Unavailable, OutcomeUnknown))
