@@ -44,6 +44,8 @@ _COSTS = {
     "promote": _RESTART + _TRY,
     # What was given up is tried again, as long as there is time for that.
     "given-up": _TRY,
+    # Its reply is lost; what was found needs another one.
+    "alone": 2 * _SOCKET + _TRY,
     # A session that is ended while it waits, or listens, is replaced.
     "cut": _TRY,
 }

@@ -118,6 +118,8 @@ class Beliefs:
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)
+            if not self.ledger.store.vouches(lock.name, belief.lease.token):
+                raise Violation(f"{belief} has what no standby knows of")
             if belief.lease.lease.fence < self.knowing.seen(thread.actor, lock.name):
                 raise Violation(f"{belief} has seen a later hold of {lock.name!r}")
             self.note(f"{thread.name} has {lock.name} {belief.lease.fence}")

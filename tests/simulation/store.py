@@ -72,7 +72,7 @@ class Store(ABC):
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
     #: other names; `lending`, the users' transactions;
     #: `snapshots`, those of them that see what there was when they began; `calls`, that who waits
-    #: is called; `looks`, that it is not; `gates`, that it waits in the server.
+    #: is called; `looks`, that it looks now and then; `gates`, that it waits in the server.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -227,6 +227,14 @@ class Store(ABC):
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""
         raise NotImplementedError(f"{self.name} has no other server")
+
+    def be_alone(self, seconds: float) -> None:
+        """Have no standby for so long, where commits wait for one."""
+        raise NotImplementedError(f"{self.name} has no standby")
+
+    def vouches(self, name: str, token: str) -> bool:
+        """Whether a grant is wherever it has to be before it is told."""
+        return True
 
     def note_loss(self) -> None:
         """Take down that commits were lost just now."""

@@ -53,6 +53,7 @@ class Link:
         given-up:S    the server gives it up S seconds later, and nothing is done
         interrupt     Ctrl-C at the client; the request is carried out
         cut:S         it is carried out, and the connection is reset S seconds later
+        alone:S       the server loses its standby for S seconds: what it commits is told after that
         crash:N       the server crashes before it, and loses N commits it had not waited for
         crash-after:N the server crashes when it is carried out, before it is told
         promote:N     before it another server takes over, which has not heard of N commits
@@ -264,6 +265,8 @@ class Link:
                 case "cut":
                     label = f"{request.label}<cut"
                     client.loop.at(fault.seconds, label, self.break_off, background=True)
+                case "alone":
+                    store.be_alone(fault.seconds)
                 case "crash":
                     store.crash(int(fault.seconds))
                     return self._reset(request)

@@ -29,7 +29,7 @@ def outage(clients: Clients) -> None:
         me.ledger.unknowing.update(me.loop.actors)  # nor can anybody leave then
         me.ledger.store.go_down()
         me.ledger.store.silent = True
-        me.work(15)
+        me.work(40)
         me.ledger.store.silent = False
 
     clients.thread("a", partial(_left, 10), may=(Unavailable, OutcomeUnknown))

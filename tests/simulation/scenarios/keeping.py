@@ -70,7 +70,8 @@ def dropped(clients: Clients) -> None:
         patience = 5 + me.allowance.total + me.allowance.stops
         with me.holding(me.lease(NAME, ttl=6), patience) as had:
             row = me.ledger.rows.get(NAME)
-            grant = None if row is None else me.ledger.grants.get(row.token or "")
+            kept = row is not None and not row.free(me.ledger.store.clock())
+            grant = me.ledger.grants.get(row.token or "") if row and kept else None
             if not had and grant is not None and grant.at < me.loop.now - 5:
                 raise Violation(f"{NAME!r} is kept, although its handle was dropped")
 

@@ -69,7 +69,7 @@ def short_wait(clients: Clients) -> None:
     clients.thread("d", counting, after=0.003)
 
 
-#: Who waits looks, as nobody calls it; it waits in the server.
+#: Who waits looks, as nobody calls it; or it waits in the server.
 LOOKS, GATES = frozenset({"looks"}), frozenset({"gates"})
 
 SCENARIOS = {

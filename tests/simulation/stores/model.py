@@ -92,6 +92,8 @@ class ModelDriver:
     locked: dict[str, str] = field(default_factory=dict)
     in_transaction: bool = False
     channel: str | None = None
+    #: What its statement came to, which waits for the standby.
+    answer: Answer | None = None
     #: Where psycopg keeps what handles notifications.
     pgconn: SimpleNamespace = field(default_factory=SimpleNamespace)
 
@@ -160,6 +162,8 @@ class ModelStore(Store):
         #: What each commit has made of the tables, and whether it was waited for.
         self._history = [(self.tables.copy(), True)]
         self._written: bool | None = None
+        #: Until when there is no standby, and what it knows meanwhile.
+        self._alone_until, self._standby = 0.0, self._history[0][0]
         self._calls: list[str] = []
 
     def open(self, client: Client) -> ModelDriver:
@@ -223,8 +227,38 @@ class ModelStore(Store):
         answer = carry_out(driver, query)
         if self._written is not None:
             self._history.append((self.tables.copy(), self._written))
+        if self._written:
+            driver.answer = answer
+            if self.loop.now < self._alone_until:
+                self._carried_out(driver, query)
+            return self._confirmed(driver)
         self._deliver()
         return answer
+
+    def retry(self, driver: ModelDriver, query: Query) -> Answer:
+        return self.execute(driver, query) if driver.answer is None else self._confirmed(driver)
+
+    def overdue(self, driver: ModelDriver, blocked: Blocked) -> Answer:
+        return (
+            super().overdue(driver, blocked) if driver.answer is None else self._confirmed(driver)
+        )
+
+    def _confirmed(self, driver: ModelDriver) -> Answer:
+        """Return what a statement came to whose commit the standby has."""
+        answer, left = driver.answer, self._alone_until - self.loop.now
+        assert answer is not None
+        if left > 0:
+            raise Blocked(left * self.rate)
+        driver.answer = None
+        self._deliver()
+        return answer
+
+    def be_alone(self, seconds: float) -> None:
+        self._alone_until, self._standby = self.loop.now + seconds, self.tables.copy()
+
+    def vouches(self, name: str, token: str) -> bool:
+        known = self._standby.names.get(name)
+        return self.loop.now >= self._alone_until or (known is not None and known.token == token)
 
     def _other(self, driver: ModelDriver, query: Query) -> Answer:
         """What makes a connection ready: to listen, and what the schema's version is."""
