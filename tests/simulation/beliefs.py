@@ -93,6 +93,8 @@ class Beliefs:
         self.knowing: Knowing
         self.story: list[str] = []
         self.waits: list[Wait] = []
+        #: Who has waited for which name in vain, and does not any more.
+        self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
         self._fences: dict[str, int] = {}
         #: How often each loss was told, by its own identity; and the losses, so that they last.
@@ -163,6 +165,7 @@ class Beliefs:
         now = self.loop.now
         until = None if seconds is None else now + seconds / thread.client.rate
         wait = Wait(thread, name, now, until, fair)
+        self.gave_up.discard((thread.actor, name))
         self.waits.append(wait)
         try:
             yield

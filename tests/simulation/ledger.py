@@ -72,6 +72,8 @@ class Ledger:
         self._succeeded: set[tuple[str, str]] = set()
         #: Called with a name that was granted, its row before, and by whom.
         self.granted: Callable[[str, Row, Actor | None], None] = lambda name, before, actor: None
+        #: Called with a name that was passed on, and to whom.
+        self.passed: Callable[[str, Actor], None] = lambda name, actor: None
         #: Called with a name that was given back, its token before, and by whom.
         self.freed: Callable[[str, str, Actor], None] = lambda name, token, actor: None
         #: Called with a token whose expiry is another.
@@ -138,6 +140,8 @@ class Ledger:
             if passed:
                 self._ours(name, before.token, actor, query)
                 actor = self._waiter(before, row.token)
+                if actor is not None:
+                    self.passed(name, actor)
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:

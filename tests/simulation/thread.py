@@ -147,6 +147,7 @@ class Thread:
         else:
             self.note(f"has not {lock.name}")
             self._not_acquired(lock.name, start)
+            self.beliefs.gave_up.add((self.actor, lock.name))
             told = self.allowance.quiet or self.allowance.told
             if wait == 0 and told and self._was_free(lock.name, start):
                 raise Violation(f"{self.name} is refused {lock.name!r}, which was free")

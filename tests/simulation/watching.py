@@ -29,6 +29,7 @@ class Watcher:
         self.ledger = ledger
         self.allowance = allowance
         ledger.granted = self._granted
+        ledger.passed = self._passed
         ledger.moved = self._moved
         ledger.seen = self._seen
         self._before = 0.0
@@ -112,6 +113,11 @@ class Watcher:
             first = wait.name == name and wait.joined is not None and wait.joined < mine.since
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
                 raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
+
+    def _passed(self, name: str, actor: Actor) -> None:
+        """Nothing is passed on to who has given up, for others would wait for that."""
+        if self.allowance.quiet and (actor, name) in self.beliefs.gave_up:
+            raise Violation(f"{name!r} is passed on to {actor.name}, who has given up")
 
     def _overtaken(self, name: str, mine: Wait) -> None:
         """Nobody starves."""

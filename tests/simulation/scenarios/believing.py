@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from sqlalchemy import text
+
 from dblock import LockLost
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
@@ -62,6 +64,26 @@ def passed_on_in_vain(clients: Clients) -> None:
     clients.thread("c", quick, after=1.96, may=(LockLost,))
 
 
+def passed_by(clients: Clients) -> None:
+    """One gives up while a stranger has the row, so that it cannot leave the queue."""
+
+    def impatient(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        if me.acquire(lease, 0.6, settling=1.5):
+            me.release(lease)
+
+    def stranger(me: Thread) -> None:
+        row = text("SELECT fence FROM dblock_lock WHERE lock_name = :name FOR UPDATE")
+        with me.transaction() as connection:
+            connection.execute(row, {"name": NAME})
+            me.work(2.0)
+
+    clients.thread("a", partial(_holding, 2.8))
+    clients.thread("b", impatient, after=0.001)
+    clients.thread("c", once, after=0.002)
+    clients.thread("d", stranger, after=0.4)
+
+
 #: Who waits is called.
 CALLS = frozenset({"calls"})
 
@@ -70,5 +92,6 @@ SCENARIOS = {
     "passed-on-by-a-fast-clock": Scenario(passed_on_late, rate=1.09, needs=CALLS),
     "passed-on-by-a-clock-set-forward": Scenario(set_forward, needs=CALLS),
     "passed-to-who-does-not-renew": Scenario(passed_to_who_does_not_renew, needs=CALLS),
+    "passed-by": Scenario(passed_by, needs=CALLS | {"lending", "rows"}),
     "passed-on-in-vain": Scenario(passed_on_in_vain, needs=CALLS),
 }

@@ -6,7 +6,7 @@ from functools import partial
 
 from tenacity import stop_after_attempt, wait_fixed
 
-from dblock import DBLockError, OutcomeUnknown, RetryPolicy, Unavailable
+from dblock import DBLockError, LockLost, OutcomeUnknown, RetryPolicy, Unavailable
 from dblock.protocol.faults import Fault
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -99,6 +99,20 @@ def counted(clients: Clients) -> None:
     clients.thread("b", trying, after=0.01)
 
 
+def told_late(clients: Clients) -> None:
+    """Who does not renew finds out, when it gives the lease back, that it was freed by force."""
+
+    def holder(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=3, renew=False)
+        if me.acquire(lease, 0):
+            me.work(0.5)
+            me.release(lease)
+
+    clients.thread("a", holder, may=(LockLost,))
+    clients.thread("b", once, after=0.1, may=(LockLost,))
+    clients.thread("c", lambda me: me.force(NAME), after=0.15)
+
+
 def off_the_record(clients: Clients) -> None:
     """Somebody deletes the record of a run: its end is not told as a success."""
 
@@ -119,5 +133,6 @@ SCENARIOS = {
     "just-in-time": Scenario(just_in_time),
     "unseen": Scenario(unseen),
     "counted-tries": Scenario(counted),
+    "told-late": Scenario(told_late),
     "off-the-record": Scenario(off_the_record, needs=frozenset({"runs", "lending"})),
 }

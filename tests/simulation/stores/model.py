@@ -146,7 +146,7 @@ class ModelStore(Store):
     ends_sessions = True
     faults = (
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
-        Fault("given-up", 4.0),
+        Fault("given-up", 0.5),
         *(Fault("promote", lost) for lost in (0.0, 1.0, 3.0)),
     )
 
