@@ -16,7 +16,7 @@ from dblock.beliefs import Change
 from dblock.holds import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
-from tests.simulation.knowing import Knowing
+from tests.simulation.knowing import Doubt, Knowing
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link
@@ -120,6 +120,10 @@ class Beliefs:
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)
+            grant = self.ledger.grants.get(belief.lease.token)
+            doubt = self.knowing.doubt(thread.actor)
+            if grant is not None and grant.passed and doubt is Doubt.OPEN:
+                raise Violation(f"{belief} believes what it was passed, and is in doubt of a try")
             if not self.ledger.store.vouches(lock.name, belief.lease.token):
                 raise Violation(f"{belief} has what no standby knows of")
             if belief.lease.lease.fence < self.knowing.seen(thread.actor, lock.name):

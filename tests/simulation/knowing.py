@@ -65,6 +65,9 @@ class Knowing:
         rows = answer[0]
         for name, fence, *_ in rows:
             self._seen[actor, name] = max(fence, self.seen(actor, name))
-        if self._doubts[actor] is not Doubt.NONE and self._sessions[actor] <= 0:
-            found = any(row[2] in self._tokens[actor] for row in rows)
-            self._doubts[actor] = Doubt.FOUND if found else Doubt.NONE
+        if self._doubts[actor] is Doubt.NONE:
+            return
+        if any(row[2] in self._tokens[actor] for row in rows):
+            self._doubts[actor] = Doubt.FOUND
+        elif self._sessions[actor] <= 0:
+            self._doubts[actor] = Doubt.NONE

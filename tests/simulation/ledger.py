@@ -31,6 +31,8 @@ class Grant:
     name: str
     actor: Actor
     at: float
+    #: It was passed on by who had it before.
+    passed: bool = False
 
 
 _NEW = Row(None, 0, None, ())
@@ -145,7 +147,7 @@ class Ledger:
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
-                self.grants[row.token] = Grant(name, actor, self.loop.now)
+                self.grants[row.token] = Grant(name, actor, self.loop.now, passed)
             self.granted(name, before, actor)
             return
         if row.token not in (None, before.token):

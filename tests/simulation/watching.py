@@ -182,7 +182,8 @@ class Watcher:
 
     def _judge_sessions(self) -> None:
         """A session that dblock has lost is not left on a server that can end it."""
-        if not self.store.ends_sessions or not self.allowance.ends:
+        ends = self.store.ends_sessions and "end_session" not in self.store.refused
+        if not ends or not self.allowance.ends:
             return
         for link in self.store.links:
             ours = link.known and not (link.lent or link.listening or link.closing)

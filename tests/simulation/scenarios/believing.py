@@ -6,7 +6,8 @@ from functools import partial
 
 from sqlalchemy import text
 
-from dblock import LockLost
+from dblock import LockLost, OutcomeUnknown
+from dblock.protocol.faults import Fault
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
 from tests.simulation.thread import Thread
@@ -64,6 +65,13 @@ def passed_on_in_vain(clients: Clients) -> None:
     clients.thread("c", quick, after=1.96, may=(LockLost,))
 
 
+def unending(clients: Clients) -> None:
+    """Nobody may end a session that was lost, so that what it was sent may come at any time."""
+    clients.store.refused = {"end_session": Fault.PRIVILEGE}
+    clients.thread("a", partial(_holding, 0.3), may=(OutcomeUnknown,))
+    clients.thread("b", once, after=0.001)
+
+
 def passed_by(clients: Clients) -> None:
     """One gives up while a stranger has the row, so that it cannot leave the queue."""
 
@@ -92,6 +100,7 @@ SCENARIOS = {
     "passed-on-by-a-fast-clock": Scenario(passed_on_late, rate=1.09, needs=CALLS),
     "passed-on-by-a-clock-set-forward": Scenario(set_forward, needs=CALLS),
     "passed-to-who-does-not-renew": Scenario(passed_to_who_does_not_renew, needs=CALLS),
+    "passed-on-in-doubt": Scenario(unending, needs=CALLS),
     "passed-by": Scenario(passed_by, needs=CALLS | {"lending", "rows"}),
     "passed-on-in-vain": Scenario(passed_on_in_vain, needs=CALLS),
 }
