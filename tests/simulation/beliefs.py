@@ -257,7 +257,8 @@ class Beliefs:
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
         elif loss.reason == "failover":
-            wrong = not self.allowance.fails_over
+            moved = self.ledger.grants[hold.token].server != self.ledger.store.identity
+            wrong = not (self.allowance.fails_over or moved)
         elif loss.reason == "forced":
             # Who leaves it to run out may be told so where the reply to that is lost.
             known = self.ledger.forced | self.ledger.leaving
@@ -299,6 +300,7 @@ class Beliefs:
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
         if change is Change.RENEWED and belief.term is not None:
             wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
+            wrong = wrong or self.ledger.grants[token].server != self.ledger.store.identity
         if wrong:
             self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
 

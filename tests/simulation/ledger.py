@@ -33,6 +33,8 @@ class Grant:
     at: float
     #: It was passed on by who had it before.
     passed: bool = False
+    #: By which server.
+    server: str = ""
 
 
 _NEW = Row(None, 0, None, ())
@@ -147,7 +149,9 @@ class Ledger:
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
-                self.grants[row.token] = Grant(name, actor, self.loop.now, passed)
+                self.grants[row.token] = Grant(
+                    name, actor, self.loop.now, passed, self.store.identity
+                )
             self.granted(name, before, actor)
             return
         if row.token not in (None, before.token):

@@ -72,7 +72,8 @@ class Store(ABC):
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
     #: other names; `lending`, the users' transactions;
     #: `snapshots`, those of them that see what there was when they began; `calls`, that who waits
-    #: is called; `looks`, that it looks now and then; `gates`, that it waits in the server.
+    #: is called; `moves`, that another server can take its place as it is;
+    #: `looks`, that it looks now and then; `gates`, that it waits in the server.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -227,6 +228,11 @@ class Store(ABC):
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""
         raise NotImplementedError(f"{self.name} has no other server")
+
+    @property
+    def identity(self) -> str:
+        """Which server it is, where that can change."""
+        return self.name
 
     def be_alone(self, seconds: float) -> None:
         """Have no standby for so long, where commits wait for one."""

@@ -11,6 +11,7 @@ from dblock.protocol.faults import Fault
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
+from tests.simulation.stores.model import ModelStore
 from tests.simulation.tables import RUNS
 from tests.simulation.thread import Thread
 
@@ -113,6 +114,23 @@ def told_late(clients: Clients) -> None:
     clients.thread("c", lambda me: me.force(NAME), after=0.15)
 
 
+def moved(clients: Clients) -> None:
+    """Another server takes the place of the one that has granted it: its holder is told."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=3), 0) as had:
+            if had:
+                me.work(2)
+
+    def moving(me: Thread) -> None:
+        store = me.ledger.store
+        assert isinstance(store, ModelStore)
+        store.move()
+
+    clients.thread("a", holder, may=(LockLost, Unavailable, OutcomeUnknown))
+    clients.thread("b", moving, after=0.5)
+
+
 def off_the_record(clients: Clients) -> None:
     """Somebody deletes the record of a run: its end is not told as a success."""
 
@@ -134,5 +152,6 @@ SCENARIOS = {
     "unseen": Scenario(unseen),
     "counted-tries": Scenario(counted),
     "told-late": Scenario(told_late),
+    "moved": Scenario(moved, needs=frozenset({"moves"})),
     "off-the-record": Scenario(off_the_record, needs=frozenset({"runs", "lending"})),
 }

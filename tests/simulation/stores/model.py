@@ -141,7 +141,7 @@ class ModelStore(Store):
     name = "model"
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
-    has = frozenset({"calls"})  # no rows: nobody finds out that two wait for each other
+    has = frozenset({"calls", "moves"})  # no rows: nobody finds out that two wait for each other
     look = LOOK
     ends_sessions = True
     faults = (
@@ -252,6 +252,15 @@ class ModelStore(Store):
         driver.answer = None
         self._deliver()
         return answer
+
+    @property
+    def identity(self) -> str:
+        return self.server
+
+    def move(self) -> None:
+        """Let another server take its place, with the same tables and a witness of its own."""
+        self.go_down()
+        self.server = "2/1"
 
     def be_alone(self, seconds: float) -> None:
         self._alone_until, self._standby = self.loop.now + seconds, self.tables.copy()
