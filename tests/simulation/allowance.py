@@ -120,7 +120,7 @@ class Allowance:
         """Whether anything fails at a client: all it tries may, or statements of some kinds only.
 
         One failure is no excuse for what is tried again. A request that comes late is one for all
-        that it does then.
+        that it does then, and a session that is cut for what it is sent then.
         """
         failing = 0
         for label, change in self._changes:
@@ -129,7 +129,9 @@ class Allowance:
                     return True
                 if _of(label, client):
                     failing += 1
-                    if not kinds or _kind(label) in kinds or change.kind == "late" or failing > 1:
+                    if not kinds or _kind(label) in kinds or failing > 1:
+                        return True
+                    if change.kind in ("late", "cut"):
                         return True
         return False
 

@@ -19,6 +19,7 @@ from tests.simulation.allowance import Allowance
 from tests.simulation.knowing import Doubt, Knowing
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.store import RESTART
 from tests.simulation.transport import Link
 
 if TYPE_CHECKING:
@@ -300,9 +301,15 @@ class Beliefs:
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
         if change is Change.RENEWED and belief.term is not None:
             wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
-            wrong = wrong or self.ledger.grants[token].server != self.ledger.store.identity
+            wrong = wrong or self._is_anothers(token, belief.term)
         if wrong:
             self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
+
+    def _is_anothers(self, token: str, term: Term) -> bool:
+        """Whether another server than granted it was asked for a term."""
+        grant, store = self.ledger.grants[token], self.ledger.store
+        moved = store.down_until - RESTART
+        return grant.server != store.identity and grant.actor.client.at(moved) < term.start
 
     def _is_in_vain(self, name: str, token: str, term: Term) -> bool:
         """Whether a later term is believed, which was asked for when the name was gone."""
