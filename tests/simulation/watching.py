@@ -183,6 +183,7 @@ class Watcher:
     def _judge_sessions(self) -> None:
         """A session that dblock has lost is not left on a server that can end it."""
         ends = self.store.ends_sessions and "end_session" not in self.store.refused
+        ends = ends and not self.store.down_until  # else it has gone with the server
         if not ends or not self.allowance.ends:
             return
         for link in self.store.links:
