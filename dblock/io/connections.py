@@ -255,17 +255,18 @@ class Connections:
                 _close(driver, self._adapter)
             # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
             traceback.clear_frames(raised.__traceback__)
-            cause = raised
-            if isinstance(raised, DBAPIError) and raised.orig is not None:
-                cause = raised.orig  # of what SQLAlchemy itself asks an engine's first connection
-            if not is_driver_error(cause):
+            if not is_driver_error(_cause(raised)):
                 raise
-            fault = self._adapter.classify(cause)
-            if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
-                fault = Fault.UNREACHABLE
-            timed_out = self._adapter.timed_out(cause)
-            raise StatementError(fault, first_line(cause), timed_out=timed_out) from cause
+            # No variable of this frame has it: they would keep each other, and whoever connects.
+            raise self._unreachable(_cause(raised)) from _cause(raised)
         return connection
+
+    def _unreachable(self, cause: BaseException) -> StatementError:
+        """Return what to tell of a connection that could not be made."""
+        fault = self._adapter.classify(cause)
+        if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
+            fault = Fault.UNREACHABLE
+        return StatementError(fault, first_line(cause), timed_out=self._adapter.timed_out(cause))
 
     def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
@@ -303,6 +304,13 @@ def close_all(connections: deque[OwnConnection], adapter: Adapter) -> None:
             _close(connections.pop().driver, adapter)
         except IndexError:
             return
+
+
+def _cause(raised: BaseException) -> BaseException:
+    """Return the driver's own error."""
+    if isinstance(raised, DBAPIError) and raised.orig is not None:
+        return raised.orig  # of what SQLAlchemy itself asks an engine's first connection
+    return raised
 
 
 def detached(pool: Pool) -> Any:

@@ -275,8 +275,9 @@ class Attempt:
         outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
         deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over
         if isinstance(outcome, Term):
-            return replace(held, term=outcome)
-        if not isinstance(outcome, LockLost) and self.cuts:
+            if not outcome.over(deadline.now):
+                return replace(held, term=outcome)
+        elif not isinstance(outcome, LockLost) and self.cuts:
             raise self._unknown(outcome) from outcome.__cause__
         yield from give_back(self.dialect, self.request, self.deadline.now)
         yield from self.look(None)

@@ -42,6 +42,10 @@ _COSTS = {
     "crash": _RESTART + _TRY,
     "crash-after": _RESTART + _TRY,
     "promote": _RESTART + _TRY,
+    # What was given up is tried again, as long as there is time for that.
+    "given-up": _TRY,
+    # Its reply is lost; what was found needs another one.
+    "alone": 2 * _SOCKET + _TRY,
     # A session that is ended while it waits, or listens, is replaced.
     "cut": _TRY,
 }
@@ -77,13 +81,17 @@ class Allowance:
         self.calls = look > 0
         #: Nothing fails and nothing is late by more than a moment.
         self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
+        #: Whatever fails, it is the server that says so.
+        self.told = all(fault.kind == "given-up" for fault in schedule.faults)
         #: One thing is another, and that is a statement whose session is ended where it is lost.
         self.ends = len(schedule.changes) == 1 and _is_ended(*schedule.changes[0])
         #: No reply can have been given up, nor a connection that is made.
         self.answered = not schedule.faults and schedule.delayed < 0.8 * _CONNECT
         #: The reply to a statement that changes something can have been lost.
         self.doubtful = any(
-            isinstance(change, Fault) and (change.kind in FALLS or _changes(label))
+            isinstance(change, Fault)
+            and change.kind != "given-up"
+            and (change.kind in FALLS or _changes(label))
             for label, change in schedule.changes
         ) or (schedule.delayed >= 0.8 * _SOCKET)
         self.total = schedule.delayed + sum(
@@ -112,7 +120,7 @@ class Allowance:
         """Whether anything fails at a client: all it tries may, or statements of some kinds only.
 
         One failure is no excuse for what is tried again. A request that comes late is one for all
-        that it does then.
+        that it does then, and a session that is cut for what it is sent then.
         """
         failing = 0
         for label, change in self._changes:
@@ -121,7 +129,9 @@ class Allowance:
                     return True
                 if _of(label, client):
                     failing += 1
-                    if not kinds or _kind(label) in kinds or change.kind == "late" or failing > 1:
+                    if not kinds or _kind(label) in kinds or failing > 1:
+                        return True
+                    if change.kind in ("late", "cut"):
                         return True
         return False
 
@@ -159,5 +169,5 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    holds = fault.kind == "late" and _kind(label) in _HOLDING
+    holds = fault.kind == "given-up" or (fault.kind == "late" and _kind(label) in _HOLDING)
     return costs[fault.kind] + (fault.seconds if holds else 0.0)

@@ -16,8 +16,10 @@ from dblock.beliefs import Change
 from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
+from tests.simulation.knowing import Doubt, Knowing
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.store import RESTART
 from tests.simulation.transport import Link
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Wait:
     fair: bool = False
     #: Since when it stands in the queue.
     joined: float | None = None
+    #: How often others had the name who began to wait later.
+    overtaken: int = 0
 
     @property
     def able(self) -> bool:
@@ -87,8 +91,11 @@ class Beliefs:
         self.loop = loop
         self.allowance = allowance
         self.ledger: Ledger
+        self.knowing: Knowing
         self.story: list[str] = []
         self.waits: list[Wait] = []
+        #: Who has waited for which name in vain, and does not any more.
+        self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
         self._fences: dict[str, int] = {}
         #: How often each loss was told, by its own identity; and the losses, so that they last.
@@ -114,6 +121,14 @@ class Beliefs:
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)
+            grant = self.ledger.grants.get(belief.lease.token)
+            doubt = self.knowing.doubt(thread.actor)
+            if grant is not None and grant.passed and doubt is Doubt.OPEN:
+                raise Violation(f"{belief} believes what it was passed, and is in doubt of a try")
+            if not self.ledger.store.vouches(lock.name, belief.lease.token):
+                raise Violation(f"{belief} has what no standby knows of")
+            if belief.lease.lease.fence < self.knowing.seen(thread.actor, lock.name):
+                raise Violation(f"{belief} has seen a later hold of {lock.name!r}")
             self.note(f"{thread.name} has {lock.name} {belief.lease.fence}")
         else:
             belief.link = _link(thread, lock)
@@ -155,6 +170,7 @@ class Beliefs:
         now = self.loop.now
         until = None if seconds is None else now + seconds / thread.client.rate
         wait = Wait(thread, name, now, until, fair)
+        self.gave_up.discard((thread.actor, name))
         self.waits.append(wait)
         try:
             yield
@@ -182,6 +198,19 @@ class Beliefs:
             if belief.link is not None and not store.in_transaction(belief.link.driver):
                 raise Violation(f"{belief} takes {name!r} for locked, outside any transaction")
 
+    def _lasts_too_long(self, belief: Belief, hold: LeaseHold) -> bool:
+        """Whether a term ends too late: also where it is going to be renewed before that.
+
+        Where clocks go alike it is over, the margin included, when the database says so.
+        """
+        client, store, term = belief.thread.client, self.ledger.store, hold.lease.term
+        row = self.ledger.rows[belief.name]
+        assert row.expires is not None
+        alike = client.rate == store.rate and not store.ahead
+        end = term.start + term.ttl if alike else term.deadline
+        left = (row.expires - store.clock()) / store.rate
+        return (end - client.now()) / client.rate > left + MOMENT
+
     def _was_forced(self, belief: Belief) -> bool:
         return belief.lease is not None and belief.lease.token in self.ledger.forced
 
@@ -192,6 +221,8 @@ class Beliefs:
             known = self._was_forced(belief) or self.ledger.is_forgotten(hold.token)
             if not known and not self.ledger.has(belief.name, hold.token):
                 raise Violation(f"{belief} takes itself for the holder of {belief.name!r}")
+            if not known and self._lasts_too_long(belief, hold):
+                raise Violation(f"the term of {belief} ends after {belief.name!r} has run out")
         if hold.loss is not None and belief.lost is None:
             belief.lost = now
         if not client.alive or hold.ended or now < client.paused_until + MOMENT:
@@ -227,7 +258,8 @@ class Beliefs:
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
         elif loss.reason == "failover":
-            wrong = not self.allowance.fails_over
+            moved = self.ledger.grants[hold.token].server != self.ledger.store.identity
+            wrong = not (self.allowance.fails_over or moved)
         elif loss.reason == "forced":
             # Who leaves it to run out may be told so where the reply to that is lost.
             known = self.ledger.forced | self.ledger.leaving
@@ -264,11 +296,20 @@ class Beliefs:
             return
         over = self._observed.get(token)
         wrong = over is not (None if change is Change.GRANTED else False)
+        if change is Change.GRANTED and belief.term is not None:
+            wrong = wrong or belief.term.over(self.ledger.grants[token].actor.client.now())
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
         if change is Change.RENEWED and belief.term is not None:
             wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
+            wrong = wrong or self._is_anothers(token, belief.term)
         if wrong:
             self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
+
+    def _is_anothers(self, token: str, term: Term) -> bool:
+        """Whether another server than granted it was asked for a term."""
+        grant, store = self.ledger.grants[token], self.ledger.store
+        moved = store.down_until - RESTART
+        return grant.server != store.identity and grant.actor.client.at(moved) < term.start
 
     def _is_in_vain(self, name: str, token: str, term: Term) -> bool:
         """Whether a later term is believed, which was asked for when the name was gone."""

@@ -31,6 +31,10 @@ class Grant:
     name: str
     actor: Actor
     at: float
+    #: It was passed on by who had it before.
+    passed: bool = False
+    #: By which server.
+    server: str = ""
 
 
 _NEW = Row(None, 0, None, ())
@@ -72,6 +76,8 @@ class Ledger:
         self._succeeded: set[tuple[str, str]] = set()
         #: Called with a name that was granted, its row before, and by whom.
         self.granted: Callable[[str, Row, Actor | None], None] = lambda name, before, actor: None
+        #: Called with a name that was passed on, and to whom.
+        self.passed: Callable[[str, Actor], None] = lambda name, actor: None
         #: Called with a name that was given back, its token before, and by whom.
         self.freed: Callable[[str, str, Actor], None] = lambda name, token, actor: None
         #: Called with a token whose expiry is another.
@@ -138,10 +144,14 @@ class Ledger:
             if passed:
                 self._ours(name, before.token, actor, query)
                 actor = self._waiter(before, row.token)
+                if actor is not None:
+                    self.passed(name, actor)
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
-                self.grants[row.token] = Grant(name, actor, self.loop.now)
+                self.grants[row.token] = Grant(
+                    name, actor, self.loop.now, passed, self.store.identity
+                )
             self.granted(name, before, actor)
             return
         if row.token not in (None, before.token):

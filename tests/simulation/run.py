@@ -11,6 +11,7 @@ from dblock.io import connections
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
+from tests.simulation.knowing import Knowing
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Loop, Violation
 from tests.simulation.schedule import Schedule
@@ -98,6 +99,8 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
         ledger = beliefs.ledger = Ledger(loop, store, beliefs.note)
         ledger.freed = beliefs.check_freed
         store.watch = ledger.carried_out
+        knowing = beliefs.knowing = Knowing()
+        store.told = knowing.told
         watcher = Watcher(loop, store, beliefs, ledger, allowance)
         loop.watch = watcher.look
         clients = Clients(loop, store, beliefs, ledger, allowance)

@@ -21,7 +21,7 @@ from typing import Self
 #: An event that is to come after another waits so many seconds for it.
 HELD_MAX = 2.0
 
-_LABEL = r"[\w.~-]+#\d+<?"
+_LABEL = r"[\w.~-]+#\d+(?:<[a-z-]*)?"
 _DEVIATION = re.compile(
     rf"(?P<label>{_LABEL})(?:\+(?P<delay>[\d.]+)|>(?P<after>{_LABEL})"
     r"|!(?P<fault>[a-z-]+)(?::(?P<seconds>[\d.]+))?)"

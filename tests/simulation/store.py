@@ -15,15 +15,16 @@ from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Adapter, Dialect
 from dblock.dialects.adapter import Answer
+from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.target import resolve
-from tests.simulation.errors import Lost
+from tests.simulation.errors import Lost, Refused
 from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import connecting
+from tests.simulation.transport import connecting, kind_of
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
-    from tests.simulation.loop import Event, Loop
+    from tests.simulation.loop import Actor, Event, Loop
     from tests.simulation.schedule import Fault
     from tests.simulation.transport import Link
 
@@ -71,7 +72,9 @@ class Store(ABC):
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
     #: other names; `lending`, the users' transactions;
-    #: `snapshots`, those of them that see what there was when they began.
+    #: `snapshots`, those of them that see what there was when they began; `calls`, that who waits
+    #: is called; `moves`, that another server can take its place as it is;
+    #: `looks`, that it looks now and then; `gates`, that it waits in the server.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -88,6 +91,8 @@ class Store(ABC):
     ends_sessions = False
     #: Called when a statement has been carried out: on which connection, and the statement.
     watch: Callable[[Link | None, Any], None]
+    #: Called when a thread has an answer, or hears that it gets none.
+    told: Callable[[Actor, Any, Answer | BaseException], None]
 
     def begin(self, loop: Loop, rate: float = 1.0) -> None:
         """Be as new, for another run; the database's clock goes at a rate."""
@@ -103,16 +108,23 @@ class Store(ABC):
         self.forgot = -1.0
         self.left: dict[str, Row] = {}
         self.watch = lambda link, query: None
+        self.told = lambda actor, query, answer: None
+        #: What the server does not carry out, by the kind of statement, and why.
+        self.refused: dict[str, DatabaseFault] = {}
+        #: Who connects gets no answer, not even that there is no server.
+        self.silent = False
+        #: By how many seconds its clock was set forward.
+        self.ahead = 0.0
         self.snapshots = False
         self.reset()
 
     def clock(self) -> float:
         """The database's clock, in its own seconds, to the microsecond."""
-        return round(self.rate * self.loop.now, 6)
+        return round(self.rate * self.loop.now + self.ahead, 6)
 
     @property
     def down(self) -> bool:
-        return self.loop.now < self.down_until
+        return self.silent or self.loop.now < self.down_until
 
     # --- what the clients' Locks are made with -------------------------------------------------
 
@@ -131,6 +143,9 @@ class Store(ABC):
 
     def perform(self, driver: Any, query: Any, then: Then) -> None:
         """Carry a statement out, as soon as those in its way are done."""
+        if (kind := kind_of(query)) in self.refused:
+            then(Refused(self.refused[kind]))
+            return
         pending = Pending(driver, query, then)
         self._try(pending, self.execute)
         self.go_on()  # even if it waits: that may end another's wait, as a deadlock
@@ -214,6 +229,19 @@ class Store(ABC):
     def promote(self, lost: int = 0) -> None:
         """Let another server take its place, which has not heard of so many commits."""
         raise NotImplementedError(f"{self.name} has no other server")
+
+    @property
+    def identity(self) -> str:
+        """Which server it is, where that can change."""
+        return self.name
+
+    def be_alone(self, seconds: float) -> None:
+        """Have no standby for so long, where commits wait for one."""
+        raise NotImplementedError(f"{self.name} has no standby")
+
+    def vouches(self, name: str, token: str) -> bool:
+        """Whether a grant is wherever it has to be before it is told."""
+        return True
 
     def note_loss(self) -> None:
         """Take down that commits were lost just now."""

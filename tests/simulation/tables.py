@@ -21,6 +21,8 @@ STOCK = Table(
     Column("id", Integer, primary_key=True),
     Column("amount", Integer, nullable=False),
 )
+#: dblock's own: what a stranger may delete.
+RUNS = Table("dblock_run", MetaData())
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,11 @@ class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if name != self._name:
             return None
-        package = self._file.endswith("__init__.py")
-        return importlib.util.spec_from_loader(name, self, is_package=package)
+        file = ROOT / self._file
+        within = [str(file.parent)] if file.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(
+            name, file, loader=self, submodule_search_locations=within
+        )
 
     def exec_module(self, module: ModuleType) -> None:
         module.__file__ = str(ROOT / self._file)

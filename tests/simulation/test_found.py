@@ -29,6 +29,12 @@ FOUND = {
     "what was given back arrives late, and frees what was granted since": (
         "sqlite hand-off: a.grant#1<+8 a.release#1!late:0.03"
     ),
+    "who is passed a name is told that it has it when its term is over": (
+        "model passed-to-who-does-not-renew: b.renew#1<+8"
+    ),
+    "a dropped handle is renewed, where no connection was to be had when it was acquired": (
+        "model dropped-handle: a.grant#1!crash"
+    ),
     "who is seen waiting stays so where its connection was cut": (
         "model long-work: b.sweep#1!cut:0.2"
     ),

@@ -19,10 +19,12 @@ from dblock import (
     LockLost,
     NotEnough,
     OutcomeUnknown,
+    QueryTimeout,
     RowLock,
     Unavailable,
 )
 from dblock.errors import DBLockError
+from tests.simulation.knowing import Doubt
 from tests.simulation.lending import lent
 from tests.simulation.loop import Actor, Violation
 from tests.simulation.tables import STOCK, WRITTEN
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from tests.simulation.run import Clients
 
 Kinds = tuple[type[Exception], ...]
+
+#: Kinds of statements that give a name back.
+_RELEASES = ("release", "pass_on", "release_and_unlock")
 
 
 class Thread:
@@ -57,7 +62,8 @@ class Thread:
             self.note("KeyboardInterrupt")
         except (DBLockError, SQLAlchemyError) as error:
             self.note(type(error).__name__)
-            self.ledger.unknowing.add(self.actor)
+            if not isinstance(error, QueryTimeout):
+                self.ledger.unknowing.add(self.actor)
             if not self._explained(error):
                 raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
 
@@ -108,20 +114,30 @@ class Thread:
             **options,
         )
 
-    def acquire(self, lock: Lease | RowLock, wait: float | None = None) -> bool:
-        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever."""
-        start = self.loop.now
+    def acquire(
+        self, lock: Lease | RowLock, wait: float | None = None, settling: float = 0.0
+    ) -> bool:
+        """Take a lock, and believe in it; ``wait`` is in seconds, None for ever.
+
+        It may take ``settling`` seconds more to find out what became of a try.
+        """
+        start, knowing = self.loop.now, self.beliefs.knowing
+        knowing.begin(self.actor)
         fair = isinstance(lock, Lease) and lock._options.fair
         try:
             with (
                 self.beliefs.waiting(self, lock.name, wait, fair=fair),
-                self.calling(f"taking {lock.name!r}", wait),
+                self.calling(f"taking {lock.name!r}", None if wait is None else wait + settling),
                 self._lent(lock),
             ):
                 had = lock.acquire(timeout=-1 if wait is None else wait)
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
+            if isinstance(lock, Lease) and knowing.doubt(self.actor) is Doubt.NONE:
+                raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
+            if isinstance(error, Unavailable) and knowing.doubt(self.actor) is Doubt.OPEN:
+                raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lock.name, start)
             if isinstance(error, DeadlockDetected) and not self._in_cycle(lock.name):
                 raise Violation(f"{self.name} is told of a deadlock that is none") from error
@@ -131,7 +147,9 @@ class Thread:
         else:
             self.note(f"has not {lock.name}")
             self._not_acquired(lock.name, start)
-            if wait == 0 and self.allowance.quiet and self._was_free(lock.name, start):
+            self.beliefs.gave_up.add((self.actor, lock.name))
+            told = self.allowance.quiet or self.allowance.told
+            if wait == 0 and told and self._was_free(lock.name, start):
                 raise Violation(f"{self.name} is refused {lock.name!r}, which was free")
         return had
 
@@ -195,7 +213,7 @@ class Thread:
         if hold is None:
             return
         self.beliefs.released.append(hold)
-        if gone and not self.allowance.fails(self.client.name, "release"):
+        if gone and not self.allowance.fails(self.client.name, *_RELEASES):
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
         row = self.ledger.rows.get(lock.name)
         if row is None:  # a crash or a failover has lost it
@@ -314,6 +332,8 @@ class Thread:
         self.note(f"has run {name} in {slot}" if ran else f"has not run {name}")
         if ran:
             self.ledger.succeeded(name, slot)
+            if self.ledger.committed.runs.get((name, slot)) != 0:
+                raise Violation(f"{self.name} is told of a success that is not on record")
         return ran
 
     # --- what others do to a lock ------------------------------------------------------------

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from dblock.dialects.adapter import Adapter, Answer, ServerSession
 from dblock.dialects.postgresql.adapter import read_call
-from dblock.protocol.faults import Fault as StatementError
+from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.state import Passed
 from dblock.protocol.steps import Query
-from tests.simulation.errors import Lost, TimedOut
+from tests.simulation.errors import Lost, Refused, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 
 #: Seconds until a client finds that nothing comes from its server any more.
@@ -49,8 +50,10 @@ class Link:
         kill          the client is killed; its request is carried out
         kill-before   the client is killed; its request is not carried out
         pause:S       the client is stopped for S seconds
+        given-up:S    the server gives it up S seconds later, and nothing is done
         interrupt     Ctrl-C at the client; the request is carried out
         cut:S         it is carried out, and the connection is reset S seconds later
+        alone:S       the server loses its standby for S seconds: what it commits is told after that
         crash:N       the server crashes before it, and loses N commits it had not waited for
         crash-after:N the server crashes when it is carried out, before it is told
         promote:N     before it another server takes over, which has not heard of N commits
@@ -67,6 +70,8 @@ class Link:
         self.known = False
         #: The client knows that it is broken; nothing comes through any more; the session is over.
         self.broken = self.deaf = self.ended = False
+        #: The client has closed it, and the server hears of that in a moment.
+        self.closing = False
         #: It is made ready just now, which is one event with its making.
         self.preparing = False
         #: Seconds for which the client waits for an answer; infinity as long as the server lives.
@@ -96,7 +101,10 @@ class Link:
         self._be_patient(request)
         answer = loop.park()
         if isinstance(answer, BaseException):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # its traceback would keep it, and with it whoever called
         found: Answer = answer
         return found
 
@@ -128,6 +136,7 @@ class Link:
             self.broken = True
         else:
             self.known = True
+        self.client.store.told(request.actor, request.query, answer)
         self.client.loop.resume(request.actor, answer)
 
     def close(self) -> None:
@@ -137,7 +146,7 @@ class Link:
         if loop.over:
             self._end()
         elif not self.ended:
-            label = loop.label(f"{self.client.name}.closed")
+            label, self.closing = loop.label(f"{self.client.name}.closed"), not self.deaf
             loop.at(KEEPALIVE if self.deaf else LATENCY, label, self._end, background=True)
 
     def hang_up(self) -> None:
@@ -238,6 +247,10 @@ class Link:
                     return None
                 case "pause":
                     client.pause(fault.seconds)
+                case "given-up":
+                    label, refusal = f"{request.label}<given-up", Refused(DatabaseFault.CANCELED)
+                    client.loop.at(fault.seconds, label, partial(then, refusal), background=True)
+                    return None
                 case "interrupt" if request.actor.daemon:
                     pass  # signals go to the user's own thread
                 case "interrupt":
@@ -252,6 +265,8 @@ class Link:
                 case "cut":
                     label = f"{request.label}<cut"
                     client.loop.at(fault.seconds, label, self.break_off, background=True)
+                case "alone":
+                    store.be_alone(fault.seconds)
                 case "crash":
                     store.crash(int(fault.seconds))
                     return self._reset(request)
@@ -319,7 +334,7 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
 
     def arrive() -> None:
         kinds = {fault.kind for fault in event.faults}
-        silent = "mute" in kinds or "deaf" in kinds
+        silent = store.silent or "mute" in kinds or "deaf" in kinds
         outcome: Any = Lost("connection refused") if kinds or store.down else None
         if silent:
             outcome = TimedOut("no connection in time")
@@ -335,7 +350,10 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
     event = loop.at(LATENCY, label, arrive)
     outcome = loop.park()
     if outcome is not None:
-        raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+        try:
+            raise store.lost(type(outcome))(str(outcome)) if lent else outcome
+        finally:
+            del outcome  # as above
     if lent:
         return client.lend(store.open_lent())
     driver = store.open(client)
@@ -397,13 +415,15 @@ class Simulated(Adapter):
     def close(self, connection: Any) -> None:
         self.client.link(connection).close()
 
-    def classify(self, error: BaseException) -> StatementError | None:
+    def classify(self, error: BaseException) -> DatabaseFault | None:
         if isinstance(error, Lost):
-            return StatementError.DISCONNECTED
+            return DatabaseFault.DISCONNECTED
+        if isinstance(error, Refused):
+            return error.fault
         return super().classify(error)  # type: ignore[safe-super]
 
     def timed_out(self, error: BaseException) -> bool:
-        if isinstance(error, Lost):
+        if isinstance(error, Lost | Refused):
             return isinstance(error, TimedOut)
         return super().timed_out(error)  # type: ignore[safe-super]
 

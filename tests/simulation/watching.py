@@ -13,6 +13,8 @@ from tests.simulation.tables import Row
 
 #: Seconds of a wait in which nobody is told of it.
 _UNSEEN = 0.25
+#: So often others may have a name that came to it later, before who does not keep the order.
+_OVERTAKEN_MAX = 8
 
 
 class Watcher:
@@ -27,6 +29,7 @@ class Watcher:
         self.ledger = ledger
         self.allowance = allowance
         ledger.granted = self._granted
+        ledger.passed = self._passed
         ledger.moved = self._moved
         ledger.seen = self._seen
         self._before = 0.0
@@ -58,7 +61,7 @@ class Watcher:
             closed = clock < self.store.closed_until()
             if closed and self.store.keeps and not self.allowance.fails_over:
                 raise Violation("nothing is granted for a while, although nothing was lost")
-            closed = closed or self.store.down
+            closed = closed or self.store.down or "grant" in self.store.refused
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
@@ -98,13 +101,31 @@ class Watcher:
     def _granted(self, name: str, before: Row, actor: Actor | None) -> None:
         """Promise 10: in a fair queue nobody is overtaken by one who came later."""
         mine = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
-        if mine is None or not mine.fair:
+        if mine is None:
+            return
+        if self.allowance.quiet:
+            self._overtaken(name, mine)
+        if not mine.fair:
             return
         # Who is not there when it is called is passed by after a moment, and who is next hears of
         # nothing: on a database that calls that one may be passed by too.
         for wait in self.beliefs.waits:
             first = wait.name == name and wait.joined is not None and wait.joined < mine.since
             if first and wait.able and not self.allowance.disturbs(wait.thread.client.name):
+                raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
+
+    def _passed(self, name: str, actor: Actor) -> None:
+        """Nothing is passed on to who has given up, for others would wait for that."""
+        if self.allowance.quiet and (actor, name) in self.beliefs.gave_up:
+            raise Violation(f"{name!r} is passed on to {actor.name}, who has given up")
+
+    def _overtaken(self, name: str, mine: Wait) -> None:
+        """Nobody starves."""
+        for wait in self.beliefs.waits:
+            if wait.name != name or wait.since >= mine.since or not wait.able:
+                continue
+            wait.overtaken += 1
+            if wait.overtaken > _OVERTAKEN_MAX:
                 raise Violation(f"{mine.thread.name} overtakes {wait.thread.name} on {name!r}")
 
     def _moved(self, name: str, token: str) -> None:
@@ -161,10 +182,12 @@ class Watcher:
 
     def _judge_sessions(self) -> None:
         """A session that dblock has lost is not left on a server that can end it."""
-        if not self.store.ends_sessions or not self.allowance.ends:
+        ends = self.store.ends_sessions and "end_session" not in self.store.refused
+        ends = ends and not self.store.down_until  # else it has gone with the server
+        if not ends or not self.allowance.ends:
             return
         for link in self.store.links:
-            ours = link.known and not (link.lent or link.listening)
+            ours = link.known and not (link.lent or link.listening or link.closing)
             if ours and link.client.alive and link.broken and not link.ended:
                 raise Violation(f"a session of {link.client.name} is left behind")
 

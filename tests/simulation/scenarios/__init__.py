@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tests.simulation.run import Scenario
-from tests.simulation.scenarios import ending, keeping, several, users, waiting
+from tests.simulation.scenarios import (
+    believing,
+    doubt,
+    ending,
+    guarding,
+    keeping,
+    several,
+    sharing,
+    users,
+    waiting,
+)
 
 SCENARIOS: dict[str, Scenario] = {
     **waiting.SCENARIOS,
@@ -11,4 +21,8 @@ SCENARIOS: dict[str, Scenario] = {
     **ending.SCENARIOS,
     **several.SCENARIOS,
     **users.SCENARIOS,
+    **doubt.SCENARIOS,
+    **believing.SCENARIOS,
+    **guarding.SCENARIOS,
+    **sharing.SCENARIOS,
 }

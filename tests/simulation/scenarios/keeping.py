@@ -67,8 +67,12 @@ def dropped(clients: Clients) -> None:
             me.ledger.left.add(me.ledger.rows[NAME].token or "")
 
     def patient(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 5) as had:
-            if not had and me.allowance.quiet:
+        patience = 5 + me.allowance.total + me.allowance.stops
+        with me.holding(me.lease(NAME, ttl=6), patience) as had:
+            row = me.ledger.rows.get(NAME)
+            kept = row is not None and not row.free(me.ledger.store.clock())
+            grant = me.ledger.grants.get(row.token or "") if row and kept else None
+            if not had and grant is not None and grant.at < me.loop.now - 5:
                 raise Violation(f"{NAME!r} is kept, although its handle was dropped")
 
     clients.thread("a", careless)

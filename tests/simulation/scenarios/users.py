@@ -7,6 +7,7 @@ from contextlib import suppress
 from sqlalchemy import text
 
 from dblock import Conflict, LockLost
+from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
 from tests.simulation.thread import Thread
@@ -110,7 +111,11 @@ def busy_row(clients: Clients) -> None:
     def both(me: Thread) -> None:
         one, other = me.locks.lease(NAME, ttl=3), me.lease("y", ttl=3)
         if me.acquire(one, 0) and me.acquire(other, 0):
-            me.work(4, other)
+            hold = other.current()
+            for _ in range(40):
+                me.work(0.1, other)
+                if me.allowance.quiet and hold is not None and hold.schedule.cause is not None:
+                    raise Violation(f"'y' is not renewed, since {NAME!r} is in use")
             me.beliefs.end(me, NAME)
             me.ledger.left.add(me.ledger.rows[NAME].token or "")
             with suppress(LockLost):

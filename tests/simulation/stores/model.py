@@ -20,11 +20,11 @@ from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
-from dblock.protocol.faults import Fault as StatementError
+from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.steps import Query
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
-from tests.simulation.errors import Error, Lost
+from tests.simulation.errors import Lost, Refused
 from tests.simulation.schedule import Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import Committed, Row
@@ -41,14 +41,6 @@ LONGEST_TTL = 10.0
 LOOK = 2.7
 #: Of a witness that is written anew: how long what it knows is valid.
 VALID = 25 * 3600.0
-
-
-class Refused(Error):
-    """The server's answer to a statement that fails."""
-
-    def __init__(self, fault: StatementError) -> None:
-        super().__init__(fault.name.lower())
-        self.fault = fault
 
 
 @dataclass(slots=True)
@@ -101,6 +93,8 @@ class ModelDriver:
     locked: dict[str, str] = field(default_factory=dict)
     in_transaction: bool = False
     channel: str | None = None
+    #: What its statement came to, which waits for the standby.
+    answer: Answer | None = None
     #: Where psycopg keeps what handles notifications.
     pgconn: SimpleNamespace = field(default_factory=SimpleNamespace)
 
@@ -131,11 +125,11 @@ class ModelAdapter(Simulated):
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
 
-    def classify(self, error: BaseException) -> StatementError | None:
+    def classify(self, error: BaseException) -> DatabaseFault | None:
         if isinstance(error, Refused):
             return error.fault
         if isinstance(error, Lost):
-            return StatementError.DISCONNECTED
+            return DatabaseFault.DISCONNECTED
         return None
 
     def timed_out(self, error: BaseException) -> bool:
@@ -149,11 +143,12 @@ class ModelStore(Store):
     url = "postgresql+psycopg://"
     database = "postgresql"
     adapter = simulated(Psycopg, ModelAdapter)  # type: ignore[type-abstract]
-    has = frozenset()  # no rows: nobody finds out that two wait for each other
+    has = frozenset({"calls", "moves"})  # no rows: nobody finds out that two wait for each other
     look = LOOK
     ends_sessions = True
     faults = (
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
+        Fault("given-up", 0.5),
         *(Fault("promote", lost) for lost in (0.0, 1.0, 3.0)),
     )
 
@@ -169,6 +164,8 @@ class ModelStore(Store):
         #: What each commit has made of the tables, and whether it was waited for.
         self._history = [(self.tables.copy(), True)]
         self._written: bool | None = None
+        #: Until when there is no standby, and what it knows meanwhile.
+        self._alone_until, self._standby = 0.0, self._history[0][0]
         self._calls: list[str] = []
 
     def open(self, client: Client) -> ModelDriver:
@@ -232,8 +229,47 @@ class ModelStore(Store):
         answer = carry_out(driver, query)
         if self._written is not None:
             self._history.append((self.tables.copy(), self._written))
+        if self._written:
+            driver.answer = answer
+            if self.loop.now < self._alone_until:
+                self._carried_out(driver, query)
+            return self._confirmed(driver)
         self._deliver()
         return answer
+
+    def retry(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        return self.execute(driver, query) if driver.answer is None else self._confirmed(driver)
+
+    def overdue(self, driver: ModelDriver, blocked: Blocked) -> Answer:
+        return (
+            super().overdue(driver, blocked) if driver.answer is None else self._confirmed(driver)
+        )
+
+    def _confirmed(self, driver: ModelDriver) -> Answer:
+        """Return what a statement came to whose commit the standby has."""
+        answer, left = driver.answer, self._alone_until - self.loop.now
+        assert answer is not None
+        if left > 0:
+            raise Blocked(left * self.rate)
+        driver.answer = None
+        self._deliver()
+        return answer
+
+    @property
+    def identity(self) -> str:
+        return self.server
+
+    def move(self) -> None:
+        """Let another server take its place, with the same tables and a witness of its own."""
+        self.go_down()
+        self.server = "2/1"
+
+    def be_alone(self, seconds: float) -> None:
+        self._alone_until, self._standby = self.loop.now + seconds, self.tables.copy()
+
+    def vouches(self, name: str, token: str) -> bool:
+        known = self._standby.names.get(name)
+        return self.loop.now >= self._alone_until or (known is not None and known.token == token)
 
     def _other(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         """What makes a connection ready: to listen, and what the schema's version is."""
@@ -280,7 +316,7 @@ class ModelStore(Store):
 
     def _await_row(self, driver: ModelDriver, name: str, mode: str, patience: float | None) -> None:
         if self._in_use(driver, name, mode):
-            raise Blocked(math.inf if patience is None else patience, Refused(StatementError.BUSY))
+            raise Blocked(math.inf if patience is None else patience, Refused(DatabaseFault.BUSY))
 
     # The queue.
 

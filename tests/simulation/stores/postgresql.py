@@ -50,7 +50,7 @@ class PostgreSQLStore(Store):
     url = "postgresql+psycopg://"
     database = "postgresql"
     adapter = simulated(Psycopg)
-    has = frozenset({"runs", "rows", "lending", "snapshots"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "calls"})
     lent = LentPsycopg
     look = LOOK
     ends_sessions = True

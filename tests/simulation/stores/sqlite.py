@@ -42,7 +42,7 @@ class SQLiteStore(Store):
     database = "sqlite"
     adapter = simulated(SQLite3)
     one_writer = True
-    has = frozenset({"runs", "lending"})
+    has = frozenset({"runs", "lending", "looks"})
 
     @classmethod
     def prepare(cls, folder: Path) -> None:
