@@ -288,6 +288,10 @@ class Store(ABC):
         """Return until when, by its clock, the database grants nothing: after it lost something."""
         return 0.0
 
+    def longest_pause(self) -> float:
+        """Return for how long it would grant nothing if it lost something now."""
+        return math.inf
+
     # --- the users' own transactions, where it has those -------------------------------------
 
     def open_lent(self) -> Any:

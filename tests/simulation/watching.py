@@ -164,7 +164,7 @@ class Watcher:
         if not self.store.ends_sessions or not self.allowance.ends:
             return
         for link in self.store.links:
-            ours = link.known and not (link.lent or link.listening)
+            ours = link.known and not (link.lent or link.channel)
             if ours and link.client.alive and link.broken and not link.ended:
                 raise Violation(f"a session of {link.client.name} is left behind")
 

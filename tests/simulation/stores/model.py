@@ -214,6 +214,9 @@ class ModelStore(Store):
     def closed_until(self) -> float:
         return self.tables.opens
 
+    def longest_pause(self) -> float:
+        return self.tables.longest
+
     def committed(self) -> Committed:
         return Committed({}, {}, set(), {})
 

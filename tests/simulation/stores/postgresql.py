@@ -131,7 +131,10 @@ class PostgreSQLStore(Store):
         return [(row["id"], row["lock_name"]) for row in rows]
 
     def closed_until(self) -> float:
-        return self.tables.closed_until()
+        return self.tables.epoch().closed_until
+
+    def longest_pause(self) -> float:
+        return self.tables.epoch().longest_ttl
 
     # --- the users' own transactions ---------------------------------------------------------
 

@@ -19,6 +19,8 @@ Contents = tuple[str, ...]
 _OTHERS = "('dblock_schema', 'dblock_version')"
 # What a row's writer is read as, where it names the transaction that the row is of.
 _OWN = "own"
+# How long a pause is where no TTL was ever asked for.
+_UNHEARD = 30.0
 # So often what was deleted makes room again.
 _VACUUM = 500
 
@@ -29,6 +31,14 @@ class Commit:
 
     contents: Contents
     flushed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """When the last pause ended, or ends; and how long another one would be."""
+
+    closed_until: float
+    longest_ttl: float
 
 
 class Tables:
@@ -60,7 +70,7 @@ class Tables:
         self.history: list[Commit] = []
         # What was decoded last, and of what.
         self._rows: tuple[str, dict[str, Row]] = ("", {})
-        self._closed = ("", 0.0)
+        self._known = ("", Epoch(0.0, _UNHEARD))
         self._resets = 0
 
     def _contents(self) -> Contents:
@@ -139,13 +149,14 @@ class Tables:
             self._rows = text, {row["lock_name"]: _row(row) for row in json.loads(text)}
         return self._rows[1]
 
-    def closed_until(self) -> float:
-        """Return when the last pause ended, or ends."""
+    def epoch(self) -> Epoch:
+        """Return what is in the epoch's row."""
         text = self.now[self._epoch]
-        if text != self._closed[0]:
+        if text != self._known[0]:
             (row,) = json.loads(text)
-            self._closed = text, _seconds(row["grants_from"]) or 0.0
-        return self._closed[1]
+            found = Epoch(_seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD)
+            self._known = text, found
+        return self._known[1]
 
 
 _WRITTEN = f"""to_jsonb(t) || CASE WHEN writer = xmin::text
