@@ -69,7 +69,7 @@ class Store(ABC):
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
-    #: other names; `lending`, the users' transactions;
+    #: other names; `calls`, who waits is called; `lending`, the users' transactions;
     #: `snapshots`, those of them that see what there was when they began.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.

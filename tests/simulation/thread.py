@@ -158,7 +158,8 @@ class Thread:
         if row is None:
             return True
         expired = row.expires is None or row.expires < start * store.rate
-        return expired and not row.tickets and self.ledger.changed[name] < start
+        waited = any(map(self.ledger.is_there, row.tickets)) if self.allowance.calls else row.tickets
+        return expired and not waited and self.ledger.changed[name] < start
 
     @contextmanager
     def _lent(self, lock: Lease | RowLock) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.run import Scenario
-from tests.simulation.scenarios import ending, keeping, several, users, waiting
+from tests.simulation.scenarios import ending, keeping, passing, several, users, waiting
 
 SCENARIOS: dict[str, Scenario] = {
     **waiting.SCENARIOS,
@@ -11,4 +11,5 @@ SCENARIOS: dict[str, Scenario] = {
     **ending.SCENARIOS,
     **several.SCENARIOS,
     **users.SCENARIOS,
+    **passing.SCENARIOS,
 }

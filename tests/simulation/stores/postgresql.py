@@ -49,7 +49,7 @@ class PostgreSQLStore(Store):
 
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL)
-    has = frozenset({"runs", "rows", "lending", "snapshots"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "calls"})
     lent = LentPsycopg
     look = LOOK
     ends_sessions = True
