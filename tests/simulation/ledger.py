@@ -92,6 +92,11 @@ class Ledger:
         self._note = note
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
+        #: How often something may have been lost, as was found out; the epoch since.
+        self._begun, self._epoch = 0, store.epoch()
+        self._known, self._falls = store.known_ttl(), store.falls
+        #: When the last lease is over that the database has forgotten.
+        self._over = -math.inf
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -112,10 +117,11 @@ class Ledger:
             self.waiters[query.command.id] = link.actor
             self.seen(link.actor)
         if self.store.forgot != self._forgot:
-            self._forgot, self.rows = self.store.forgot, self.store.left
+            self._forget(self.store.left)
         self._note_ttls(getattr(query, "command", None))
         rows, now = self.store.rows(), self.store.clock()
-        longest = now + self.store.longest_pause() + _ROUNDED
+        self._check_epoch(now)
+        longest = now + self.store.behind + self.store.longest_pause() + _ROUNDED
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
             if row.token is not None and row.expires is not None and row.expires > longest:
@@ -136,6 +142,26 @@ class Ledger:
                 self.ttls[command.token] = command.ttl
             case commands.Renew():
                 self.ttls.update({one.token: one.ttl for one in command.asked})
+
+    def _check_epoch(self, now: float) -> None:
+        """Promise 15: what was lost is found out once, and what was asked for is not forgotten."""
+        epoch, known = self.store.epoch(), self.store.known_ttl()
+        self._begun += epoch > self._epoch
+        if self._begun > self.store.falls:
+            raise Violation("it is found out that leases may be lost, and none may")
+        ttl, until, falls = *self._known, self.store.falls
+        if self._falls == falls and known[0] < ttl and now < until:
+            raise Violation(f"a TTL of {ttl:g} s is known no more, which was until {until:.1f}")
+        self._epoch, self._known, self._falls = epoch, known, falls
+
+    def _forget(self, left: dict[str, Row]) -> None:
+        """The database forgot what it had committed: what is left of it is known."""
+        now = self.store.clock()
+        most = now + self.store.longest_pause()
+        for name, row in self.rows.items():
+            if row != left.get(name) and not row.free(now):
+                self._over = max(self._over, min(most, row.expires or 0.0))
+        self._forgot, self.rows = self.store.forgot, left
 
     def is_there(self, ticket: str) -> bool:
         """Whether who stands in a queue can be called, as far as the database can know."""
@@ -170,6 +196,8 @@ class Ledger:
             self._fences[name] = row.fence
             if now < self.store.closed_until():
                 raise Violation(f"{name!r} was granted while nothing is")
+            if now < self._over:
+                raise Violation(f"{name!r} was granted while a lease is out that is forgotten")
             self._check_term(name, row, now, FIRST_TERM if passed else math.inf)
             if kind_of(query) in _TAKING:
                 self._check_queue(name, before, row, row.token, passed)

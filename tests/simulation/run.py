@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
 from tests.simulation.ledger import Ledger
-from tests.simulation.loop import Loop, Violation
+from tests.simulation.loop import SECONDS_MAX, Loop, Violation
 from tests.simulation.schedule import Schedule
 from tests.simulation.store import Store
 from tests.simulation.thread import Kinds, Thread
 from tests.simulation.watching import Watcher
+
+#: What the clock of each client's machine says, by which nothing must go.
+WRONG = 0.0
 
 
 class Clients:
@@ -71,6 +75,8 @@ class Scenario:
     rate: float = 1.0
     #: What a store has to have for it, beside leases and row locks.
     needs: frozenset[str] = frozenset()
+    #: After so many seconds it does not end by itself.
+    lasts: float = SECONDS_MAX
 
     def __call__(self, clients: Clients) -> None:
         self.play(clients)
@@ -91,7 +97,7 @@ class Outcome:
 
 def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     """Run a scenario to its end, and judge it."""
-    loop, allowance = Loop(schedule), Allowance(schedule, store.look)
+    loop, allowance = Loop(schedule, scenario.lasts), Allowance(schedule, store.look)
     beliefs = Beliefs(loop, allowance)
     with _alone():
         store.begin(loop, scenario.rate)
@@ -124,8 +130,10 @@ def _alone() -> Iterator[None]:
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
     connections._reached.clear()
+    clock, time.time = time.time, lambda: WRONG
     try:
         yield
     finally:
+        time.time = clock
         gc.enable()
         connections._reached.clear()

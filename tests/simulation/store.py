@@ -69,7 +69,8 @@ class Store(ABC):
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
-    #: other names; `calls`, who waits is called; `lending`, the users' transactions;
+    #: other names; `calls`, who waits is called; `epochs`, what was lost in a crash is waited for;
+    #: `put-back`, it can be, from a dump, and its clock; `lending`, the users' transactions;
     #: `snapshots`, those of them that see what there was when they began.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
@@ -93,6 +94,10 @@ class Store(ABC):
         self.loop = loop
         self.rate = rate
         self.down_until = 0.0
+        #: How far its clock was put back.
+        self.behind = 0.0
+        #: How often it was another, or forgot something.
+        self.falls = 0
         self.pending: list[Pending] = []
         #: The sessions' connections, in the order in which they were made.
         self.links: dict[Link, None] = {}
@@ -107,7 +112,7 @@ class Store(ABC):
 
     def clock(self) -> float:
         """The database's clock, in its own seconds, to the microsecond."""
-        return round(self.rate * self.loop.now, 6)
+        return round(self.rate * self.loop.now - self.behind, 6)
 
     @property
     def down(self) -> bool:
@@ -221,6 +226,7 @@ class Store(ABC):
     def go_down(self) -> None:
         """End all sessions, and be away for a moment."""
         pending, self.pending = self.pending, []
+        self.falls += 1
         self.down_until = self.loop.now + RESTART
         for one in pending:
             self._forget_expiry(one)
@@ -291,6 +297,14 @@ class Store(ABC):
     def longest_pause(self) -> float:
         """Return for how long it would grant nothing if it lost something now."""
         return math.inf
+
+    def epoch(self) -> int:
+        """Return a number that grows when it was found that it may have lost something."""
+        return 0
+
+    def known_ttl(self) -> tuple[float, float]:
+        """Return up to which TTL it grants names, and until when."""
+        return math.inf, math.inf
 
     # --- the users' own transactions, where it has those -------------------------------------
 

@@ -155,9 +155,11 @@ class Thread:
             return False  # somebody may have been at the file for a moment
         if not self.allowance.calls and any(wait.name == name for wait in self.beliefs.waits):
             return False  # who waits at its gate comes first, and has no ticket
+        if store.closed_until() > start * store.rate - store.behind:
+            return False
         if row is None:
             return True
-        expired = row.expires is None or row.expires < start * store.rate
+        expired = row.expires is None or row.expires < start * store.rate - store.behind
         waited = any(map(self.ledger.is_there, row.tickets)) if self.allowance.calls else row.tickets
         return expired and not waited and self.ledger.changed[name] < start
 

@@ -56,7 +56,8 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
-            if closed and self.store.keeps and not self.allowance.fails_over:
+            lost = self.allowance.fails_over or not self.store.keeps
+            if closed and not lost and not self.store.behind:
                 raise Violation("nothing is granted for a while, although nothing was lost")
             closed = closed or self.store.down
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):

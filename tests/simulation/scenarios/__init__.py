@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.run import Scenario
-from tests.simulation.scenarios import ending, keeping, passing, several, users, waiting
+from tests.simulation.scenarios import ending, keeping, passing, recovering, several, users, waiting
 
 SCENARIOS: dict[str, Scenario] = {
     **waiting.SCENARIOS,
@@ -12,4 +12,5 @@ SCENARIOS: dict[str, Scenario] = {
     **several.SCENARIOS,
     **users.SCENARIOS,
     **passing.SCENARIOS,
+    **recovering.SCENARIOS,
 }

@@ -113,16 +113,21 @@ def short(clients: Clients) -> None:
 
 
 def passed_for_long(clients: Clients) -> None:
-    """What was passed on is held for long, and one more waits."""
+    """What was passed on is held for long, and one more waits; somebody tries another name."""
 
     def slowly(me: Thread) -> None:
         with me.holding(me.lease(NAME, ttl=6), 30) as had:
             if had:
                 me.work(1.5)
 
+    def trying(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0):
+            pass
+
     clients.thread("a", once)
     clients.thread("b", slowly, after=0.001)
     clients.thread("c", once, after=0.002)
+    clients.thread("d", trying, after=1.0)
 
 
 def row_for_long(clients: Clients) -> None:

@@ -147,7 +147,7 @@ class ModelStore(Store):
     name = "model"
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL, ModelDialect)  # type: ignore[type-abstract]
-    has = frozenset({"calls"})  # no rows: nobody finds out that two wait for each other
+    has = frozenset({"calls", "epochs"})  # no rows: nobody finds out that two wait for each other
     look = LOOK
     ends_sessions = True
     faults = (
@@ -216,6 +216,9 @@ class ModelStore(Store):
 
     def longest_pause(self) -> float:
         return self.tables.longest
+
+    def epoch(self) -> int:
+        return self.tables.epoch
 
     def committed(self) -> Committed:
         return Committed({}, {}, set(), {})

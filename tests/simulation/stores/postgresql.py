@@ -49,7 +49,7 @@ class PostgreSQLStore(Store):
 
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL)
-    has = frozenset({"runs", "rows", "lending", "snapshots", "calls"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "calls", "epochs", "put-back"})
     lent = LentPsycopg
     look = LOOK
     ends_sessions = True
@@ -135,6 +135,12 @@ class PostgreSQLStore(Store):
 
     def longest_pause(self) -> float:
         return self.tables.epoch().longest_ttl
+
+    def epoch(self) -> int:
+        return self.tables.epoch().number
+
+    def known_ttl(self) -> tuple[float, float]:
+        return self.tables.known_ttl()
 
     # --- the users' own transactions ---------------------------------------------------------
 
@@ -279,6 +285,12 @@ class PostgreSQLStore(Store):
 
     def forget(self, lost: int) -> bool:
         return self.tables.crash(lost)
+
+    def restore(self) -> None:
+        """Put all back from a dump of the beginning, while it runs."""
+        self.falls += 1
+        self.tables.restore()
+        self.note_loss()
 
     def promote(self, lost: int = 0) -> None:
         self.go_down()

@@ -37,6 +37,7 @@ class Commit:
 class Epoch:
     """When the last pause ended, or ends; and how long another one would be."""
 
+    number: int
     closed_until: float
     longest_ttl: float
 
@@ -58,7 +59,8 @@ class Tables:
         ).fetchall()
         self.names = [name for name, _, _ in found]
         self._unlogged = [unlogged for _, unlogged, _ in found]
-        self._locks, self._epoch = map(self.names.index, ("dblock_lock", "dblock_epoch"))
+        tables = ("dblock_lock", "dblock_epoch", "dblock_witness")
+        self._locks, self._epoch, self._witness = map(self.names.index, tables)
         rows = (_WRITTEN if written else "to_jsonb(t)" for _, _, written in found)
         self._read = "SELECT " + ", ".join(
             f"(SELECT coalesce(jsonb_agg({row} ORDER BY t), '[]')::text FROM {name} AS t)"
@@ -70,7 +72,8 @@ class Tables:
         self.history: list[Commit] = []
         # What was decoded last, and of what.
         self._rows: tuple[str, dict[str, Row]] = ("", {})
-        self._known = ("", Epoch(0.0, _UNHEARD))
+        self._begun = ("", Epoch(0, 0.0, _UNHEARD))
+        self._known = ("", (0.0, 0.0))
         self._resets = 0
 
     def _contents(self) -> Contents:
@@ -85,6 +88,11 @@ class Tables:
         self._resets += 1
         if self._resets % _VACUUM == 0:
             self._cursor.execute(f"VACUUM {', '.join(self.names)}")
+
+    def restore(self) -> None:
+        """Be as in the beginning, except that no row is by the transaction which it names."""
+        self._write(tuple(rows.replace(f'"{_OWN}"', '"0"') for rows in self._start))
+        self.history = [Commit(self.now, True)]
 
     def put(self, stock: dict[int, int]) -> None:
         """Begin with so much of what in the users' stock."""
@@ -152,10 +160,22 @@ class Tables:
     def epoch(self) -> Epoch:
         """Return what is in the epoch's row."""
         text = self.now[self._epoch]
-        if text != self._known[0]:
+        if text != self._begun[0]:
             (row,) = json.loads(text)
-            found = Epoch(_seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD)
-            self._known = text, found
+            opens, longest = _seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD
+            self._begun = text, Epoch(row["epoch"], opens, longest)
+        return self._begun[1]
+
+    def known_ttl(self) -> tuple[float, float]:
+        """Return up to which TTL names are granted, and until when, by the witness."""
+        text = self.now[self._witness]
+        if text != self._known[0]:
+            known = [
+                (row["longest_ttl"], _seconds(row["valid_until"]) or 0.0)
+                for row in json.loads(text)
+                if row["writer"] == _OWN
+            ]
+            self._known = text, known[0] if known else (0.0, 0.0)
         return self._known[1]
 
 
