@@ -128,8 +128,12 @@ def days_in_a_pause(clients: Clients) -> None:
         _of_day(me)
         _crash(me)
 
+    def waiting(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=5), 30):
+            pass
+
     clients.thread("a", _for_days)
-    clients.thread("b", lambda me: _keeping(me, 5, 1), after=2 * DAY + 40, may=(LockLost,))
+    clients.thread("b", waiting, after=2 * DAY + 40)
     clients.thread("c", daily)
 
 
@@ -212,7 +216,7 @@ def begun_at_once(clients: Clients) -> None:
     """Two begin anew, and both have to wait for who is at the epoch's row."""
     clients.thread("a", lambda me: _keeping(me, LONG, 1), after=DAY + 10)
     clients.thread("b", lambda me: _of_day(me), after=DAY + 10)
-    clients.thread("s", partial(_at, _AT_EPOCH, 0.02), after=DAY + 10.0003)
+    clients.thread("s", partial(_at, _AT_EPOCH, 0.02), after=DAY + 10.0009)
 
 
 def found_at_once(clients: Clients) -> None:
