@@ -159,8 +159,10 @@ class Ledger:
         now = self.store.clock()
         most = now + self.store.longest_pause()
         for name, row in self.rows.items():
-            if row != left.get(name) and not row.free(now):
-                self._over = max(self._over, min(most, row.expires or 0.0))
+            kept, expires = left.get(name, _NEW), row.expires or 0.0
+            if kept.token != row.token or (kept.expires or 0.0) < expires:
+                if not row.free(now):
+                    self._over = max(self._over, min(most, expires))
         self._forgot, self.rows = self.store.forgot, left
 
     def is_there(self, ticket: str) -> bool:

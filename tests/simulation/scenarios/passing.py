@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from dblock import LockLost
+from dblock import Conflict, LockLost
 from dblock.dialects.queueing import _CHANNEL, _CLASS
+from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.users import LENDING
 from tests.simulation.scenarios.waiting import NAME, once
@@ -145,9 +146,48 @@ def row_for_long(clients: Clients) -> None:
     clients.thread("b", trying, after=0.1)
 
 
+def two_names(clients: Clients) -> None:
+    """Two threads of one client wait for two names, and the first connects to be called."""
+
+    def both(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0), me.holding(me.lease("y", ttl=6), 0):
+            me.work(5)
+
+    def other(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 30):
+            pass
+
+    clients.thread("a", both)
+    clients.thread("b", once, after=0.01)
+    clients.thread("b", other, after=0.01)
+
+
+def busy_worker(clients: Clients) -> None:
+    """One has the name again and again, at once: who waits for it gets it all the same."""
+    rounds: list[float] = []
+
+    def busy(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        while me.loop.now < 5 and me.beliefs.waits:
+            with me.holding(lease, 30) as had:
+                if had:
+                    rounds.append(me.loop.now)
+                    me.work(0.05)
+
+    def patient(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 30):
+            if len(rounds) > 10 and me.allowance.quiet:
+                raise Violation(f"{me.name} waits while another has {NAME!r} {len(rounds)} times")
+
+    clients.thread("b", once)
+    clients.thread("a", busy, after=0.01)
+    clients.thread("c", patient, after=0.005)
+
+
 # --- others at the row -------------------------------------------------------------------------
 
 _AT_ROW = text("SELECT fence FROM dblock_lock WHERE lock_name = :name FOR UPDATE")
+_AT_WAITERS = text("SELECT id FROM dblock_waiter FOR UPDATE")
 _FREES = text("UPDATE dblock_lock SET token = NULL WHERE lock_name = :name AND token = :token")
 _OCCUPIES = text("SELECT pg_advisory_lock(:class, :channel)")
 _QUEUES = text(
@@ -201,6 +241,49 @@ def freed_before(clients: Clients) -> None:
     clients.thread("c", once, after=0.2)
 
 
+def row_in_an_older_transaction(clients: Clients) -> None:
+    """A row is locked in a transaction that began before the lease on it ran out."""
+
+    def locking(me: Thread) -> None:
+        try:
+            with me.transaction() as connection:
+                connection.execute(text("SELECT 1"))
+                if me.acquire(me.locks.row(NAME, on=connection), 30):
+                    me.work(0.05)
+        except Conflict:
+            me.note("Conflict")
+
+    clients.thread("a", lambda me: _dying(0.1, me))
+    clients.thread("b", locking, after=0.2)
+
+
+def dead_wait(clients: Clients) -> None:
+    """Who waits is killed, and has what another waits for; nobody can remove that it waits."""
+
+    def killed(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=30, renew=False), 0):
+            me.acquire(me.lease("y", ttl=6), 20)
+
+    def later(me: Thread) -> None:
+        with me.holding(me.lease("y", ttl=6), 0):
+            me.work(10)
+            with me.holding(me.lease(NAME, ttl=6), 3):
+                pass
+
+    def killing(me: Thread) -> None:
+        me.client.kill()
+
+    def stranger(me: Thread) -> None:
+        with me.transaction() as connection:
+            connection.execute(_AT_WAITERS)
+            me.work(1)
+
+    clients.thread("b", later)
+    clients.thread("a", killed, after=0.01)
+    clients.thread("a", killing, after=2)
+    clients.thread("s", stranger, after=9.9)
+
+
 def waited_before(clients: Clients) -> None:
     """One of a version of before is the first in the queue: it can be called, and no more."""
     channel = 0x0000ABCD
@@ -241,5 +324,9 @@ SCENARIOS = {
     "row-for-long": Scenario(row_for_long, needs=ROWS),
     "joined-meanwhile": Scenario(joined_meanwhile, needs=CALLS | LENDING),
     "freed-by-a-version-before": Scenario(freed_before, needs=CALLS | LENDING),
+    "two-names": Scenario(two_names),
+    "busy-worker": Scenario(busy_worker),
+    "row-in-an-older-transaction": Scenario(row_in_an_older_transaction, needs=ROWS | LENDING),
+    "dead-wait": Scenario(dead_wait, needs=CALLS | LENDING),
     "waited-by-a-version-before": Scenario(waited_before, needs=CALLS | LENDING),
 }

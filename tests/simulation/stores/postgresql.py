@@ -27,7 +27,7 @@ from tests.simulation.stores.postgresql_backend import (
     Waits,
 )
 from tests.simulation.stores.postgresql_lent import LentPsycopg
-from tests.simulation.stores.postgresql_server import SimulatedServer
+from tests.simulation.stores.postgresql_server import SimulatedServer, told
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
 from tests.simulation.tables import Committed, Row
@@ -181,7 +181,7 @@ class PostgreSQLStore(Store):
         driver.requests.begin()
         backend = driver.backend
         if lent and not driver.in_transaction:
-            backend.begin(snapshot=self.snapshots)
+            backend.begin(told(self.clock()), snapshot=self.snapshots)
         return self._run(
             driver, query, lambda: backend.execute(query.sql, query.params, binary=not lent)
         )
