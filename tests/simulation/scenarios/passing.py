@@ -146,42 +146,26 @@ def row_for_long(clients: Clients) -> None:
     clients.thread("b", trying, after=0.1)
 
 
-def two_names(clients: Clients) -> None:
-    """Two threads of one client wait for two names, and the first connects to be called."""
-
-    def both(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 0), me.holding(me.lease("y", ttl=6), 0):
-            me.work(5)
-
-    def other(me: Thread) -> None:
-        with me.holding(me.lease("y", ttl=6), 30):
-            pass
-
-    clients.thread("a", both)
-    clients.thread("b", once, after=0.01)
-    clients.thread("b", other, after=0.01)
-
-
 def busy_worker(clients: Clients) -> None:
-    """One has the name again and again, at once: who waits for it gets it all the same."""
+    """One tries to get the name again and again: who waits for it gets it all the same."""
     rounds: list[float] = []
 
     def busy(me: Thread) -> None:
         lease = me.lease(NAME, ttl=6)
-        while me.loop.now < 5 and me.beliefs.waits:
-            with me.holding(lease, 30) as had:
+        while me.loop.now < 3 and (not rounds or me.beliefs.waits):
+            with me.holding(lease, 0) as had:
                 if had:
                     rounds.append(me.loop.now)
                     me.work(0.05)
+            me.work(0.001)
 
     def patient(me: Thread) -> None:
         with me.holding(me.lease(NAME, ttl=6), 30):
             if len(rounds) > 10 and me.allowance.quiet:
                 raise Violation(f"{me.name} waits while another has {NAME!r} {len(rounds)} times")
 
-    clients.thread("b", once)
-    clients.thread("a", busy, after=0.01)
-    clients.thread("c", patient, after=0.005)
+    clients.thread("a", busy)
+    clients.thread("b", patient, after=0.01)
 
 
 # --- others at the row -------------------------------------------------------------------------
@@ -324,7 +308,6 @@ SCENARIOS = {
     "row-for-long": Scenario(row_for_long, needs=ROWS),
     "joined-meanwhile": Scenario(joined_meanwhile, needs=CALLS | LENDING),
     "freed-by-a-version-before": Scenario(freed_before, needs=CALLS | LENDING),
-    "two-names": Scenario(two_names),
     "busy-worker": Scenario(busy_worker),
     "row-in-an-older-transaction": Scenario(row_in_an_older_transaction, needs=ROWS | LENDING),
     "dead-wait": Scenario(dead_wait, needs=CALLS | LENDING),

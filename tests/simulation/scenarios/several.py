@@ -195,7 +195,7 @@ def slot(clients: Clients) -> None:
 
 
 def slot_waited_for(clients: Clients) -> None:
-    """The same, but the others wait: one run that fails is another's to repeat."""
+    """The same, but the others wait: one run that fails is another's to repeat. One comes late."""
     failed = False
 
     def host(me: Thread) -> None:
@@ -214,6 +214,7 @@ def slot_waited_for(clients: Clients) -> None:
 
     for number, client in enumerate(("a", "b", "c")):
         clients.thread(client, host, after=0.04 * number)
+    clients.thread("d", host, after=2)
 
 
 def at_least(clients: Clients) -> None:
