@@ -12,6 +12,7 @@ from dblock.dialects.base import TICKET, UNCALLED
 from dblock.protocol import commands
 from dblock.protocol.term import FIRST_TERM
 from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.memory import ROUNDED, Memory
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Link, kind_of
@@ -29,8 +30,6 @@ _COMMITTING = frozenset({"commit", "begin_run", "end_run"})
 _TAKING = frozenset({"grant", "take", "pass_on"})
 #: So long is the token in an entry of a queue, behind the ticket.
 _TOKEN = 32
-#: Moments are rounded, in some databases to milliseconds.
-_ROUNDED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,7 @@ class Ledger:
         self._note = note
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
-        #: How often something may have been lost, as was found out; the epoch since.
-        self._begun, self._epoch = 0, store.epoch()
-        self._known, self._falls = store.known_ttl(), store.falls
-        #: When the last lease is over that the database has forgotten.
-        self._over = -math.inf
+        self._memory = Memory(store)
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -117,15 +112,13 @@ class Ledger:
             self.waiters[query.command.id] = link.actor
             self.seen(link.actor)
         if self.store.forgot != self._forgot:
-            self._forget(self.store.left)
+            self._memory.forget(self.rows, self.store.left)
+            self._forgot, self.rows = self.store.forgot, self.store.left
         self._note_ttls(getattr(query, "command", None))
         rows, now = self.store.rows(), self.store.clock()
-        self._check_epoch(now)
-        longest = now + self.store.behind + self.store.longest_pause() + _ROUNDED
+        self._memory.look(rows, now)
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
-            if row.token is not None and row.expires is not None and row.expires > longest:
-                raise Violation(f"{name!r} is held for longer than is known after a crash")
             if row != before:
                 self.changed[name] = self.loop.now
                 if before.token not in (None, row.token):
@@ -143,34 +136,16 @@ class Ledger:
             case commands.Renew():
                 self.ttls.update({one.token: one.ttl for one in command.asked})
 
-    def _check_epoch(self, now: float) -> None:
-        """Promise 15: what was lost is found out once, and what was asked for is not forgotten."""
-        epoch, known = self.store.epoch(), self.store.known_ttl()
-        self._begun += epoch > self._epoch
-        if self._begun > self.store.falls:
-            raise Violation("it is found out that leases may be lost, and none may")
-        ttl, until, falls = *self._known, self.store.falls
-        if self._falls == falls and known[0] < ttl and now < until:
-            raise Violation(f"a TTL of {ttl:g} s is known no more, which was until {until:.1f}")
-        self._epoch, self._known, self._falls = epoch, known, falls
-
-    def _forget(self, left: dict[str, Row]) -> None:
-        """The database forgot what it had committed: what is left of it is known."""
-        now = self.store.clock()
-        most = now + self.store.longest_pause()
-        for name, row in self.rows.items():
-            kept, expires = left.get(name, _NEW), row.expires or 0.0
-            if kept.token != row.token or (kept.expires or 0.0) < expires:
-                if not row.free(now):
-                    self._over = max(self._over, min(most, expires))
-        self._forgot, self.rows = self.store.forgot, left
-
     def is_there(self, ticket: str) -> bool:
         """Whether who stands in a queue can be called, as far as the database can know."""
         channels = {link.channel for link in self.store.links}
         return not ticket.startswith(UNCALLED) and any(
             channel is not None and ticket.startswith(channel) for channel in channels
         )
+
+    def is_gone(self, ticket: str) -> bool:
+        """Whether who stands in a queue could be called, and cannot any more."""
+        return not ticket.startswith(UNCALLED) and not self.is_there(ticket)
 
     def succeeded(self, name: str, slot: str) -> None:
         """A caller was told that its run of a job was good."""
@@ -196,10 +171,7 @@ class Ledger:
             if row.fence <= self._fences[name]:
                 raise Violation(f"{name!r} was granted with the fence {row.fence} again")
             self._fences[name] = row.fence
-            if now < self.store.closed_until():
-                raise Violation(f"{name!r} was granted while nothing is")
-            if now < self._over:
-                raise Violation(f"{name!r} was granted while a lease is out that is forgotten")
+            self._memory.check_grant(name, now)
             self._check_term(name, row, now, FIRST_TERM if passed else math.inf)
             if kind_of(query) in _TAKING:
                 self._check_queue(name, before, row, row.token, passed)
@@ -229,7 +201,7 @@ class Ledger:
     def _check_term(self, name: str, row: Row, now: float, most: float = math.inf) -> None:
         """Promise 5: no lease lasts longer than its TTL, nor one that was passed on than that."""
         most = min(most, self.ttls[row.token or ""])
-        if row.expires is not None and row.expires > now + most + _ROUNDED:
+        if row.expires is not None and row.expires > now + most + ROUNDED:
             raise Violation(f"{name!r} is held for {row.expires - now:.3f} s, not {most:g} s")
 
     def _check_queue(self, name: str, before: Row, row: Row, token: str, passed: bool) -> None:

@@ -69,9 +69,10 @@ class Store(ABC):
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
-    #: other names; `calls`, who waits is called; `epochs`, what was lost in a crash is waited for;
-    #: `put-back`, it can be, from a dump, and its clock; `lending`, the users' transactions;
-    #: `snapshots`, those of them that see what there was when they began.
+    #: other names; `calls`, who waits is called; `gates`, user locks at which sessions wait;
+    #: `epochs`, what was lost in a crash is waited for; `operators`, what its operators do to it;
+    #: `lending`, the users' transactions; `snapshots`, those of them that see what there was when
+    #: they began.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -222,6 +223,14 @@ class Store(ABC):
     def note_loss(self) -> None:
         """Take down that commits were lost just now."""
         self.forgot, self.left = self.loop.now, self.rows()
+
+    def restore(self) -> None:
+        """Put all back from a dump of the beginning, while it runs."""
+        raise NotImplementedError(f"{self.name} has no dump")
+
+    def set_durability(self, durability: str) -> None:
+        """Let leases outlive a crash from now on, or not."""
+        raise NotImplementedError(f"{self.name} has one durability")
 
     def go_down(self) -> None:
         """End all sessions, and be away for a moment."""

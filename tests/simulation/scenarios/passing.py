@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from dblock import Conflict, LockLost
+from dblock.dialects import MariaDB
+from dblock.dialects.mariadb import _GATE
 from dblock.dialects.queueing import _CHANNEL, _CLASS
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -168,6 +170,30 @@ def busy_worker(clients: Clients) -> None:
     clients.thread("b", patient, after=0.01)
 
 
+def another_database(clients: Clients) -> None:
+    """Somebody has the gate of the same name in another database of the server."""
+
+    def holder(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0):
+            me.work(0.2)
+
+    def trying(me: Thread) -> None:
+        with me.holding(me.lease(NAME, ttl=6), 0):
+            pass
+
+    def stranger(me: Thread) -> None:
+        gate = _GATE.replace("%(gate)s", ":gate").replace("DATABASE()", "'another'")
+        dialect = me.locks.dialect
+        assert isinstance(dialect, MariaDB)
+        with me.transaction() as connection:
+            connection.execute(text(f"SELECT GET_LOCK({gate}, 0)"), {"gate": dialect.gate(NAME)})
+            me.work(1)
+
+    clients.thread("a", holder)
+    clients.thread("b", stranger, after=0.05)
+    clients.thread("c", trying, after=0.3)
+
+
 # --- others at the row -------------------------------------------------------------------------
 
 _AT_ROW = text("SELECT fence FROM dblock_lock WHERE lock_name = :name FOR UPDATE")
@@ -294,6 +320,8 @@ def waited_before(clients: Clients) -> None:
 
 #: Who waits is called, so that who is gone is told from who is there.
 CALLS = frozenset({"calls"})
+#: Sessions wait at a user lock.
+GATES = frozenset({"gates"})
 #: A row lock keeps nobody from other names.
 ROWS = frozenset({"rows"})
 
@@ -306,6 +334,7 @@ SCENARIOS = {
     "short-terms": Scenario(short),
     "passed-for-long": Scenario(passed_for_long),
     "row-for-long": Scenario(row_for_long, needs=ROWS),
+    "another-database": Scenario(another_database, needs=GATES | LENDING),
     "joined-meanwhile": Scenario(joined_meanwhile, needs=CALLS | LENDING),
     "freed-by-a-version-before": Scenario(freed_before, needs=CALLS | LENDING),
     "busy-worker": Scenario(busy_worker),

@@ -1,11 +1,11 @@
-"""What was granted, and may be forgotten: in a crash, by a standby, in a dump, by a clock, in days."""
+"""What was granted, and may be forgotten: in a crash, by a standby, in a dump, in days."""
 
 from __future__ import annotations
 
 import warnings
 from functools import partial
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from dblock import LockLost, Unavailable
 from tests.simulation.loop import Violation
@@ -176,13 +176,30 @@ def restored(clients: Clients) -> None:
     clients.thread("c", once, after=1)
 
 
+def made_durable(clients: Clients) -> None:
+    """The server crashes, and before anybody has found that out its tables are made durable."""
+    store = clients.store
+
+    def killed(me: Thread) -> None:
+        if me.acquire(me.lease(NAME, ttl=8, renew=False), 0):
+            me.client.kill()
+
+    def changing(me: Thread) -> None:
+        store.crash()
+        store.set_durability("durable")
+
+    clients.thread("a", killed)
+    clients.thread("b", changing, after=0.5)
+    clients.thread("c", once, after=1)
+
+
 # --- others at the rows ------------------------------------------------------------------------
 
 _AT_NAME = text("SELECT fence FROM dblock_lock WHERE lock_name = 'x' FOR UPDATE")
 _AT_EPOCH = text("SELECT epoch FROM dblock_epoch FOR UPDATE")
 
 
-def _at(row: object, seconds: float, me: Thread) -> None:
+def _at(row: TextClause, seconds: float, me: Thread) -> None:
     """Be at a row for a moment, as a statement of another's may be."""
     with me.transaction() as connection:
         connection.execute(row)
@@ -230,8 +247,8 @@ def found_at_once(clients: Clients) -> None:
 
 #: What was lost is waited for.
 EPOCHS = frozenset({"epochs"})
-#: It can be put back from a dump, and so can its clock.
-PUT_BACK = EPOCHS | {"put-back"}
+#: Its operators do things to it: put it back from a dump, its clock back, make tables durable.
+OPERATORS = EPOCHS | {"operators"}
 _DAYS = 5 * DAY
 
 SCENARIOS = {
@@ -243,8 +260,9 @@ SCENARIOS = {
     "nights-later": Scenario(partial(nights, True), needs=EPOCHS, lasts=_DAYS),
     "days-in-a-pause": Scenario(days_in_a_pause, needs=EPOCHS, lasts=_DAYS),
     "when-a-day-is-over": Scenario(when_a_day_is_over, needs=EPOCHS, lasts=_DAYS),
-    "clock-put-back": Scenario(clock_put_back, needs=PUT_BACK),
-    "restored": Scenario(restored, needs=PUT_BACK),
+    "clock-put-back": Scenario(clock_put_back, needs=OPERATORS),
+    "made-durable": Scenario(made_durable, needs=OPERATORS),
+    "restored": Scenario(restored, needs=OPERATORS),
     "taken-at-midnight": Scenario(taken_at_midnight, needs=EPOCHS | LENDING, lasts=_DAYS),
     "begun-at-once": Scenario(begun_at_once, needs=EPOCHS | LENDING, lasts=_DAYS),
     "found-at-once": Scenario(found_at_once, needs=EPOCHS | LENDING),

@@ -92,7 +92,7 @@ class MariaDBStore(Store):
     dialect = simulated(MariaDB, _Simulated)  # type: ignore[type-abstract]
     faults = (Fault("cut", 0.2),)
     # A user's transaction sees what there was when it began: that is the usual level here.
-    has = frozenset({"runs", "rows", "lending", "snapshots"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "gates"})
 
     def __init__(self, folder: Path) -> None:
         self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)

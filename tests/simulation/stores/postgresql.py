@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 
-from dblock import Locks
+from dblock import Locks, Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.dialects.base import Answer
 from dblock.protocol.epoch import consult
@@ -49,7 +49,7 @@ class PostgreSQLStore(Store):
 
     url = "postgresql+psycopg://"
     dialect = simulated(PostgreSQL)
-    has = frozenset({"runs", "rows", "lending", "snapshots", "calls", "epochs", "put-back"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "calls", "epochs", "operators"})
     lent = LentPsycopg
     look = LOOK
     ends_sessions = True
@@ -68,7 +68,9 @@ class PostgreSQLStore(Store):
         self._database = self.name.replace(" ", "_")
         server.create_database(self._database)
         url = server.url_for(self._database)
-        upgrade(url, durability="volatile" if volatile else "durable")
+        self._durability = "volatile" if volatile else "durable"
+        upgrade(url, durability=self._durability)
+        self._plain = PostgreSQL(None, "dblock_", Timeouts())
         server.install(self._database)
         server.set_clock(0.0)
         server.set_timeline(1)
@@ -90,6 +92,9 @@ class PostgreSQLStore(Store):
         for driver in tuple(self._sessions.values()):
             self.undo(driver)
         self._opened, self._timeline = 0, 1
+        usual = "durable" if self.keeps else "volatile"
+        if self._durability != usual:
+            self.set_durability(usual)
         self._server.set_timeline(1)
         self.tables.reset()
 
@@ -285,6 +290,12 @@ class PostgreSQLStore(Store):
 
     def forget(self, lost: int) -> bool:
         return self.tables.crash(lost)
+
+    def set_durability(self, durability: str) -> None:
+        """Let leases outlive a crash from now on, or not."""
+        statements = self._plain.set_durability(durability)
+        self.tables.change(statements, unlogged=durability == "volatile")
+        self._durability = durability
 
     def restore(self) -> None:
         """Put all back from a dump of the beginning, while it runs."""

@@ -74,7 +74,8 @@ class Backend:
     def begin(self, moment: str, *, snapshot: bool) -> None:
         """Begin a transaction, which sees what there is when it first looks, or what is newest."""
         level = "REPEATABLE READ" if snapshot else "READ COMMITTED"
-        self._pgconn.exec_(f"BEGIN ISOLATION LEVEL {level}; SET LOCAL {BEGAN} = '{moment}'".encode())
+        begin = f"BEGIN ISOLATION LEVEL {level}; SET LOCAL {BEGAN} = '{moment}'"
+        self._pgconn.exec_(begin.encode())
 
     def execute(self, sql: str, params: Any, *, binary: bool = True) -> Answer:
         """Carry a statement out. Raises Waits."""

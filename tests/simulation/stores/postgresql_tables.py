@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -58,7 +59,7 @@ class Tables:
                 AND relname NOT IN {_OTHERS} ORDER BY relname"""
         ).fetchall()
         self.names = [name for name, _, _ in found]
-        self._unlogged = [unlogged for _, unlogged, _ in found]
+        self._unlogged = {name for name, unlogged, _ in found if unlogged}
         tables = ("dblock_lock", "dblock_epoch", "dblock_witness")
         self._locks, self._epoch, self._witness = map(self.names.index, tables)
         rows = (_WRITTEN if written else "to_jsonb(t)" for _, _, written in found)
@@ -88,6 +89,13 @@ class Tables:
         self._resets += 1
         if self._resets % _VACUUM == 0:
             self._cursor.execute(f"VACUUM {', '.join(self.names)}")
+
+    def change(self, statements: Sequence[str], *, unlogged: bool) -> None:
+        """Let the lock table be another kind of table."""
+        for sql in statements:
+            self._cursor.execute(sql)
+        (self._unlogged.add if unlogged else self._unlogged.discard)("dblock_lock")
+        self.note(True)
 
     def restore(self) -> None:
         """Be as in the beginning, except that no row is by the transaction which it names."""
@@ -130,8 +138,8 @@ class Tables:
         if not self.history:
             self.history = [Commit(self._start, True)]
         before = self.now
-        kept = zip(self.history[-1].contents, self._unlogged, strict=True)
-        self._write(tuple("[]" if unlogged else rows for rows, unlogged in kept))
+        kept = zip(self.history[-1].contents, self.names, strict=True)
+        self._write(tuple("[]" if name in self._unlogged else rows for rows, name in kept))
         self.history = [Commit(self.now, True)]
         return self.now[self._locks] != before[self._locks]
 
