@@ -239,8 +239,8 @@ def freed_before(clients: Clients) -> None:
                 me.work(1.0)
 
     def freeing(me: Thread) -> None:
-        row = me.ledger.rows[NAME]
-        if row.token is None:
+        row = me.ledger.rows.get(NAME)
+        if row is None or row.token is None:
             return
         me.ledger.forced.add(row.token)
         with me.transaction() as connection:

@@ -129,18 +129,23 @@ class Tables:
         return self._forget()
 
     def fall_back(self, lost: int) -> bool:
-        """Be as a server that has not heard of so many commits; return as :meth:`crash`."""
-        if lost:
-            self.history[-lost:] = []
+        """Be as a server that has not heard of so many commits; return as :meth:`crash`.
+
+        That a longer TTL was asked for it has heard: docs/how-it-works.md tells what that takes.
+        """
+        while lost and len(self.history) > 1:
+            before, last = (self._decoded(one.contents).longest_ttl for one in self.history[-2:])
+            if last > before:
+                break
+            self.history.pop()
+            lost -= 1
         return self._forget()
 
     def _forget(self) -> bool:
-        if not self.history:
-            self.history = [Commit(self._start, True)]
         before = self.now
         kept = zip(self.history[-1].contents, self.names, strict=True)
         self._write(tuple("[]" if name in self._unlogged else rows for rows, name in kept))
-        self.history = [Commit(self.now, True)]
+        self.history[-1] = Commit(self.now, True)
         return self.now[self._locks] != before[self._locks]
 
     def _write(self, contents: Contents) -> None:
@@ -169,10 +174,13 @@ class Tables:
         """Return what is in the epoch's row."""
         text = self.now[self._epoch]
         if text != self._begun[0]:
-            (row,) = json.loads(text)
-            opens, longest = _seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD
-            self._begun = text, Epoch(row["epoch"], opens, longest)
+            self._begun = text, self._decoded(self.now)
         return self._begun[1]
+
+    def _decoded(self, contents: Contents) -> Epoch:
+        (row,) = json.loads(contents[self._epoch])
+        opens, longest = _seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD
+        return Epoch(row["epoch"], opens, longest)
 
     def known_ttl(self) -> tuple[float, float]:
         """Return up to which TTL names are granted, and until when, by the witness."""
