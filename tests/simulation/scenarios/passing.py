@@ -24,14 +24,14 @@ def _dying(seconds: float, me: Thread, *, fair: bool = False) -> None:
 
 
 def in_order(clients: Clients) -> None:
-    """Three come one after the other while the name is held, and wait in that order."""
+    """Two come one after the other while the name is held, and wait in that order."""
 
     def fairly(me: Thread) -> None:
         with me.holding(me.lease(NAME, ttl=6, fair=True), 30) as had:
             if had:
                 me.work(0.1 if me.name == "a" else 0.02)
 
-    for number, client in enumerate(("a", "b", "c", "d")):
+    for number, client in enumerate(("a", "b", "c")):
         clients.thread(client, fairly, after=0.01 * number)
 
 
@@ -48,15 +48,15 @@ def dying_holders(clients: Clients) -> None:
     clients.thread("c", lambda me: _dying(0.1, me, fair=True), after=1.0002)
 
 
-def _dead_waiters(clients: Clients) -> None:
-    """One has the name for a second; four wait for it, and are killed."""
+def _dead_waiters(clients: Clients, names: str) -> None:
+    """One has the name for a second; others wait for it, and are killed."""
 
     def killed(me: Thread) -> None:
         me.work(0.5)
         me.client.kill()
 
     clients.thread("a", lambda me: _dying(0.6, me))
-    for number, client in enumerate(("b", "c", "d", "e")):
+    for number, client in enumerate(names):
         clients.thread(client, once, after=0.01 + 0.01 * number)
         clients.thread(client, killed)
 
@@ -69,7 +69,7 @@ def dead_in_front(clients: Clients) -> None:
             if had:
                 me.work(1.5)
 
-    _dead_waiters(clients)
+    _dead_waiters(clients, "bcde")
     clients.thread("f", slowly, after=0.1)
     clients.thread("g", once, after=0.11)
 
@@ -81,7 +81,7 @@ def dead_alone(clients: Clients) -> None:
         with me.holding(me.lease(NAME, ttl=6), 0):
             pass
 
-    _dead_waiters(clients)
+    _dead_waiters(clients, "b")
     clients.thread("f", trying, after=1.1)
 
 
@@ -322,22 +322,22 @@ def waited_before(clients: Clients) -> None:
 CALLS = frozenset({"calls"})
 #: Sessions wait at a user lock.
 GATES = frozenset({"gates"})
-#: A row lock keeps nobody from other names.
+#: A row lock keeps nobody from other names: as on the servers, not in a file.
 ROWS = frozenset({"rows"})
 
 SCENARIOS = {
-    "in-order": Scenario(in_order),
-    "dying-holders": Scenario(dying_holders),
-    "dead-in-front": Scenario(dead_in_front, needs=CALLS),
+    "in-order": Scenario(in_order, needs=CALLS),
+    "dying-holders": Scenario(dying_holders, needs=CALLS),
+    "dead-in-front": Scenario(dead_in_front, needs=CALLS | LENDING),
     "dead-alone": Scenario(dead_alone, needs=CALLS),
     "dead-first": Scenario(dead_first, needs=CALLS),
     "short-terms": Scenario(short),
-    "passed-for-long": Scenario(passed_for_long),
+    "passed-for-long": Scenario(passed_for_long, needs=ROWS),
     "row-for-long": Scenario(row_for_long, needs=ROWS),
     "another-database": Scenario(another_database, needs=GATES | LENDING),
     "joined-meanwhile": Scenario(joined_meanwhile, needs=CALLS | LENDING),
     "freed-by-a-version-before": Scenario(freed_before, needs=CALLS | LENDING),
-    "busy-worker": Scenario(busy_worker),
+    "busy-worker": Scenario(busy_worker, needs=ROWS),
     "row-in-an-older-transaction": Scenario(row_in_an_older_transaction, needs=ROWS | LENDING),
     "dead-wait": Scenario(dead_wait, needs=CALLS | LENDING),
     "waited-by-a-version-before": Scenario(waited_before, needs=CALLS | LENDING),

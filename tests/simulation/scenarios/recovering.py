@@ -247,7 +247,8 @@ def found_at_once(clients: Clients) -> None:
 
 #: What was lost is waited for.
 EPOCHS = frozenset({"epochs"})
-#: Its operators do things to it: put it back from a dump, its clock back, make tables durable.
+#: Its operators do things to it: put it back from a dump, its clock back, make tables durable; or
+#: let it run for days.
 OPERATORS = EPOCHS | {"operators"}
 _DAYS = 5 * DAY
 
@@ -256,9 +257,9 @@ SCENARIOS = {
     "kept": Scenario(kept, needs=EPOCHS),
     "row-behind": Scenario(row_behind, needs=EPOCHS | {"rows"}),
     "renewed-for-longer": Scenario(renewed_for_longer, needs=EPOCHS),
-    "nights": Scenario(partial(nights, False), needs=EPOCHS, lasts=_DAYS),
-    "nights-later": Scenario(partial(nights, True), needs=EPOCHS, lasts=_DAYS),
-    "days-in-a-pause": Scenario(days_in_a_pause, needs=EPOCHS, lasts=_DAYS),
+    "nights": Scenario(partial(nights, False), needs=OPERATORS, lasts=_DAYS),
+    "nights-later": Scenario(partial(nights, True), needs=OPERATORS, lasts=_DAYS),
+    "days-in-a-pause": Scenario(days_in_a_pause, needs=OPERATORS, lasts=_DAYS),
     "when-a-day-is-over": Scenario(when_a_day_is_over, needs=EPOCHS, lasts=_DAYS),
     "clock-put-back": Scenario(clock_put_back, needs=OPERATORS),
     "made-durable": Scenario(made_durable, needs=OPERATORS),
