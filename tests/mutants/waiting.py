@@ -256,7 +256,7 @@ CALLS = (
         "outranked-for-ever-at-the-gate",
         STARVES,
         "ServerWait.queues",
-        "return self.lock.outranked or not self.lock.open",
+        "return overtaken or not self.lock.open",
         "return not self.lock.open",
         f"{STARVING}::test_who_is_at_the_gate_while_others_queue",
     ),

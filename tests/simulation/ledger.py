@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dblock.dialects.tickets import TICKET
+from dblock.dialects.tickets import TICKET, UNCALLED
+from dblock.protocol import commands
+from dblock.protocol.term import FIRST_TERM
 from tests.simulation.loop import Actor, Loop, Violation
+from tests.simulation.memory import ROUNDED, Memory
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Link, kind_of
@@ -22,6 +26,10 @@ _READING = frozenset(
 )
 #: Kinds after which the users' tables, or the record of runs, may be others.
 _COMMITTING = frozenset({"commit", "begin_run", "end_run"})
+#: With which a name is taken from a queue whose others stay in it, where they can be called.
+_TAKING = frozenset({"grant", "take", "pass_on"})
+#: So long is the token in an entry of a queue, behind the ticket.
+_TOKEN = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,8 @@ class Ledger:
         #: What was granted, by its token; and who stands in a queue with a ticket.
         self.grants: dict[str, Grant] = {}
         self.tickets: dict[str, Actor] = {}
+        #: For how long who has a token asked to have the name, the last time.
+        self.ttls: dict[str, float] = {}
         #: Who wrote that it waits, by the id of that.
         self.waiters: dict[str, Actor] = {}
         #: Who was told that something could not be done, or nobody knows.
@@ -87,6 +97,7 @@ class Ledger:
         self._note = note
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
+        self._memory = Memory(store)
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -107,8 +118,11 @@ class Ledger:
             self.waiters[query.command.id] = link.actor
             self.seen(link.actor)
         if self.store.forgot != self._forgot:
+            self._memory.forget(self.rows, self.store.left)
             self._forgot, self.rows = self.store.forgot, self.store.left
+        self._note_ttls(getattr(query, "command", None))
         rows, now = self.store.rows(), self.store.clock()
+        self._memory.look(rows, now)
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
             if row != before:
@@ -119,6 +133,25 @@ class Ledger:
         if kind in _COMMITTING:
             self._commit(rows)
         self.rows = rows
+
+    def _note_ttls(self, command: object) -> None:
+        """Take down for how long names are to be had."""
+        match command:
+            case commands.Grant() | commands.Take() | commands.Join():
+                self.ttls[command.token] = command.ttl
+            case commands.Renew():
+                self.ttls.update({one.token: one.ttl for one in command.asked})
+
+    def is_there(self, ticket: str) -> bool:
+        """Whether who stands in a queue can be called, as far as the database can know."""
+        channels = {link.channel for link in self.store.links}
+        return not ticket.startswith(UNCALLED) and any(
+            channel is not None and ticket.startswith(channel) for channel in channels
+        )
+
+    def is_gone(self, ticket: str) -> bool:
+        """Whether who stands in a queue could be called, and cannot any more."""
+        return not ticket.startswith(UNCALLED) and not self.is_there(ticket)
 
     def succeeded(self, name: str, slot: str) -> None:
         """A caller was told that its run of a job was good."""
@@ -135,12 +168,19 @@ class Ledger:
         for ticket in row.tickets:
             if ticket not in before.tickets and actor is not None:
                 self.tickets.setdefault(ticket, actor)
+        tokens = [ticket[TICKET : TICKET + _TOKEN] for ticket in row.tickets if ticket[TICKET:]]
+        if len(tokens) > len(set(tokens)):
+            raise Violation(f"somebody stands in the queue of {name!r} twice")
         if row.fence > before.fence and row.token is not None:
             self._note(f"{name} to {row.fence}")
             passed = kind_of(query) == "pass_on"
             if row.fence <= self._fences[name]:
                 raise Violation(f"{name!r} was granted with the fence {row.fence} again")
             self._fences[name] = row.fence
+            self._memory.check_grant(name, now)
+            self._check_term(name, row, now, FIRST_TERM if passed else math.inf)
+            if kind_of(query) in _TAKING:
+                self._check_queue(name, before, row, row.token, passed)
             if passed:
                 self._ours(name, before.token, actor, query)
                 actor = self._waiter(before, row.token)
@@ -158,6 +198,7 @@ class Ledger:
             raise Violation(f"{name!r} has another holder and the same fence, {row.fence}")
         if row.token is not None and row.expires != before.expires:
             self._ours(name, before.token, actor, query)
+            self._check_term(name, row, now)
             if before.free(now):
                 raise Violation(f"{name!r} was renewed after it had expired")
             self.moved(name, row.token)
@@ -167,6 +208,28 @@ class Ledger:
             if actor is not None:
                 self.freed(name, before.token, actor)
 
+    def _check_term(self, name: str, row: Row, now: float, most: float = math.inf) -> None:
+        """Promise 5: no lease lasts longer than its TTL, nor one that was passed on than that."""
+        most = min(most, self.ttls[row.token or ""])
+        if row.expires is not None and row.expires > now + most + ROUNDED:
+            raise Violation(f"{name!r} is held for {row.expires - now:.3f} s, not {most:g} s")
+
+    def _check_queue(self, name: str, before: Row, row: Row, token: str, passed: bool) -> None:
+        """Promise 10: the living keep their places, and nobody waits for who is gone."""
+        in_front = True
+        for ticket in before.tickets:
+            there, stays = self.is_there(ticket), ticket in row.tickets
+            if ticket[TICKET:].startswith(token):
+                in_front = False
+                if passed and not there:
+                    raise Violation(f"{name!r} is passed on to who is gone")
+                if stays:
+                    raise Violation(f"who has got {name!r} waits for it yet")
+            elif there and not stays:
+                raise Violation(f"who waits for {name!r} loses its place to who has got it")
+            elif in_front and stays and not there:
+                raise Violation(f"who is gone is waited for yet in the queue of {name!r}")
+
     def _waiter(self, row: Row, token: str) -> Actor | None:
         """Return who stands in a queue to get the name with a token."""
         entries = (entry for entry in row.tickets if entry[TICKET:].startswith(token))
@@ -174,7 +237,7 @@ class Ledger:
 
     def _ours(self, name: str, token: str | None, actor: Actor | None, query: Any) -> None:
         """Only the holder releases and renews, with its token; or force does."""
-        if actor is None or token is None:
+        if actor is None or token is None or token in self.forced:
             return
         if token not in str(query.params):
             raise Violation(f"{actor.name} changed {name!r} without its holder's token")

@@ -68,8 +68,9 @@ class Actor(greenlet):  # type: ignore[misc]
 class Loop:
     """Runs the actors' code and the events between, one at a time, in virtual time."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, lasts: float = SECONDS_MAX) -> None:
         self.now = 0.0
+        self._lasts = lasts
         self.over = False
         self.steps: list[str] = []
         self.actors: list[Actor] = []
@@ -157,7 +158,7 @@ class Loop:
             self.watch()
             if self._found is not None:
                 raise self._found
-            if len(self.steps) > EVENTS_MAX or self.now > SECONDS_MAX:
+            if len(self.steps) > EVENTS_MAX or self.now > self._lasts:
                 waiting = [actor.name for actor in self.actors if not actor.finished]
                 raise Violation(f"no end: {waiting} go on after {self.now:.0f} s")
 

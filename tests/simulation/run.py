@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
 from tests.simulation.knowing import Knowing
 from tests.simulation.ledger import Ledger
-from tests.simulation.loop import Loop, Violation
+from tests.simulation.loop import SECONDS_MAX, Loop, Violation
 from tests.simulation.schedule import Schedule
 from tests.simulation.store import Store
 from tests.simulation.thread import Kinds, Thread
 from tests.simulation.watching import Watcher
+
+#: What the clock of each client's machine says, by which nothing must go: the year 2096.
+WRONG = 4e9
 
 
 class Clients:
@@ -72,6 +76,8 @@ class Scenario:
     rate: float = 1.0
     #: What a store has to have for it, beside leases and row locks.
     needs: frozenset[str] = frozenset()
+    #: After so many seconds it does not end by itself.
+    lasts: float = SECONDS_MAX
 
     def __call__(self, clients: Clients) -> None:
         self.play(clients)
@@ -92,7 +98,7 @@ class Outcome:
 
 def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
     """Run a scenario to its end, and judge it."""
-    loop, allowance = Loop(schedule), Allowance(schedule, store.look)
+    loop, allowance = Loop(schedule, scenario.lasts), Allowance(schedule, store.look)
     beliefs = Beliefs(loop, allowance)
     with _alone():
         store.begin(loop, scenario.rate)
@@ -127,8 +133,10 @@ def _alone() -> Iterator[None]:
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
     connections._reached.clear()
+    clock, time.time = time.time, lambda: WRONG
     try:
         yield
     finally:
+        time.time = clock
         gc.enable()
         connections._reached.clear()

@@ -71,10 +71,11 @@ class Store(ABC):
     #: What can fail here at a request, beside what can everywhere.
     faults: tuple[Fault, ...] = ()
     #: What a scenario can need: `runs`, the record of jobs; `rows`, row locks that keep nobody from
-    #: other names; `lending`, the users' transactions;
-    #: `snapshots`, those of them that see what there was when they began; `calls`, that who waits
-    #: is called; `moves`, that another server can take its place as it is;
-    #: `looks`, that it looks now and then; `gates`, that it waits in the server.
+    #: other names; `lending`, the users' transactions; `snapshots`, those of them that see what
+    #: there was when they began; `calls`, who waits is called; `looks`, who waits looks now and
+    #: then; `gates`, user locks at which sessions wait; `moves`, another server can take its place
+    #: as it is; `epochs`, what was lost in a crash is waited for; `operators`, what its operators
+    #: do to it.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -99,6 +100,8 @@ class Store(ABC):
         self.loop = loop
         self.rate = rate
         self.down_until = 0.0
+        #: How often it was another, or forgot something.
+        self.falls = 0
         self.pending: list[Pending] = []
         #: The sessions' connections, in the order in which they were made.
         self.links: dict[Link, None] = {}
@@ -113,7 +116,7 @@ class Store(ABC):
         self.refused: dict[str, DatabaseFault] = {}
         #: Who connects gets no answer, not even that there is no server.
         self.silent = False
-        #: By how many seconds its clock was set forward.
+        #: By how many seconds its clock was set forward, or back: below 0.
         self.ahead = 0.0
         self.snapshots = False
         self.reset()
@@ -247,9 +250,18 @@ class Store(ABC):
         """Take down that commits were lost just now."""
         self.forgot, self.left = self.loop.now, self.rows()
 
+    def restore(self) -> None:
+        """Put all back from a dump of the beginning, while it runs."""
+        raise NotImplementedError(f"{self.name} has no dump")
+
+    def set_durability(self, durability: str) -> None:
+        """Let leases outlive a crash from now on, or not."""
+        raise NotImplementedError(f"{self.name} has one durability")
+
     def go_down(self) -> None:
         """End all sessions, and be away for a moment."""
         pending, self.pending = self.pending, []
+        self.falls += 1
         self.down_until = self.loop.now + RESTART
         for one in pending:
             self._forget_expiry(one)
@@ -316,6 +328,18 @@ class Store(ABC):
     def closed_until(self) -> float:
         """Return until when, by its clock, the database grants nothing: after it lost something."""
         return 0.0
+
+    def longest_pause(self) -> float:
+        """Return for how long it would grant nothing if it lost something now."""
+        return math.inf
+
+    def epoch(self) -> int:
+        """Return a number that grows when it was found that it may have lost something."""
+        return 0
+
+    def known_ttl(self) -> tuple[float, float]:
+        """Return up to which TTL it grants names, and until when."""
+        return math.inf, math.inf
 
     # --- the users' own transactions, where it has those -------------------------------------
 

@@ -27,7 +27,8 @@ def folder() -> Iterator[None]:
 
 #: These write where the users have transactions, which is not so in the model.
 WRITING = {"forced", "cycle"}
-MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= HAS["model"])
+BOTH = HAS["model"] & HAS["postgresql"]
+MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= BOTH)
 SAME = [name for name in MODELLED if name not in WRITING]
 
 

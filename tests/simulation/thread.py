@@ -171,12 +171,17 @@ class Thread:
         row, store = self.ledger.rows.get(name), self.ledger.store
         if store.one_writer or self.beliefs.believed(name):
             return False  # somebody may have been at the file for a moment
-        if not self.allowance.calls and any(wait.name == name for wait in self.beliefs.waits):
+        calls = self.allowance.calls
+        if not calls and any(wait.name == name for wait in self.beliefs.waits):
             return False  # who waits at its gate comes first, and has no ticket
+        moment = start * store.rate + store.ahead
+        if store.closed_until() > moment:
+            return False  # nothing is granted
         if row is None:
             return True
-        expired = row.expires is None or row.expires < start * store.rate
-        return expired and not row.tickets and self.ledger.changed[name] < start
+        expired = row.expires is None or row.expires < moment
+        waiting = [one for one in row.tickets if not (calls and self.ledger.is_gone(one))]
+        return expired and not waiting and self.ledger.changed[name] < start
 
     @contextmanager
     def _lent(self, lock: Lease | RowLock) -> Iterator[None]:

@@ -78,7 +78,8 @@ class Link:
         self.bound = SILENCE
         #: What the server has said without being asked, where somebody listens to that.
         self.heard: list[str] = []
-        self.listening = False
+        #: What the tickets begin with that it hears of.
+        self.channel: str | None = None
         self.readable = readable
         #: Whose statement was sent last.
         self.actor: Actor | None = None
@@ -188,7 +189,7 @@ class Link:
     def cut(self) -> None:
         """The session has ended at the server, of itself."""
         self.ended = True
-        if self.listening and not self.deaf:
+        if self.channel is not None and not self.deaf:
             loop, label = self.client.loop, f"{self.client.name}.hangup"
             loop.at(LATENCY, loop.label(label), self.readable.set, self.client)
 
@@ -402,8 +403,7 @@ class Simulated(Adapter):
         self, connection: Any, session: ServerSession, token: Callable[[int], str]
     ) -> str | None:
         channel = super().listen(connection, session, token)
-        if channel is not None:
-            self.client.link(connection).listening = True
+        self.client.link(connection).channel = channel
         return channel
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:

@@ -59,7 +59,8 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
-            if closed and self.store.keeps and not self.allowance.fails_over:
+            lost = self.allowance.fails_over or not self.store.keeps
+            if closed and not lost and self.store.ahead >= 0:
                 raise Violation("nothing is granted for a while, although nothing was lost")
             closed = closed or self.store.down or "grant" in self.store.refused
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
@@ -187,7 +188,7 @@ class Watcher:
         if not ends or not self.allowance.ends:
             return
         for link in self.store.links:
-            ours = link.known and not (link.lent or link.listening or link.closing)
+            ours = link.known and not (link.lent or link.channel or link.closing)
             if ours and link.client.alive and link.broken and not link.ended:
                 raise Violation(f"a session of {link.client.name} is left behind")
 

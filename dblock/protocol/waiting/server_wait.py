@@ -13,7 +13,6 @@ from ..attempt import Answer, Attempt
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..retry import UNDONE
-from ..state import Granted
 from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
 
@@ -35,8 +34,8 @@ class SessionLock:
     waits_next: bool = False
     in_vain: bool = False
     had: bool = False
-    #: The name was free, and the lock had, and others came first: those in the queue.
-    outranked: bool = False
+    #: The fence that the name was first seen with while it was had.
+    fence: int | None = None
 
 
 class ServerWait(Polling):
@@ -54,18 +53,14 @@ class ServerWait(Polling):
     def _grant(self) -> Procedure[Answer]:
         if self.lock.waits_next:
             yield from self._wait_in_server()
-        free = self.attempt.seen.position.free
         if not self.lock.had:
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
             query = self.attempt.statement(self.turn.ticket)
-            answer = Answer(query, (yield ExecuteOnSession(query)))
+            return Answer(query, (yield ExecuteOnSession(query)))
         except StatementError as failure:
             self.lock.had = failure.fault in UNDONE
             raise
-        granted = isinstance(answer.outcome, Granted)
-        self.lock.outranked = self.lock.outranked or (free and not granted)
-        return answer
 
     def _wait_in_server(self) -> Procedure[None]:
         """Wait in the server for the session's lock."""
@@ -99,9 +94,18 @@ class ServerWait(Polling):
     def ready(self) -> bool:
         """Whether to wait in the server next: not twice in vain."""
         in_vain, self.lock.in_vain = self.lock.in_vain, False
+        if self.lock.had and self.lock.fence is None:
+            self.lock.fence = self._seen_fence
         waits = self.lock.open and self.turn.first and not self.deadline.over
         self.lock.waits_next = self.joins = waits and not (self.lock.had or in_vain)
         return self.lock.waits_next
 
     def queues(self) -> bool:
-        return self.lock.outranked or not self.lock.open
+        """Who has the session's lock is overtaken by those in the queue alone, so it joins them."""
+        overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
+        return overtaken or not self.lock.open
+
+    @property
+    def _seen_fence(self) -> int:
+        state = self.attempt.seen.state
+        return 0 if state is None else state.fence

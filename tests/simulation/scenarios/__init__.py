@@ -9,6 +9,8 @@ from tests.simulation.scenarios import (
     ending,
     guarding,
     keeping,
+    passing,
+    recovering,
     several,
     sharing,
     users,
@@ -25,4 +27,6 @@ SCENARIOS: dict[str, Scenario] = {
     **believing.SCENARIOS,
     **guarding.SCENARIOS,
     **sharing.SCENARIOS,
+    **passing.SCENARIOS,
+    **recovering.SCENARIOS,
 }

@@ -195,7 +195,7 @@ def slot(clients: Clients) -> None:
 
 
 def slot_waited_for(clients: Clients) -> None:
-    """The same, but the others wait: one run that fails is another's to repeat."""
+    """The same, but the others wait: one run that fails is another's to repeat. One comes late."""
     failed = False
 
     def host(me: Thread) -> None:
@@ -214,6 +214,7 @@ def slot_waited_for(clients: Clients) -> None:
 
     for number, client in enumerate(("a", "b", "c")):
         clients.thread(client, host, after=0.04 * number)
+    clients.thread("d", host, after=2)
 
 
 def at_least(clients: Clients) -> None:
@@ -258,6 +259,22 @@ def at_least_killed(clients: Clients) -> None:
         clients.thread(client, starting, after=0.04 * number, may=(LockLost,))
 
 
+def pruned(clients: Clients) -> None:
+    """What old runs have left is removed, but for the last run of a job."""
+
+    def host(me: Thread) -> None:
+        for slot in ("yesterday", "today"):
+            me.run_job("job", slot, 0.1, 3)
+        me.work(10)
+        before = me.ledger.store.committed().runs
+        me.locks.prune(5)
+        kept = [slot for slot in ("yesterday", "today") if ("job", slot) in before][-1:]
+        if [slot for _, slot in me.ledger.store.committed().runs] != kept:
+            raise Violation(f"of {list(before)} not only the last run is left")
+
+    clients.thread("a", host)
+
+
 #: A row lock keeps nobody from other names.
 ROWS = frozenset({"rows"})
 #: Their jobs are on record.
@@ -273,6 +290,7 @@ SCENARIOS = {
     "names-alike": Scenario(names_alike),
     "slot": Scenario(slot, needs=RUNS),
     "slot-waited-for": Scenario(slot_waited_for, needs=RUNS),
+    "pruned": Scenario(pruned, needs=RUNS),
     "at-least": Scenario(at_least, needs=RUNS),
     "at-least-killed": Scenario(at_least_killed, needs=RUNS),
 }

@@ -73,7 +73,7 @@ def short_wait(clients: Clients) -> None:
 LOOKS, GATES = frozenset({"looks"}), frozenset({"gates"})
 
 SCENARIOS = {
-    "beside-one": Scenario(beside_one, needs=LOOKS),
+    "beside-one": Scenario(beside_one),
     "beside-two": Scenario(beside_two, needs=GATES),
     "beside-two-without-gates": Scenario(gateless, needs=GATES),
     "short-wait": Scenario(short_wait, needs=GATES),

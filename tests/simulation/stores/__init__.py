@@ -41,7 +41,7 @@ HAS = {
     "model": ModelStore.has,
     "postgresql": PostgreSQLStore.has,
     "postgresql-volatile": PostgreSQLStore.has,
-    "postgresql-pooled": PostgreSQLStore.has,
+    "postgresql-pooled": PostgreSQLStore.has - {"calls"},
     "mariadb": MariaDBStore.has,
 }
 

@@ -143,7 +143,7 @@ class ModelStore(Store):
     url = "postgresql+psycopg://"
     database = "postgresql"
     adapter = simulated(Psycopg, ModelAdapter)  # type: ignore[type-abstract]
-    has = frozenset({"calls", "moves"})  # no rows: nobody finds out that two wait for each other
+    has = frozenset({"calls", "moves", "epochs"})  # no rows: nobody finds a cycle
     look = LOOK
     ends_sessions = True
     faults = (
@@ -189,7 +189,12 @@ class ModelStore(Store):
         self.go_down()
         timeline = int(self.server.partition("/")[2]) + 1
         self.server = f"1/{timeline}"
-        del self._history[max(1, len(self._history) - lost) :]
+        while lost and len(self._history) > 1:
+            before, last = (tables.longest for tables, _ in self._history[-2:])
+            if last > before:
+                break  # a standby has heard of that
+            self._history.pop()
+            lost -= 1
         if self._fall_back():
             self.note_loss()
 
@@ -212,6 +217,16 @@ class ModelStore(Store):
 
     def closed_until(self) -> float:
         return self.tables.opens
+
+    def longest_pause(self) -> float:
+        return self.tables.longest
+
+    def epoch(self) -> int:
+        return self.tables.epoch
+
+    def known_ttl(self) -> tuple[float, float]:
+        witness = self.witness
+        return (0.0, 0.0) if witness is None else (witness.longest, witness.valid_until)
 
     def committed(self) -> Committed:
         return Committed({}, {}, set(), {})
@@ -575,10 +590,14 @@ class ModelStore(Store):
 
     def _record_ttl(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
-        witness, ttl, now = self.witness, command.ttl, self.clock()
-        if witness is None or self.tables.longest < ttl:
+        witness, ttl, now, tables = self.witness, command.ttl, self.clock(), self.tables
+        if witness is None or tables.longest < ttl:
             return (), 0
         if witness.valid_until <= now:
+            names = tables.names.values()
+            left = max(((one.expires or 0.0) - now for one in names if one.token), default=0.0)
+            before = min(tables.longest, max(left, 0.0)) if tables.longest > witness.longest else 0
+            tables.longest = max(ttl, witness.longest, before)
             witness.longest, witness.valid_until = ttl, now + VALID
         else:
             witness.longest = max(witness.longest, ttl)

@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 
-from dblock import Locks
+from dblock import Locks, Timeouts
+from dblock.dialects import PostgreSQL
 from dblock.dialects.adapter import Answer
 from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.protocol.epoch import consult
@@ -27,7 +28,7 @@ from tests.simulation.stores.postgresql_backend import (
     Waits,
 )
 from tests.simulation.stores.postgresql_lent import LentPsycopg
-from tests.simulation.stores.postgresql_server import SimulatedServer
+from tests.simulation.stores.postgresql_server import SimulatedServer, told
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
 from tests.simulation.tables import Committed, Row
@@ -50,7 +51,7 @@ class PostgreSQLStore(Store):
     url = "postgresql+psycopg://"
     database = "postgresql"
     adapter = simulated(Psycopg)
-    has = frozenset({"runs", "rows", "lending", "snapshots", "calls"})
+    has = frozenset({"runs", "rows", "lending", "snapshots", "calls", "epochs", "operators"})
     lent = LentPsycopg
     look = LOOK
     ends_sessions = True
@@ -69,7 +70,9 @@ class PostgreSQLStore(Store):
         self._database = self.name.replace(" ", "_")
         server.create_database(self._database)
         url = server.url_for(self._database)
-        upgrade(url, durability="volatile" if volatile else "durable")
+        self._durability = "volatile" if volatile else "durable"
+        upgrade(url, durability=self._durability)
+        self._plain = PostgreSQL(None, "dblock_", Timeouts())
         server.install(self._database)
         server.set_clock(0.0)
         server.set_timeline(1)
@@ -91,6 +94,9 @@ class PostgreSQLStore(Store):
         for driver in tuple(self._sessions.values()):
             self.undo(driver)
         self._opened, self._timeline = 0, 1
+        usual = "durable" if self.keeps else "volatile"
+        if self._durability != usual:
+            self.set_durability(usual)
         self._server.set_timeline(1)
         self.tables.reset()
 
@@ -132,7 +138,16 @@ class PostgreSQLStore(Store):
         return [(row["id"], row["lock_name"]) for row in rows]
 
     def closed_until(self) -> float:
-        return self.tables.closed_until()
+        return self.tables.epoch().closed_until
+
+    def longest_pause(self) -> float:
+        return self.tables.epoch().longest_ttl
+
+    def epoch(self) -> int:
+        return self.tables.epoch().number
+
+    def known_ttl(self) -> tuple[float, float]:
+        return self.tables.known_ttl()
 
     # --- the users' own transactions ---------------------------------------------------------
 
@@ -173,7 +188,7 @@ class PostgreSQLStore(Store):
         driver.requests.begin()
         backend = driver.backend
         if lent and not driver.in_transaction:
-            backend.begin(snapshot=self.snapshots)
+            backend.begin(told(self.clock()), snapshot=self.snapshots)
         return self._run(
             driver, query, lambda: backend.execute(query.sql, query.params, binary=not lent)
         )
@@ -277,6 +292,18 @@ class PostgreSQLStore(Store):
 
     def forget(self, lost: int) -> bool:
         return self.tables.crash(lost)
+
+    def set_durability(self, durability: str) -> None:
+        """Let leases outlive a crash from now on, or not."""
+        statements = self._plain.set_durability(durability)
+        self.tables.change(statements, unlogged=durability == "volatile")
+        self._durability = durability
+
+    def restore(self) -> None:
+        """Put all back from a dump of the beginning, while it runs."""
+        self.falls += 1
+        self.tables.restore()
+        self.note_loss()
 
     def promote(self, lost: int = 0) -> None:
         self.go_down()

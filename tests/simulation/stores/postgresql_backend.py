@@ -19,7 +19,7 @@ from psycopg import pq
 from psycopg.errors import QueryCanceled
 
 from dblock.dialects.adapter import Answer
-from tests.simulation.stores.postgresql_server import SimulatedServer
+from tests.simulation.stores.postgresql_server import BEGAN, SimulatedServer
 
 # psycopg's generators ask for this, and are told so.
 _READ, _WRITE = 1, 2
@@ -71,9 +71,11 @@ class Backend:
         """The columns of the last answer."""
         return self._cursor.description
 
-    def begin(self, *, snapshot: bool) -> None:
+    def begin(self, moment: str, *, snapshot: bool) -> None:
         """Begin a transaction, which sees what there is when it first looks, or what is newest."""
-        self._pgconn.exec_(b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN")
+        level = "REPEATABLE READ" if snapshot else "READ COMMITTED"
+        begin = f"BEGIN ISOLATION LEVEL {level}; SET LOCAL {BEGAN} = '{moment}'"
+        self._pgconn.exec_(begin.encode())
 
     def execute(self, sql: str, params: Any, *, binary: bool = True) -> Answer:
         """Carry a statement out. Raises Waits."""

@@ -24,6 +24,8 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 # A file is never longer, so that it is written anew in its place.
 _SIZE = 4096
+#: When a user's transaction began, in a setting of its own.
+BEGAN = "sim.began"
 _CLOCK, _SESSIONS, _TIMELINE = "simulated_clock", "simulated_sessions", "simulated_timeline"
 
 _SHADOWS = f"""
@@ -31,6 +33,10 @@ CREATE SCHEMA sim;
 
 CREATE FUNCTION sim.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE COST 1
 AS $$ SELECT pg_catalog.pg_read_file('{_CLOCK}')::timestamptz $$;
+
+CREATE FUNCTION sim.now() RETURNS timestamptz LANGUAGE sql VOLATILE COST 1
+AS $$ SELECT coalesce(nullif(current_setting('{BEGAN}', true), '')::timestamptz,
+    sim.clock_timestamp()) $$;
 
 CREATE FUNCTION sim.pg_walfile_name(lsn pg_lsn) RETURNS text LANGUAGE sql VOLATILE
 AS $$ SELECT pg_catalog.pg_read_file('{_TIMELINE}')
@@ -113,8 +119,7 @@ class SimulatedServer(PostgreSQL):
         """Let all sessions have the same time, so many seconds after the epoch."""
         if seconds != self._clock_at:
             self._clock_at = seconds
-            moment = EPOCH + timedelta(seconds=seconds)
-            os.pwrite(self._clock, moment.strftime("%Y-%m-%d %H:%M:%S.%f+00").encode(), 0)
+            os.pwrite(self._clock, told(seconds).encode(), 0)
 
     def set_timeline(self, number: int) -> None:
         self._write(_TIMELINE, f"{number:08X}")
@@ -144,3 +149,8 @@ class SimulatedServer(PostgreSQL):
             "timezone": "UTC",
         }
         return [*super()._command(), *(f"--{name}={value}" for name, value in settings.items())]
+
+
+def told(seconds: float) -> str:
+    """Return a moment as the server reads it."""
+    return f"{EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S.%f+00}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,8 @@ Contents = tuple[str, ...]
 _OTHERS = "('dblock_schema', 'dblock_version')"
 # What a row's writer is read as, where it names the transaction that the row is of.
 _OWN = "own"
+# How long a pause is where no TTL was ever asked for.
+_UNHEARD = 30.0
 # So often what was deleted makes room again.
 _VACUUM = 500
 
@@ -29,6 +32,15 @@ class Commit:
 
     contents: Contents
     flushed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """When the last pause ended, or ends; and how long another one would be."""
+
+    number: int
+    closed_until: float
+    longest_ttl: float
 
 
 class Tables:
@@ -47,8 +59,9 @@ class Tables:
                 AND relname NOT IN {_OTHERS} ORDER BY relname"""
         ).fetchall()
         self.names = [name for name, _, _ in found]
-        self._unlogged = [unlogged for _, unlogged, _ in found]
-        self._locks, self._epoch = map(self.names.index, ("dblock_lock", "dblock_epoch"))
+        self._unlogged = {name for name, unlogged, _ in found if unlogged}
+        tables = ("dblock_lock", "dblock_epoch", "dblock_witness")
+        self._locks, self._epoch, self._witness = map(self.names.index, tables)
         rows = (_WRITTEN if written else "to_jsonb(t)" for _, _, written in found)
         self._read = "SELECT " + ", ".join(
             f"(SELECT coalesce(jsonb_agg({row} ORDER BY t), '[]')::text FROM {name} AS t)"
@@ -60,7 +73,8 @@ class Tables:
         self.history: list[Commit] = []
         # What was decoded last, and of what.
         self._rows: tuple[str, dict[str, Row]] = ("", {})
-        self._closed = ("", 0.0)
+        self._begun = ("", Epoch(0, 0.0, _UNHEARD))
+        self._known = ("", (0.0, 0.0))
         self._resets = 0
 
     def _contents(self) -> Contents:
@@ -75,6 +89,18 @@ class Tables:
         self._resets += 1
         if self._resets % _VACUUM == 0:
             self._cursor.execute(f"VACUUM {', '.join(self.names)}")
+
+    def change(self, statements: Sequence[str], *, unlogged: bool) -> None:
+        """Let the lock table be another kind of table."""
+        for sql in statements:
+            self._cursor.execute(sql)
+        (self._unlogged.add if unlogged else self._unlogged.discard)("dblock_lock")
+        self.note(True)
+
+    def restore(self) -> None:
+        """Be as in the beginning, except that no row is by the transaction which it names."""
+        self._write(tuple(rows.replace(f'"{_OWN}"', '"0"') for rows in self._start))
+        self.history = [Commit(self.now, True)]
 
     def put(self, stock: dict[int, int]) -> None:
         """Begin with so much of what in the users' stock."""
@@ -103,18 +129,23 @@ class Tables:
         return self._forget()
 
     def fall_back(self, lost: int) -> bool:
-        """Be as a server that has not heard of so many commits; return as :meth:`crash`."""
-        if lost:
-            self.history[-lost:] = []
+        """Be as a server that has not heard of so many commits; return as :meth:`crash`.
+
+        That a longer TTL was asked for it has heard: docs/how-it-works.md tells what that takes.
+        """
+        while lost and len(self.history) > 1:
+            before, last = (self._decoded(one.contents).longest_ttl for one in self.history[-2:])
+            if last > before:
+                break
+            self.history.pop()
+            lost -= 1
         return self._forget()
 
     def _forget(self) -> bool:
-        if not self.history:
-            self.history = [Commit(self._start, True)]
         before = self.now
-        kept = zip(self.history[-1].contents, self._unlogged, strict=True)
-        self._write(tuple("[]" if unlogged else rows for rows, unlogged in kept))
-        self.history = [Commit(self.now, True)]
+        kept = zip(self.history[-1].contents, self.names, strict=True)
+        self._write(tuple("[]" if name in self._unlogged else rows for rows, name in kept))
+        self.history[-1] = Commit(self.now, True)
         return self.now[self._locks] != before[self._locks]
 
     def _write(self, contents: Contents) -> None:
@@ -139,13 +170,29 @@ class Tables:
             self._rows = text, {row["lock_name"]: _row(row) for row in json.loads(text)}
         return self._rows[1]
 
-    def closed_until(self) -> float:
-        """Return when the last pause ended, or ends."""
+    def epoch(self) -> Epoch:
+        """Return what is in the epoch's row."""
         text = self.now[self._epoch]
-        if text != self._closed[0]:
-            (row,) = json.loads(text)
-            self._closed = text, _seconds(row["grants_from"]) or 0.0
-        return self._closed[1]
+        if text != self._begun[0]:
+            self._begun = text, self._decoded(self.now)
+        return self._begun[1]
+
+    def _decoded(self, contents: Contents) -> Epoch:
+        (row,) = json.loads(contents[self._epoch])
+        opens, longest = _seconds(row["grants_from"]) or 0.0, row["longest_ttl"] or _UNHEARD
+        return Epoch(row["epoch"], opens, longest)
+
+    def known_ttl(self) -> tuple[float, float]:
+        """Return up to which TTL names are granted, and until when, by the witness."""
+        text = self.now[self._witness]
+        if text != self._known[0]:
+            known = [
+                (row["longest_ttl"], _seconds(row["valid_until"]) or 0.0)
+                for row in json.loads(text)
+                if row["writer"] == _OWN
+            ]
+            self._known = text, known[0] if known else (0.0, 0.0)
+        return self._known[1]
 
 
 _WRITTEN = f"""to_jsonb(t) || CASE WHEN writer = xmin::text
