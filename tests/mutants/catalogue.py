@@ -233,10 +233,11 @@ CATALOGUE = (
     Mutant(
         "expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "postgresql.lease.LeaseStatements._grant",
+        "postgresql.lease.LeaseStatements",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
+        count=4,
     ),
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
