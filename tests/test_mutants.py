@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import Times, judge
+from tests.mutants.__main__ import Times, judge, sample
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.mutants.copy import Copy, Verdict
 from tests.mutants.mutant import Mutant
+from tests.simulation.teeth import read_lines
 from tests.support import eventually
 
 ROOT = Path(__file__).parent.parent
@@ -190,15 +190,16 @@ def test_who_survives_does_so_twice_and_is_named_at_the_end(
 ) -> None:
     mutant, times = CATALOGUE[0], Times(tmp_path)
     times._seconds = {mutant.test: {"call": 0.1}}
-    assert judge({mutant: ("", "")}, [Told(*words)], times, math.inf) == code
+    assert judge({mutant: ("", "")}, [Told(*words)], times) == code
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(first.format(mutant.name))
     assert lines[-1] == last.format(mutant.name)
 
 
-def test_when_the_time_is_over_no_more_are_planted(
-    tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
-) -> None:
-    planted = {mutant: mutant.plant(code) for mutant in CATALOGUE}
-    assert judge(planted, [Copy(tmp_path, {})], Times(tmp_path / "times"), 0) == 0
-    assert f"{len(CATALOGUE)} more were not planted" in capsys.readouterr().out
+def test_a_sample_is_of_those_that_the_simulation_does_not_kill() -> None:
+    killed = read_lines()
+    chosen = sample(CATALOGUE, 10, "seed")
+    assert len(chosen) == 10
+    assert not any(mutant.name in killed for mutant in chosen)
+    assert chosen == sample(CATALOGUE, 10, "seed")
+    assert len(sample(CATALOGUE, 10_000, "seed")) == len(CATALOGUE) - len(killed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 import secrets
 import sys
@@ -23,6 +22,7 @@ from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
 from tests.servers.postgresql import VARIABLE as POSTGRESQL
+from tests.simulation.teeth import read_lines
 
 # A test that takes so much longer with a mutant than without one waits for ever: it has noticed it.
 TIMES_LONGER, SPARE_SECONDS = 10, 5.0
@@ -35,17 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-k", metavar="NAME", default="", help="only mutants with this in the name")
     parser.add_argument("-j", metavar="N", type=int, default=2, help="so many at a time")
     parser.add_argument(
-        "--minutes",
+        "--sample",
         metavar="N",
-        type=float,
-        default=math.inf,
-        help="in an order by chance, and plant no more after so many minutes of planting",
+        type=int,
+        help="so many by chance, of those that the simulation does not kill by itself",
     )
-    parser.add_argument("--seed", default=secrets.token_hex(4), help="repeats such an order")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="repeats such a choice")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
+    if options.sample is not None:
+        chosen = sample(chosen, options.sample, options.seed)
     code = Code(ROOT)
     planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
@@ -60,13 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times = Times(directory / "times")
         if not times.measure(copies[0], chosen, options.j):
             return 1
-        if options.minutes == math.inf:
-            chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
-        else:
-            print(f"In an order by chance: --seed {options.seed}", flush=True)
-            random.Random(options.seed).shuffle(chosen)
-        ordered = {mutant: planted[mutant] for mutant in chosen}
-        return judge(ordered, copies, times, options.minutes)
+        chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
+        return judge({mutant: planted[mutant] for mutant in chosen}, copies, times)
+
+
+def sample(mutants: Sequence[Mutant], number: int, seed: str) -> list[Mutant]:
+    """Choose some by chance, of those that the simulation does not kill by itself."""
+    print(f"Chosen by chance: --seed {seed}", flush=True)
+    killed = read_lines()
+    rest = [mutant for mutant in mutants if mutant.name not in killed]
+    return random.Random(seed).sample(rest, min(number, len(rest)))
 
 
 class Times:
@@ -109,7 +113,6 @@ def judge(
     planted: Mapping[Mutant, tuple[str, str]],
     copies: Sequence[Copy],
     times: Times,
-    minutes: float,
 ) -> int:
     """Test mutants, each of which has a file become another text; return the exit code.
 
@@ -121,8 +124,6 @@ def judge(
 
     def test(mutant: Mutant) -> list[Verdict]:
         verdicts: list[Verdict] = []
-        if time.monotonic() >= start + 60 * minutes:
-            return verdicts
         limit = times.limit(mutant)
         # Its process may wait for ever at its end, too.
         within = times.expected(mutant) + limit + SPARE_SECONDS
@@ -136,25 +137,19 @@ def judge(
             free.put(copy)
         return verdicts
 
-    alive, left = list[str](), 0
+    alive = list[str]()
     with ThreadPoolExecutor(len(copies)) as pool:
         tests = {pool.submit(test, mutant): mutant for mutant in planted}
         try:
             for done in as_completed(tests):
-                verdicts = done.result()
-                if not verdicts:
-                    left += 1
-                else:
-                    word = tell(tests[done], verdicts)
-                    if word != "killed":
-                        alive.append(f"{word:9} {tests[done].name}")
+                word = tell(tests[done], done.result())
+                if word != "killed":
+                    alive.append(f"{word:9} {tests[done].name}")
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    took, tested = time.monotonic() - start, len(planted) - left
+    took, tested = time.monotonic() - start, len(planted)
     print(f"{tested - len(alive)} of {tested} mutants were killed in {took:.0f} s.")
-    if left:
-        print(f"{left} more were not planted. All of them: python -m tests.mutants")
     print(*alive, sep="\n", end="\n" if alive else "", flush=True)
     return 1 if alive else 0
 

@@ -1,4 +1,4 @@
-"""Every mutant of the protocol and of the statements dies in the simulation, or it is said why not."""
+"""Every mutant of the protocol and the statements dies in the simulation, or it is said why not."""
 
 from __future__ import annotations
 
