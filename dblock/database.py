@@ -92,13 +92,13 @@ class Database:
 
     def run(
         self,
-        protocol: Procedure[T],
+        procedure: Procedure[T],
         transaction: Transaction | None = None,
         orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
     ) -> T:
-        """Drive a protocol to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(protocol, transaction, orphaned, user_lock)
+        """Drive a procedure to its outcome; see :meth:`.Driver.run`."""
+        return self._driver.run(procedure, transaction, orphaned, user_lock)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""

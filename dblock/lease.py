@@ -130,7 +130,7 @@ class Lease(SingleHandle):
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
         try:
-            protocol = acquire(
+            procedure = acquire(
                 self._database.dialect,
                 request,
                 options.retry,
@@ -142,7 +142,7 @@ class Lease(SingleHandle):
                 hot=hot,
             )
             outcome = self._database.run(
-                waiter.during(protocol), orphaned=orphaned, user_lock=user_lock
+                waiter.during(procedure), orphaned=orphaned, user_lock=user_lock
             )
             if isinstance(outcome, Held):
                 hold = LeaseHold(

@@ -91,7 +91,7 @@ class RowLock(SingleHandle):
         hold: Hold | None = None
         lock = row_lock.lock_own_row if transaction is None else row_lock.lock_borrowed_row
         try:
-            protocol = lock(
+            procedure = lock(
                 self._database.dialect,
                 self.name,
                 self._retry,
@@ -99,7 +99,7 @@ class RowLock(SingleHandle):
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
             )
-            outcome = self._database.run(waiter.during(protocol), transaction or own)
+            outcome = self._database.run(waiter.during(procedure), transaction or own)
             if isinstance(outcome, Locked):
                 if transaction is None:
                     hold = Hold(self.name, runtime, runtime.now(), transaction=own)

@@ -5,7 +5,7 @@
     async def acquire(self):              # all that is written twice: a line
         return await run(sync.acquire)
                       │
-                      └─ greenlet ──> Lease.acquire ──> the protocol ──> Adapter.send
+                      └─ greenlet ──> Lease.acquire ──> the procedure ──> Adapter.send
                              ^                                               │
                              └────────── await_(the driver's coroutine) <────┘
 

@@ -1,4 +1,4 @@
-"""The driver: performs a protocol's steps on real connections."""
+"""The driver: performs a procedure's steps on real connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Transaction(Protocol):
 
 
 class Driver:
-    """Runs protocols to their end, one step after the other, for the caller."""
+    """Runs procedures to their end, one step after the other, for the caller."""
 
     def __init__(self, connections: Connections, runtime: Runtime, local_queue: LocalQueue) -> None:
         self.connections = connections
@@ -53,12 +53,12 @@ class Driver:
 
     def run(
         self,
-        protocol: Procedure[T],
+        procedure: Procedure[T],
         transaction: Transaction | None = None,
         orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
     ) -> T:
-        """Perform ``protocol``'s steps; those of the row lock in ``transaction``, or
+        """Perform ``procedure``'s steps; those of the row lock in ``transaction``, or
         on the session of a ``user_lock``.
 
         ``orphaned`` gets what ends the session that a cancelled statement may still be run on.
@@ -69,7 +69,7 @@ class Driver:
         try:
             while True:
                 try:
-                    step = protocol.throw(failure) if failure else protocol.send(reply)
+                    step = procedure.throw(failure) if failure else procedure.send(reply)
                 except StopIteration as stop:
                     outcome: T = stop.value
                     return outcome
@@ -119,7 +119,7 @@ class Driver:
         if isinstance(step, Disown):
             self.local_queue.notifier.disown(step.tickets)
             return Reply((), 0, sent, self.runtime.now())
-        assert transaction is not None, "only protocols over a transaction hold or forget"
+        assert transaction is not None, "only procedures over a transaction hold or forget"
         if isinstance(step, ExecuteInTransaction):
             return transaction.run(step)
         assert isinstance(step, Rollback)

@@ -60,7 +60,7 @@ class Caller(NamedTuple):
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait of one caller for one name. Its methods are protocols' parts."""
+    """One wait of one caller for one name. Its methods are parts of procedures."""
 
     dialect: Statements
     name: str
