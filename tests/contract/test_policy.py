@@ -134,7 +134,7 @@ class Clock:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]
         if self._dialect.name == "postgresql":
-            return [("read committed", None, None)]
+            return [(True, None, True)]  # of locking a row: another has it
         return []
 
 
