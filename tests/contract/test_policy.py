@@ -304,7 +304,7 @@ def test_a_free_row_is_locked() -> None:
     protocol = own_row(dialect, RetryPolicy(), 1.0)
     assert isinstance(next(protocol), ExecuteInTransaction)
     with pytest.raises(StopIteration) as stop:
-        protocol.send(Reply([("read committed", 8)], 1, START, START + 0.01))
+        protocol.send(Reply([(True, 8, True)], 1, START, START + 0.01))
     assert isinstance(stop.value.value, Locked)
 
 
