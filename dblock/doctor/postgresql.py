@@ -106,7 +106,7 @@ def durability(patient: Patient) -> Iterator[Finding]:
         for (name,) in patient.ask(
             "SELECT wanted.name FROM (VALUES ('lock', %(lock)s), ('run', %(run)s), "
             "('witness', %(witness)s)) AS wanted (name, place) "
-            "JOIN pg_class ON pg_class.oid = to_regclass(wanted.position) "
+            "JOIN pg_class ON pg_class.oid = to_regclass(wanted.place) "
             "WHERE relpersistence = 'u'",
             lock=patient.dialect.lock_table,
             run=patient.dialect.run_table,

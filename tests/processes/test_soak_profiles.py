@@ -33,7 +33,7 @@ def test_a_crash_in_the_pause_of_a_failover(own_server: OwnServers, tmp_path: Pa
 
 
 def test_tries_beside_a_loop_at_the_gate(own_server: OwnServers, tmp_path: Path) -> None:
-    run("gates", "mariadb", own_server, tmp_path, 5, holds=200)
+    run("user-locks", "mariadb", own_server, tmp_path, 5, holds=200)
 
 
 @pytest.mark.parametrize("kind", PROFILES["queues"].servers)

@@ -122,7 +122,7 @@ class Beliefs:
             assert belief.lease is not None
             self.holds.add(belief.lease)
             grant = self.ledger.grants.get(belief.lease.token)
-            doubt = self.knowing.doubt(thread.actor)
+            doubt = self.knowing.doubt(thread.actor, lock.name)
             if grant is not None and grant.passed and doubt is Doubt.OPEN:
                 raise Violation(f"{belief} believes what it was passed, and is in doubt of a try")
             if not self.ledger.store.vouches(lock.name, belief.lease.token):
@@ -300,8 +300,10 @@ class Beliefs:
             wrong = wrong or belief.term.over(self.ledger.grants[token].actor.client.now())
         self._observed[token] = change not in (Change.GRANTED, Change.RENEWED)
         if change is Change.RENEWED and belief.term is not None:
-            wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
-            wrong = wrong or self._is_anothers(token, belief.term)
+            before, self._terms[token] = self._terms.get(token, 0.0), belief.term.deadline
+            if belief.term.deadline > before:  # it is shortened before anybody is asked
+                wrong = wrong or self._is_in_vain(belief.name, token, belief.term)
+                wrong = wrong or self._is_anothers(token, belief.term)
         if wrong:
             self.loop.accuse(f"a belief in {belief.name!r} is {change}, which is not so")
 
@@ -313,9 +315,7 @@ class Beliefs:
 
     def _is_in_vain(self, name: str, token: str, term: Term) -> bool:
         """Whether a later term is believed, which was asked for when the name was gone."""
-        before, self._terms[token] = self._terms.get(token, 0.0), term.deadline
-        known = self.ledger.has(name, token) or self.ledger.is_forgotten(token)
-        if known or term.deadline <= before:
+        if self.ledger.has(name, token) or self.ledger.is_forgotten(token):
             return False
         client, gone = self.ledger.grants[token].actor.client, self.ledger.gone.get(token)
         return gone is not None and client.at(gone) < term.start and not term.over(client.now())

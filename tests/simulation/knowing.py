@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from dblock.dialects.adapter import Answer
+from dblock.dialects.values import text
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
@@ -24,24 +27,31 @@ class Doubt(Enum):
     FOUND = auto()
 
 
+@dataclass(slots=True)
+class Tries:
+    """What became of a thread's tries to get a name."""
+
+    doubt: Doubt = Doubt.NONE
+    #: How many sessions have not ended yet that a try was lost with; and the tries' tokens.
+    sessions: int = 0
+    tokens: set[str] = field(default_factory=set)
+
+
 class Knowing:
-    """What each thread can know of the name that it tries to get."""
+    """What each thread can know of the names that it tries to get."""
 
     def __init__(self) -> None:
-        self._doubts: defaultdict[Actor, Doubt] = defaultdict(lambda: Doubt.NONE)
-        #: How many sessions have not ended yet that a try was lost with; and the tries' tokens.
-        self._sessions: defaultdict[Actor, int] = defaultdict(int)
-        self._tokens: defaultdict[Actor, set[str]] = defaultdict(set)
+        self._tries: defaultdict[tuple[Actor, str], Tries] = defaultdict(Tries)
+        #: Of which name a thread has lost a try last.
+        self._lost: dict[Actor, str] = {}
         self._seen: dict[tuple[Actor, str], int] = {}
 
-    def begin(self, actor: Actor) -> None:
+    def begin(self, actor: Actor, name: str) -> None:
         """A thread begins to try."""
-        self._doubts[actor] = Doubt.NONE
-        self._sessions[actor] = 0
-        self._tokens[actor].clear()
+        self._tries[actor, name] = Tries()
 
-    def doubt(self, actor: Actor) -> Doubt:
-        return self._doubts[actor]
+    def doubt(self, actor: Actor, name: str) -> Doubt:
+        return self._tries[actor, name].doubt
 
     def seen(self, actor: Actor, name: str) -> int:
         """The highest fence of a name that a thread was told, in whatever answer."""
@@ -51,23 +61,28 @@ class Knowing:
         """A thread has an answer, or hears that it gets none."""
         kind = kind_of(query)
         if kind in _TRIES and isinstance(answer, Lost):
-            self._doubts[actor] = Doubt.OPEN
-            self._sessions[actor] += 1
-            self._tokens[actor].add(query.command.token)
+            tries = self._tries[actor, query.command.name]
+            tries.doubt = Doubt.OPEN
+            tries.sessions += 1
+            tries.tokens.add(query.command.token)
+            self._lost[actor] = query.command.name
         elif isinstance(answer, BaseException):
             return
-        elif kind == "end_session" and not answer[0]:
-            self._sessions[actor] -= 1
+        elif kind == "end_session" and not answer[0] and actor in self._lost:
+            self._tries[actor, self._lost[actor]].sessions -= 1
         elif kind in _LOOKS:
-            self._look(actor, answer)
+            command = query.command
+            names = (command.name,) if kind == "look_queued" else command.names
+            for name in names:
+                self._look(actor, name, [row for row in answer[0] if text(row[0]) == name])
 
-    def _look(self, actor: Actor, answer: Answer) -> None:
-        rows = answer[0]
-        for name, fence, *_ in rows:
+    def _look(self, actor: Actor, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        for _, fence, *_ in rows:
             self._seen[actor, name] = max(fence, self.seen(actor, name))
-        if self._doubts[actor] is Doubt.NONE:
+        tries = self._tries[actor, name]
+        if tries.doubt is Doubt.NONE:
             return
-        if any(row[2] in self._tokens[actor] for row in rows):
-            self._doubts[actor] = Doubt.FOUND
-        elif self._sessions[actor] <= 0:
-            self._doubts[actor] = Doubt.NONE
+        if any(row[2] in tries.tokens for row in rows):
+            tries.doubt = Doubt.FOUND
+        elif tries.sessions <= 0:
+            tries.doubt = Doubt.NONE

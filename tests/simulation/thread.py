@@ -122,7 +122,7 @@ class Thread:
         It may take ``settling`` seconds more to find out what became of a try.
         """
         start, knowing = self.loop.now, self.beliefs.knowing
-        knowing.begin(self.actor)
+        knowing.begin(self.actor, lock.name)
         fair = isinstance(lock, Lease) and lock._options.fair
         try:
             with (
@@ -132,11 +132,14 @@ class Thread:
             ):
                 had = lock.acquire(timeout=-1 if wait is None else wait)
         except OutcomeUnknown as error:
-            if isinstance(lock, Lease) and knowing.doubt(self.actor) is Doubt.NONE:
+            if isinstance(lock, Lease) and knowing.doubt(self.actor, lock.name) is Doubt.NONE:
                 raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
-            if isinstance(error, Unavailable) and knowing.doubt(self.actor) is Doubt.OPEN:
+            if (
+                isinstance(error, Unavailable)
+                and knowing.doubt(self.actor, lock.name) is Doubt.OPEN
+            ):
                 raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lock.name, start)
             if isinstance(error, DeadlockDetected) and not self._in_cycle(lock.name):
