@@ -130,7 +130,7 @@ class Database:
         )
 
     def borrow(self, on: Borrowable) -> Borrowed:
-        """Return the user's transaction; see :func:`.borrowed.borrow`."""
+        """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
         transaction = borrow(on, self.dialect, self.runtime)
         self.recognise(transaction)
         return transaction

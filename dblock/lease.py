@@ -121,10 +121,8 @@ class Lease(SingleHandle):
         owner = self._database.owner(options.label)
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
-        waiter, start = (
-            self._database.waiter(self.name, "lease", options.label),
-            self._runtime.now(),
-        )
+        waiter = self._database.waiter(self.name, "lease", options.label)
+        start = self._runtime.now()
         hot = wait != 0 and self._database.hot.take(self.name, start)
         user_lock = None if wait == 0 else self._database.user_locks.user_lock(hot)
         hold: LeaseHold | None = None

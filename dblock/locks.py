@@ -98,14 +98,14 @@ class Locks:
             lent=lent,
             runtime=runtime,
             keeper=self._keeper,
-            callers=self._flow_holds(),
+            callers=self._callers(),
         )
 
     # What is another's for tasks.
     _resolve = staticmethod(resolve)
     _runtime: Callable[[], Runtime] = Runtime
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
-    _flow_holds: Callable[[], CallerRegistry] = ThreadHolds
+    _callers: Callable[[], CallerRegistry] = ThreadHolds
 
     #: What :meth:`lease` and :meth:`row` make, for subclasses.
     lease_class: type[Lease] = Lease
@@ -283,7 +283,7 @@ class Locks:
         if force is not True:
             raise ValueError(
                 "Locks.release takes a lock from whoever holds it: say force=True. "
-                "Your own lease is released with release.release()"
+                "Your own lease is released with lease.release()"
             )
 
         return self.database.run(

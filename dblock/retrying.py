@@ -71,7 +71,7 @@ class Tries:
     ) -> None:
         self._name = name
         self._policy = retry if retry is not None else RetryPolicy(stop=stop_after_attempt(5))
-        self._adapters = [adapter(Timeouts()) for adapter in adapters.values()]
+        self._adapters = adapters.values()
         self._start = clock.now()
         self._number = 0
 
@@ -97,4 +97,4 @@ class Tries:
         cause = error.orig
         if cause is None:
             return False
-        return any(adapter.classify(cause) in _AGAIN for adapter in self._adapters)
+        return any(kind(Timeouts()).classify(cause) in _AGAIN for kind in self._adapters)

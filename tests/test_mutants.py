@@ -203,3 +203,12 @@ def test_a_sample_is_of_those_that_the_simulation_does_not_kill() -> None:
     assert not any(mutant.name in killed for mutant in chosen)
     assert chosen == sample(CATALOGUE, 10, "seed")
     assert len(sample(CATALOGUE, 10_000, "seed")) == len(CATALOGUE) - len(killed)
+
+
+def test_no_mutant_dies_of_a_name_that_is_not_there(code: Code, tmp_path: Path) -> None:
+    for mutant in CATALOGUE:
+        _, text = mutant.plant(code)
+        (tmp_path / f"{mutant.name}.py").write_text(text)
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path)]
+    checked = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout

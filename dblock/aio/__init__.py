@@ -19,7 +19,7 @@ except ImportError as error:
 
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
-from .handles import AsyncHandle, AsyncLease, AsyncRowLock, AsyncTogether
+from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock
 from .locks import AsyncLocks
 from .retrying import retry_on_conflict
 
@@ -29,7 +29,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncLease",
     "AsyncLocks",
+    "AsyncMultiLock",
     "AsyncRowLock",
-    "AsyncTogether",
     "retry_on_conflict",
 ]

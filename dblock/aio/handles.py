@@ -229,7 +229,7 @@ class AsyncRowLock(AsyncHandle[RowLock]):
         await self._home.run(self.sync.check)
 
 
-class AsyncTogether(AsyncHandle[MultiLock]):
+class AsyncMultiLock(AsyncHandle[MultiLock]):
     """Locks taken as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.MultiLock`."""
 
     @property

@@ -1,4 +1,4 @@
-"""The keeper in event loops: the same :class:`~dblock.keeper.Keeper`, whose workers are tasks.
+"""The keeper in event loops: :class:`~dblock.holding.keeper.Keeper`, whose workers are tasks.
 
 There is one for each loop; or, if asked for, one in a thread with a loop of its own, which goes on
 while the application's loop is blocked.

@@ -29,7 +29,7 @@ from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
-from .handles import AsyncLease, AsyncRowLock, AsyncTogether
+from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock
 from .holds import TaskHolds
 from .home import Home
 from .keeper import keeper_here, keeper_in_thread, keeper_thread
@@ -53,7 +53,7 @@ class _Bridged(Locks):
 
     _resolve = staticmethod(partial(resolve, adapters=ASYNC_ADAPTERS, create=_create))
     _runtime = AsyncioRuntime
-    _flow_holds = TaskHolds
+    _callers = TaskHolds
 
     def __init__(self, target: str | URL | Engine, *, keeper_thread: bool, **options: Any) -> None:
         self._keeper = keeper_in_thread if keeper_thread else keeper_here
@@ -180,14 +180,14 @@ class AsyncLocks:
         given = None if on is None else sync_of(on)
         return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
 
-    def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncTogether:
+    def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncMultiLock:
         """Return the given locks as one: sorted, all or nothing, under one deadline."""
         for lock in locks:
             if not isinstance(lock, AsyncLease | AsyncRowLock):
                 raise TypeError(
                     f"all() takes AsyncLocks' leases and row locks, not {type(lock).__name__}"
                 )
-        return AsyncTogether(self._home, self.sync.all(*(lock.sync for lock in locks), wait=wait))
+        return AsyncMultiLock(self._home, self.sync.all(*(lock.sync for lock in locks), wait=wait))
 
     def cron(
         self,

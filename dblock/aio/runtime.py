@@ -20,7 +20,7 @@ LOOK = 0.005
 
 
 class AsyncioRuntime(Runtime):
-    """See :class:`dblock.runtime.Runtime`."""
+    """See :class:`dblock.io.runtime.Runtime`."""
 
     lingers = True
 

@@ -7,7 +7,8 @@
     callbacks  runs what the user wants run; it may block, or fail
 
 All are daemon threads, started when first needed; they end a while after they were last needed.
-What is to be done when is decided in :mod:`.protocol.schedule`, how in :mod:`.protocol.renewing`.
+What is to be done when is decided in :mod:`dblock.protocol.schedule`, how in
+:mod:`dblock.protocol.renew`.
 The keeper never releases anything, and knows a hold only as long as its handle does: who drops a
 handle lets its lease run out.
 """

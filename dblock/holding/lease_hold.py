@@ -67,7 +67,7 @@ class LeaseHold(Hold):
         """Begin a new term."""
         self.lease = replace(self.lease, term=term)
         self.tell(Change.RENEWED)
-        self._leave_user_lock()  # nobody waits at it any more
+        self._leave_user_lock()  # nobody waits for it any more
 
     def lose(self, loss: LockLost) -> bool:
         with lock:

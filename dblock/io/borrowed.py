@@ -145,9 +145,9 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    failure = dialect.adapter.transaction_problem(connection.connection.driver_connection, locking)
-    if failure is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {failure}")
+    problem = dialect.adapter.transaction_problem(connection.connection.driver_connection, locking)
+    if problem is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {problem}")
     return BorrowedTransaction(connection, dialect, runtime)
 
 

@@ -58,9 +58,10 @@ class Driver:
         orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
     ) -> T:
-        """Perform ``procedure``'s steps; those of the row lock in ``transaction``, or
-        on the session of a ``user_lock``.
+        """Perform ``procedure``'s steps and return its outcome.
 
+        Those of a row lock are performed in ``transaction``, those that wait in the server on the
+        session of ``user_lock``.
         ``orphaned`` gets what ends the session that a cancelled statement may still be run on.
         """
         reply: Any = None  # a generator is started by sending None
@@ -100,7 +101,7 @@ class Driver:
         if isinstance(step, Execute):
             return self._run(step, orphaned)
         if isinstance(step, ExecuteOnSession):
-            assert user_lock is not None, "only who has been given a user lock waits at it"
+            assert user_lock is not None, "only who has been given a user lock waits for it"
             return user_lock.run(step, orphaned)
         sent = self.runtime.now()
         if isinstance(step, Sleep):

@@ -71,7 +71,7 @@ class UserLock:
     """A session's user lock, or its place before it, and the connection kept for that."""
 
     def __init__(self, user_locks: UserLocks, hot: bool) -> None:
-        self._gates = user_locks
+        self._user_locks = user_locks
         self._connections = user_locks.connections
         self._dialect = user_locks.dialect
         self._connection: OwnConnection | None = None
@@ -100,7 +100,7 @@ class UserLock:
         """
         connection = self._connection  # another thread may drop it at any time
         if connection is None:
-            self._gates.admit(self)
+            self._user_locks.admit(self)
             try:
                 connection = self._connection = self._connections.take()
             except BaseException:

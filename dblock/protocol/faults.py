@@ -26,7 +26,7 @@ class StatementError(Exception):
     """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
     ``timed_out`` tells that the client gave up. ``end`` is the statement that ends what the lost
-    session may still do on the server, as in :class:`~dblock.dialects.base.Session`.
+    session may still do on the server, as in :class:`~dblock.dialects.adapter.ServerSession`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The steps a protocol can ask for, and what comes back."""
+"""The steps a procedure can ask for, and what comes back."""
 
 from __future__ import annotations
 

@@ -120,9 +120,8 @@ class Waiter:
                 reply = yield Execute(query)
                 now = reply.now
                 self._judge(query.read(reply))
-        except (
-            StatementError
-        ) as failure:  # nobody is refused a lock because it cannot be seen waiting
+        except StatementError as failure:
+            # Nobody is refused a lock because it cannot be seen waiting.
             now = (yield Sleep(0)).now  # the try itself took its time
             away = failure.fault in AWAY
             self._next = now + (LOOK_MAX if away else min(look, LOOK_MAX))
@@ -184,7 +183,7 @@ class Waiter:
                 yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
 
     def during(self, waiting: Procedure[T]) -> Procedure[T]:
-        """Execute a protocol that waits, and leave no trace of that if it fails.
+        """Run a procedure that waits, and leave no trace of that if it fails.
 
         If not, that is for its caller to do, who may hold the lock by then.
         """

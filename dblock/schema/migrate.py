@@ -14,9 +14,11 @@ from sqlalchemy import MetaData, create_engine, event, inspect, select, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
+from .. import clock
 from ..dialects import Dialect
 from ..errors import Unsupported
 from ..io.connections import detached
+from ..protocol.faults import Fault
 from ..target import Target, resolve
 from ..timeouts import Timeouts
 from ..version import SCHEMA_VERSION, Schema
@@ -134,7 +136,7 @@ def migrating(
         stack.enter_context(told(dialect))
         stack.enter_context(_one_at_a_time)
         if dialect.one_writer:
-            _begin_immediately(apart)
+            _begin_immediately(apart, dialect)
         else:
             stack.enter_context(alone(engine, dialect, "dblock", wait=PATIENCE))
         connection = stack.enter_context(apart.connect())
@@ -166,13 +168,20 @@ def _newest(connection: Connection, schema: str | None, prefix: str) -> bool:
     return Schema.of(row).revision == SCHEMA_VERSION
 
 
-def _begin_immediately(engine: Engine) -> None:
+def _begin_immediately(engine: Engine, dialect: Dialect) -> None:
     """Make SQLite's DDL transactional: the driver itself commits before it (PEP 249's legacy)."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         driver.isolation_level = None
-        driver.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
-        driver.execute("PRAGMA journal_mode = WAL")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        until = clock.now() + PATIENCE
+        while True:  # SQLite itself waits a few seconds, in which nothing interrupts it
+            try:
+                driver.execute("PRAGMA journal_mode = WAL")
+                driver.execute("BEGIN IMMEDIATE")
+                return
+            except Exception as error:
+                busy = dialect.adapter.classify(error) is Fault.BUSY
+                if not busy or clock.now() >= until:
+                    raise

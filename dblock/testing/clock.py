@@ -116,7 +116,7 @@ class Staff:
     def employ(
         self, name: str, work: Callable[[], float], end: Callable[[], object] = lambda: None
     ) -> Worker:
-        """Return a worker; as a :class:`~dblock.keeper.WorkerMaker` does."""
+        """Return a worker; as a :class:`~dblock.holding.keeper.WorkerMaker` does."""
         return Worker(self, work, end)
 
     def wake(self, worker: Worker) -> None:
@@ -140,7 +140,7 @@ class Staff:
 
 
 class Worker:
-    """Does something when woken, or when its own time has come: see dblock.keeper.Worker."""
+    """Does something when woken, or when its own time has come: as dblock.holding.keeper.Worker."""
 
     def __init__(self, staff: Staff, work: Callable[[], float], end: Callable[[], object]) -> None:
         self._staff = staff

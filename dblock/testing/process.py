@@ -67,7 +67,7 @@ class SimulatedRuntime(Runtime):
 
     def __init__(self, process: Process, callers: CallerRegistry | None = None) -> None:
         self._process = process
-        self._flow_holds = callers
+        self._callers = callers
         self._clock = process.store.clock
         self.now = self._clock.now
 
@@ -85,7 +85,7 @@ class SimulatedRuntime(Runtime):
         return event.is_set()
 
     def _alone(self) -> bool:
-        return self._flow_holds is None or self._process.alone(self._flow_holds.mine())
+        return self._callers is None or self._process.alone(self._callers.mine())
 
 
 class SimulatedHolds(CallerRegistry):

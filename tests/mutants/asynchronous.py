@@ -30,7 +30,7 @@ ASYNCHRONOUS = (
         "a cancelled acquire leaves no orphan",
         "Lease._abandon",
         "database.run(release.abandon(",
-        "print(leasing.abandon(",
+        "print(release.abandon(",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
     ),
     Mutant(

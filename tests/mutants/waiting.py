@@ -137,7 +137,7 @@ CALLS = (
         "a retry policy is kept to",
         "waiting.way_to_wait",
         "can_wait_in_server and policy.endless and not fair",
-        "gated and not fair",
+        "can_wait_in_server and not fair",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
     ),
     Mutant(
@@ -153,7 +153,7 @@ CALLS = (
         "waiting takes few connections",
         "UserLocks.kept",
         "user_lock.admitted and not user_lock.inherited",
-        "gate.kept",
+        "user_lock.kept",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
     ),
     Mutant(
@@ -241,7 +241,7 @@ CALLS = (
         STARVES,
         "UserLocks.admit",
         "2 * USER_LOCKS if user_lock.hot else USER_LOCKS",
-        "GATES",
+        "USER_LOCKS",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
     ),
     Mutant(

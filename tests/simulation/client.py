@@ -102,7 +102,7 @@ class SimulatedLocks(Locks):
         self.client = client
         self._runtime = lambda: client.runtime
         self._keeper = lambda: client.keeper
-        self._flow_holds = lambda: ActorHolds(client.loop)
+        self._callers = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
         adapter = self.dialect.adapter

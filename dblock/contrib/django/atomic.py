@@ -124,9 +124,9 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         )
     if on.needs_rollback:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
-    failure = dialect.adapter.transaction_problem(on.connection, True)
-    if failure is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {failure}")
+    problem = dialect.adapter.transaction_problem(on.connection, True)
+    if problem is not None:
+        raise ValueError(f"nothing can be locked in this transaction: {problem}")
     return AtomicBlock(on, dialect, runtime)
 
 

@@ -10,7 +10,7 @@ from ..adapter import Adapter
 from ..runs import RunStatements, read_fence
 from ..waiters import WaiterStatements
 from .adapter import PyMySQL
-from .fragments import REMAINING
+from .fragments import REMAINING, microseconds
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
 from .row import RowStatements
@@ -28,6 +28,9 @@ class MariaDB(LeaseStatements, RowStatements, MigrationStatements, WaiterStateme
     upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
     clock = "UTC_TIMESTAMP(6)"
     ago = "UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND"
+
+    def shift(self, seconds: float) -> object:
+        return microseconds(seconds)
 
     def privileges(self) -> str:
         guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"

@@ -7,7 +7,6 @@ import math
 from ...timeouts import Timeouts
 from ..adapter import Adapter
 from ..dialect import Dialect
-from .fragments import microseconds
 
 
 class Tables(Dialect):
@@ -33,6 +32,3 @@ class Tables(Dialect):
 
     def key(self, name: str) -> object:
         return name.encode()  # VARBINARY: no collation equates 'a' with 'A', 'á' or 'a '
-
-    def shift(self, seconds: float) -> object:
-        return microseconds(seconds)

@@ -47,7 +47,7 @@ _FOREIGN_PREPARED = {"26000", "42P05"}
 
 
 class Psycopg(Adapter):
-    """Text would come and go as a session's settings have it, so all values are binary."""
+    """Text would come as a session's settings have it, so all results are binary."""
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     extra = "postgresql"

@@ -59,7 +59,8 @@ class ServerWait(Polling):
             query = self.attempt.statement(self.turn.ticket)
             return Answer(query, (yield ExecuteOnSession(query)))
         except StatementError as failure:
-            self.lock.had = failure.fault in UNDONE
+            if failure.fault not in UNDONE:
+                self.lock.had, self.lock.fence = False, None
             raise
 
     def _wait_in_server(self) -> Procedure[None]:
@@ -101,7 +102,7 @@ class ServerWait(Polling):
         return self.lock.waits_next
 
     def queues(self) -> bool:
-        """Who has the session's lock is overtaken by those in the queue alone, so it joins them."""
+        """Who is overtaken although it has the session's lock joins the queue."""
         overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
         return overtaken or not self.lock.open
 
