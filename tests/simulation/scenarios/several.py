@@ -277,6 +277,8 @@ def pruned(clients: Clients) -> None:
 
 #: A row lock keeps nobody from other names.
 ROWS = frozenset({"rows"})
+#: Where nobody is called its long waits are thousands of looks, and nothing more is to be seen.
+CALLS = frozenset({"calls"})
 #: Their jobs are on record.
 RUNS = frozenset({"runs"})
 
@@ -284,7 +286,7 @@ SCENARIOS = {
     "both-orders": Scenario(both_orders),
     "row-in-both-orders": Scenario(row_in_both_orders, needs=ROWS),
     "behind-others": Scenario(behind_others),
-    "of-before": Scenario(of_before),
+    "of-before": Scenario(of_before, needs=CALLS),
     "together": Scenario(together),
     "together-slowly": Scenario(together_slowly),
     "names-alike": Scenario(names_alike),
