@@ -14,7 +14,7 @@ from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.commands import Command
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Query
+from dblock.protocol.steps import Query, count
 
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
 OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
@@ -83,6 +83,7 @@ class Case(NamedTuple):
     """A statement as one database has it."""
 
     dialect: Dialect
+    method: str
     query: Query[Any]
     given: tuple[Any, ...]
     command: Command
@@ -94,8 +95,9 @@ def cases() -> Iterator[Case]:
         for method, given, options, command in STATEMENTS:
             if method == "pass_on" and not dialect.can_notify:
                 command = commands.Release(*given[:2])
-            with contextlib.suppress(NotImplementedError):  # not every database has gates
-                yield Case(dialect, getattr(dialect, method)(*given, **options), given, command)
+            with contextlib.suppress(NotImplementedError):  # not every database has user locks
+                query = getattr(dialect, method)(*given, **options)
+                yield Case(dialect, method, query, given, command)
 
 
 statements = pytest.mark.parametrize(
@@ -107,6 +109,13 @@ statements = pytest.mark.parametrize(
 def test_a_statement_says_what_it_asks_for(case: Case) -> None:
     assert case.query.command == case.command
     assert type(case.query.command) is type(case.command)  # those without values are equal
+
+
+@statements
+def test_a_statement_that_is_more_than_a_count_says_how_it_is_read(case: Case) -> None:
+    method = getattr(type(case.dialect), case.method)
+    counts = method.__annotations__["return"] == "Query[int]"
+    assert counts or case.query.read is not count
 
 
 @statements
