@@ -208,7 +208,7 @@ class BorrowedTransaction(Borrowed):
         return {column["name"]: column["type"] for column in columns}
 
     def _fault(self, error: DBAPIError) -> Exception:
-        """Return what a protocol understands of an error; SQLAlchemy's own error if nothing."""
+        """Return what a procedure understands of an error; SQLAlchemy's own error if nothing."""
         if error.orig is None:
             return error
         fault = self._dialect.adapter.classify(error.orig)

@@ -3,7 +3,7 @@
 ::
 
     LocalQueue   the lines: of a process's waiters for one name only the first asks the database
-    LocalWaiter  of one run of a protocol: its place in its line, then its ticket
+    LocalWaiter  of one run of a procedure: its place in its line, then its ticket
 """
 
 from __future__ import annotations

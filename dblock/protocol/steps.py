@@ -38,7 +38,7 @@ def any_row(reply: Reply) -> bool:
 class Query(NamedTuple, Generic[R]):
     """A statement in the driver's own parameter style.
 
-    ``command`` is what it asks for, None outside of the protocols: to make a connection ready, in
+    ``command`` is what it asks for, None outside of the procedures: to make a connection ready, in
     the user's own tables. ``patience`` is for how many seconds the server waits for others' locks,
     None for as long as the session lets it. ``durable`` says that all it did is on disk before it
     is told, or as the server's commits are by default; otherwise a crash may undo it, but for a

@@ -93,7 +93,7 @@ class AtomicBlock(Borrowed):
             raise self._fault(error) from error.__cause__
 
     def _fault(self, error: Error) -> Exception:
-        """Return what a protocol understands of the driver's error; Django's own if nothing."""
+        """Return what a procedure understands of the driver's error; Django's own if nothing."""
         cause = error.__cause__
         fault = None if cause is None else self._dialect.adapter.classify(cause)
         if cause is None or fault is None:
