@@ -47,7 +47,7 @@ def resolve(
                 else "this engine is not an asyncio one: give it to dblock.Locks"
             )
         _refuse_memory(kind, target.url)
-        return target, kind(schema, prefix, timeouts, _trusting(adapter(timeouts), trust_server))
+        return target, kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
     if not isinstance(target, str | URL):
         hint = ""
         if type(target).__name__ == "AsyncEngine":
@@ -69,7 +69,7 @@ def resolve(
     kind, adapter = _choose(adapters, backend, driver)
     _refuse_memory(kind, url)
     url = url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}")
-    dialect = kind(schema, prefix, timeouts, _trusting(adapter(timeouts), trust_server))
+    dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
     try:
         return create(url, connect_args=_connect_args(dialect, url)), dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
@@ -77,11 +77,6 @@ def resolve(
             f"the driver for {url.drivername} is not installed ({error}): "
             f"pip install 'dblock[{adapter.extra}]'"
         ) from error
-
-
-def _trusting(adapter: Adapter, trust_server: bool) -> Adapter:
-    adapter.trust_server = trust_server
-    return adapter
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class AsyncMy(PyMySQL):
     modules: ClassVar[tuple[str, ...]] = ("asyncmy",)
     extra = "mariadb-async"
 
-    def __init__(self, timeouts: Timeouts) -> None:
-        super().__init__(timeouts)
+    def __init__(self, timeouts: Timeouts, trust_server: bool = False) -> None:
+        super().__init__(timeouts, trust_server)
         self._within: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
     def connect_args(self) -> dict[str, Any]:

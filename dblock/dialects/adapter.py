@@ -53,13 +53,13 @@ class Adapter(ABC):
     #: What the real server calls itself, and the statement that asks.
     real: ClassVar[str]
     named: ClassVar[Query[Any]]
-    #: Whether a server that only speaks the protocol is used all the same.
-    trust_server: bool = False
     #: Whether it is known what the server is.
     recognised: bool = False
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, trust_server: bool = False) -> None:
         self.timeouts = timeouts
+        #: Whether a server that only speaks the protocol is used all the same.
+        self.trust_server = trust_server
 
     # --- connections -------------------------------------------------------------------------
 

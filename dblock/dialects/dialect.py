@@ -54,11 +54,14 @@ class Dialect(Values, Statements):
         self.prefix = prefix
         self.timeouts = timeouts
         self.adapter = self.driver(timeouts) if adapter is None else adapter
-        self.longest_patience = self.adapter.longest_wait
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
         self.waiter_table = self.table("waiter")
         self.run_table = self.table("run")
+
+    @property
+    def longest_patience(self) -> float | None:
+        return self.adapter.longest_wait
 
     def table(self, name: str) -> str:
         """Return a table's name, qualified and quoted for this database."""

@@ -50,8 +50,12 @@ class Statements(ABC):
     can_wait_in_server: ClassVar[bool] = False
     #: How long a free name is kept for each one in the queue before the next may have it; seconds.
     grace: ClassVar[float] = 0.4
-    #: The longest one statement may wait before it is sent again; None for no limit.
-    longest_patience: float | None = None
+
+    @property
+    def longest_patience(self) -> float | None:
+        """The longest one statement may wait before it is sent again, in seconds; None for no
+        limit."""
+        return None
 
     @abstractmethod
     def privileges(self) -> str:

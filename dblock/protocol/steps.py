@@ -50,7 +50,7 @@ class Query(NamedTuple, Generic[R]):
     command: Command | None = None
     patience: float | None = None
     durable: bool = True
-    read: Callable[[Reply], R] = count  # type: ignore[assignment]
+    read: Callable[[Reply], R] = count  # type: ignore[assignment] # of a Query[int]: a test compares
 
     @property
     def kind(self) -> str:

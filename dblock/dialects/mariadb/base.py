@@ -24,8 +24,11 @@ class Tables(Dialect):
         self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
     ) -> None:
         super().__init__(schema, prefix, timeouts, adapter)
-        self.longest_patience: float = max(1.0, math.floor(timeouts.query))
         self.guard_table = self.table("guard")
+
+    @property
+    def longest_patience(self) -> float:
+        return max(1.0, math.floor(self.timeouts.query))
 
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from ...protocol import commands
 from ...protocol.steps import Query
-from ...timeouts import Timeouts
 from ..adapter import Adapter
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
@@ -34,11 +33,9 @@ class PostgreSQL(
     ago = "clock_timestamp() - make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
 
-    def __init__(
-        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
-    ) -> None:
-        super().__init__(schema, prefix, timeouts, adapter)
-        self.longest_patience: float = timeouts.query
+    @property
+    def longest_patience(self) -> float:
+        return self.timeouts.query
 
     def sweep(self) -> Query[int]:
         over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 FOR UPDATE SKIP LOCKED"

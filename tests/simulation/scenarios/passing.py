@@ -48,6 +48,12 @@ def dying_holders(clients: Clients) -> None:
     clients.thread("c", lambda me: _dying(0.1, me, fair=True), after=1.0002)
 
 
+def _slowly(me: Thread) -> None:
+    with me.holding(me.lease(NAME, ttl=6), 30) as had:
+        if had:
+            me.work(1.5)
+
+
 def _dead_waiters(clients: Clients, names: str) -> None:
     """One has the name for a second; others wait for it, and are killed."""
 
@@ -64,13 +70,8 @@ def _dead_waiters(clients: Clients, names: str) -> None:
 def dead_in_front(clients: Clients) -> None:
     """Those in front of two who wait die, and so does the holder."""
 
-    def slowly(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 30) as had:
-            if had:
-                me.work(1.5)
-
     _dead_waiters(clients, "bcde")
-    clients.thread("f", slowly, after=0.1)
+    clients.thread("f", _slowly, after=0.1)
     clients.thread("g", once, after=0.11)
 
 
@@ -118,17 +119,12 @@ def short(clients: Clients) -> None:
 def passed_for_long(clients: Clients) -> None:
     """What was passed on is held for long, and one more waits; somebody tries another name."""
 
-    def slowly(me: Thread) -> None:
-        with me.holding(me.lease(NAME, ttl=6), 30) as had:
-            if had:
-                me.work(1.5)
-
     def trying(me: Thread) -> None:
         with me.holding(me.lease("y", ttl=6), 0):
             pass
 
     clients.thread("a", once)
-    clients.thread("b", slowly, after=0.001)
+    clients.thread("b", _slowly, after=0.001)
     clients.thread("c", once, after=0.002)
     clients.thread("d", trying, after=1.0)
 
