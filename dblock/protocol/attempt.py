@@ -197,6 +197,7 @@ class Attempt:
         if broken:
             self.cuts += 1
             self.deadline.settling = True
+            self.opens = None  # another server may answer now, with a pause of its own
         if failure.fault is Fault.CANCELED:
             self.timed_out = explain(self.dialect, failure, self.request.name)
             self.timed_out.__cause__ = failure.__cause__

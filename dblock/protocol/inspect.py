@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
@@ -64,18 +63,17 @@ def why_lost(
     """Look why a statement did not find its hold; None if that is there, its row merely in use."""
     try:
         state, now = yield from look(dialect, name, 0.0, now)
-    except DBLockError as error:
+        loss = loss_of(state, name, token, held, now)
+        if loss is None or not dialect.has_witness:
+            return loss
+        witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
+    except (DBLockError, StatementError) as error:
         return LockLost(
             f"{name!r} is lost, and why could not be found out: {error}",
             name=name,
             reason="unknown",
         )
-    loss = loss_of(state, name, token, held, now)
-    if loss is not None and dialect.has_witness:
-        with contextlib.suppress(StatementError):
-            witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
-            loss = ended(name, held.fence, witness) or loss
-    return loss
+    return ended(name, held.fence, witness) or loss
 
 
 def loss_of(

@@ -141,8 +141,10 @@ def release(
             now = (yield Sleep(PAUSE)).now
             until = now + patience if until is None else until
             if failure.end is not None:  # it may keep the row
-                with contextlib.suppress(DBLockError):
+                try:
                     _, now = yield from end_session(dialect, failure.end, until - now, now)
+                except DBLockError:
+                    now = (yield Sleep(0)).now  # that took its time too
             if now >= until:
                 if failure.fault is Fault.BUSY:
                     raise _in_use(name) from failure.__cause__

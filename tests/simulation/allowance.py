@@ -98,6 +98,8 @@ class Allowance:
             look + (_cost(label, change) if isinstance(change, Fault) else 0.0)
             for label, change in schedule.changes
         )
+        #: How often the server falls.
+        self.falls = sum(fault.kind in FALLS for fault in schedule.faults)
         #: Another server takes over: then all holds end, also those that it has heard of.
         self.fails_over = any(fault.kind == "promote" for fault in schedule.faults)
         self.stops = sum(fault.seconds for fault in schedule.faults if fault.kind == "pause")

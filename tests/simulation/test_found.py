@@ -38,6 +38,15 @@ FOUND = {
     "who is seen waiting stays so where its connection was cut": (
         "model long-work: b.sweep#1!cut:0.2"
     ),
+    "who cannot find out that a failover has lost its lease blames others": (
+        "model kept: b.select#1!promote:3 a.read_witness#1!given-up:0.5"
+    ),
+    "who waits for the end of a pause waits on another server, which has one of its own": (
+        "model again: a.grant#1!promote:1 a.select#3!promote:3"
+    ),
+    "a release goes on past its time where a lost session cannot be ended": (
+        "model outage: a.select#1+8 b.release#1+8"
+    ),
 }
 
 

@@ -224,8 +224,9 @@ class Thread:
         if gone and not self.allowance.fails(self.client.name, *_RELEASES):
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, which was lost")
         row = self.ledger.rows.get(lock.name)
-        if row is None:  # a crash or a failover has lost it
-            return
+        back = self.ledger.store.left.get(lock.name)
+        if row is None or (back is not None and back.token == hold.token):
+            return  # a crash or a failover has lost it, or has brought it back
         if not after and row.token == hold.token:
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
         if after and row.token == hold.token:

@@ -32,6 +32,7 @@ class Watcher:
         ledger.passed = self._passed
         ledger.moved = self._moved
         ledger.seen = self._seen
+        self._server = store.identity
         self._before = 0.0
         self._free_since: dict[str, float] = {}
 
@@ -59,19 +60,28 @@ class Watcher:
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
             closed = clock < self.store.closed_until()
-            lost = self.allowance.fails_over or not self.store.keeps
-            if closed and not lost and self.store.ahead >= 0:
+            moved = self.allowance.fails_over or self.store.identity != self._server
+            if closed and self.store.keeps and not moved and self.store.ahead >= 0:
                 raise Violation("nothing is granted for a while, although nothing was lost")
             closed = closed or self.store.down or "grant" in self.store.refused
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:
                 self._free_since[name] = max(self._since(row), since)
-            elif self.loop.now - self._free_since[name] > self.allowance.free:
+            elif self.loop.now - self._free_since[name] > self._free_max():
                 raise Violation(
                     f"{name!r} is free since {self._free_since[name]:.2f} while somebody waits, "
                     f"at {self.loop.now:.2f}"
                 )
+
+    def _free_max(self) -> float:
+        """For how long a name may be free although somebody waits for it.
+
+        Who waits for the end of a pause does not look before that whether another has begun.
+        """
+        pause = self.store.longest_pause() / self.store.rate
+        pauses = max(0, self.allowance.falls - 1)
+        return self.allowance.free + (pause * pauses if pause < math.inf else 0.0)
 
     def _is_waited_for(self, name: str, row: Row) -> bool:
         """Whether the one who has a name does not know it, and waits."""
