@@ -326,7 +326,7 @@ class Attempt:
             raise (self._unknown(error) if self.doubt else error) from failure.__cause__
         again = consulted.mended or self.opens is None
         deadline.now = consulted.now
-        self.opens = consulted.now + consulted.witness.pause
+        self.opens = consulted.opens
         return again and not self.closed
 
 

@@ -30,11 +30,20 @@ ROUNDS = 10
 
 
 class Consulted(NamedTuple):
-    """The witness as it is ``now``; ``mended`` tells that it was missing, or knew too little."""
+    """The witness as it was at a moment between ``sent`` and ``now``.
+
+    ``mended`` tells that it was missing, or knew too little.
+    """
 
     witness: Witness
     mended: bool
+    sent: float
     now: float
+
+    @property
+    def opens(self) -> float:
+        """When something may be granted, at the earliest."""
+        return self.sent + self.witness.pause
 
 
 def consult(
@@ -49,7 +58,7 @@ def consult(
         reply = yield from retry(query, patience, now, AWAY | PASSING, within)
         witness, now = query.read(reply), reply.now
         if witness is not None and witness.longest_ttl >= ttl:
-            return Consulted(witness, number > 0, now)
+            return Consulted(witness, number > 0, reply.sent, now)
         if witness is None:
             mend = [dialect.write_witness()]
         else:

@@ -39,7 +39,7 @@ def guard(
     proof = yield from _prove(dialect, name, token, fence, patience, start)
     if not proof.given and dialect.has_witness:
         try:
-            witness, mended, _ = yield from consult(dialect, 0.0, patience, proof.now)
+            witness, mended, *_ = yield from consult(dialect, 0.0, patience, proof.now)
         except StatementError as failure:
             raise explain(dialect, failure, name, harmless=True) from failure.__cause__
         loss = ended(name, fence, witness)

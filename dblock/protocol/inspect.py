@@ -66,7 +66,7 @@ def why_lost(
         loss = loss_of(state, name, token, held, now)
         if loss is None or not dialect.has_witness:
             return loss
-        witness, _, _ = yield from consult(dialect, 0.0, 0.0, now)
+        witness, *_ = yield from consult(dialect, 0.0, 0.0, now)
     except (DBLockError, StatementError) as error:
         return LockLost(
             f"{name!r} is lost, and why could not be found out: {error}",

@@ -114,7 +114,7 @@ def _consult(
     """Return those whose epoch is not over, and whether it was the witness that refused them."""
     longest = max(hold.renewal.ttl for hold in refused)
     try:
-        witness, mended, _ = yield from consult(dialect, longest, 0.0, now, within)
+        witness, mended, *_ = yield from consult(dialect, longest, 0.0, now, within)
     except StatementError as failure:
         outcomes.update((hold.renewal.token, RenewalFailed(failure)) for hold in refused)
         return [], False

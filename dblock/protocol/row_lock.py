@@ -65,7 +65,7 @@ class _Attempts:
         except StatementError as failure:
             raise explain(dialect, failure, self.name, harmless=True) from failure.__cause__
         self.deadline.now = consulted.now
-        self.opens = consulted.now + consulted.witness.pause
+        self.opens = consulted.opens
         return not self.closed
 
     def chunk(self, dialect: Statements) -> Procedure[float | None]:

@@ -44,6 +44,9 @@ FOUND = {
     "who waits for the end of a pause waits on another server, which has one of its own": (
         "model again: a.grant#1!promote:1 a.select#3!promote:3"
     ),
+    "who is stopped when it hears of a pause counts that from when it goes on": (
+        "model cycle: b.take#1!promote:3 b.read_witness#2!pause:9"
+    ),
     "a release goes on past its time where a lost session cannot be ended": (
         "model outage: a.select#1+8 b.release#1+8"
     ),
