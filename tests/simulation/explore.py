@@ -159,6 +159,8 @@ class Search:
             if not choices or len(schedule.changes) >= CHANGES_MAX:
                 continue
             label, change = random.choice(choices)
+            if any(type(one) is type(change) for one in schedule.of(label)):
+                continue  # an event comes later, or fails, once
             outcome, new = self.run(schedule.plus(label, change))
             if len(self.failures) >= most:
                 return
