@@ -97,13 +97,19 @@ class AsyncMy(PyMySQL):
         within = self._within.get(connection)
         try:
             return answer(
-                _execute(connection.cursor(_quiet_cursor()), query),
+                self._execute(connection.cursor(_quiet_cursor()), query),
                 within=within,
                 give_up=connection.close,
                 waits=waits,
             )
         except TimeoutError as error:
             raise _lost(f"the server did not answer within {within:g} s") from error
+
+    async def _execute(self, making: Any, query: Query[Any]) -> Answer:
+        async with making as cursor:
+            await cursor.execute(query.sql, query.params)
+            rows = await cursor.fetchall() if cursor.description else self.told(cursor)
+            return rows, cursor.rowcount
 
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.autocommit(True))
@@ -171,13 +177,6 @@ ASYNC_ADAPTERS: dict[str, type[Adapter]] = {
     "mariadb": AsyncMy,
     "sqlite": AioSQLite,
 }
-
-
-async def _execute(making: Any, query: Query[Any]) -> Answer:
-    async with making as cursor:
-        await cursor.execute(query.sql, query.params)
-        rows = await cursor.fetchall() if cursor.description else ()
-        return rows, cursor.rowcount
 
 
 async def _run(cursor: Any, query: Query[Any], **options: Any) -> Answer:

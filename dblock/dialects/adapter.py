@@ -108,7 +108,7 @@ class Adapter(ABC):
         cursor = connection.cursor()
         try:
             cursor.execute(query.sql, query.params)
-            rows = cursor.fetchall() if cursor.description else ()
+            rows = cursor.fetchall() if cursor.description else self.told(cursor)
             matched = cursor.rowcount
             cursor.close()  # PyMySQL reads here what else the reply has in it
         except BaseException:
@@ -116,6 +116,10 @@ class Adapter(ABC):
                 cursor.close()  # or SQLite keeps the statement, and with it the file
             raise
         return rows, matched
+
+    def told(self, cursor: Any) -> Sequence[Sequence[Any]]:
+        """Return what a statement that has no rows tells its client, as a row; or none."""
+        return ()
 
     def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
         """Run a statement that is part of making a connection ready; return its first row."""

@@ -82,6 +82,11 @@ class Dialect(Values, Statements):
 
     # --- looking at names --------------------------------------------------------------------
 
+    @property
+    def complete(self) -> str:
+        """What else has to be there for a name to be, as more of a condition."""
+        return ""
+
     def look(self, *names: str) -> Query[list[LockRow]]:
         if len(names) == 1:
             keys = {"name": self.key(names[0])}
@@ -90,7 +95,7 @@ class Dialect(Values, Statements):
             keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
             where = f"IN ({', '.join(map(self.parameter, keys))})"
         return Query(
-            f"{self._select()} WHERE lock_name {where}",
+            f"{self._select()} WHERE lock_name {where}{self.complete}",
             keys,
             commands.Look(names),
             self.patience,
@@ -111,7 +116,7 @@ class Dialect(Values, Statements):
     def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
         return Query(
             f"""SELECT {self._columns()}, {self.position_columns}
-            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}""",
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}""",
             {"name": self.key(name), "token": token, "ticket": ticket},
             commands.LookQueued(name, token, ticket),
             self.patience,

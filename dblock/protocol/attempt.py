@@ -101,6 +101,12 @@ class Attempt:
         """Whether the name was seen to have this token."""
         return self.seen.state is not None and self.seen.state.token == self.request.token
 
+    @property
+    def _needs_row(self) -> bool:
+        """Whether the name was seen to have no row, without which it is not granted."""
+        missing = self.seen is not UNSEEN and self.seen.state is None
+        return missing and not self.dialect.creates_names
+
     # --- asking ------------------------------------------------------------------------------
 
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
@@ -118,7 +124,7 @@ class Attempt:
 
     def _run(self, ticket: str | None, ask: Ask | None) -> Procedure[Held | None]:
         refused, held = yield from self._once(ticket, ask)
-        if refused and self._unexplained(ticket) and (yield from self._mend()):
+        if refused and (yield from self._mend(ticket)):
             _, held = yield from self._once(ticket, ask)
         if held is None or not held.term.over(self.deadline.now):
             return held
@@ -140,14 +146,15 @@ class Attempt:
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
-            refused, queued = True, outcome if isinstance(outcome, Queued) else None
-            self.contended = self.contended or queued is None or not queued.position.free
-            if queued is not None and self.doubt is None:
-                self.seen = Seen(*queued, reply.sent)
+            refused = True
+            if isinstance(outcome, Queued) and self.doubt is None:
+                self.seen = Seen(*outcome, reply.sent)
                 if self.seen.position.free:  # since it became so in between, nobody will tell
                     return (yield from self._once(ticket, ask))
+                self.contended = True
                 return False, None
         yield from self.look(ticket)
+        self.contended = self.contended or (refused and not self._needs_row)
         return refused, (yield from self._found())
 
     def grant(self, ticket: str | None) -> Procedure[Answer]:
@@ -163,6 +170,8 @@ class Attempt:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
+        if self._needs_row:
+            return self.dialect.grant_new(*asked)
         if ticket is None:
             return self.dialect.grant(*asked)
         queued = position.ahead is not None and ticket in request.tickets
@@ -303,16 +312,19 @@ class Attempt:
             name=name,
         )
 
-    # --- the witness -------------------------------------------------------------------------
+    # --- what may have refused a try ---------------------------------------------------------
 
-    def _unexplained(self, ticket: str | None) -> bool:
-        """Whether a try was refused that might have got the name, or at least have joined."""
+    def _mend(self, ticket: str | None) -> Procedure[bool]:
+        """Mend what may have refused a try; return whether to try again at once."""
+        if not self.dialect.has_witness:
+            return self._needs_row
+        # Whether it might have got the name, or at least have joined.
         position = self.seen.position
         out = ticket is not None and position.ahead is None and not self.mine
-        return self.dialect.has_witness and (position.free or out)
+        return (position.free or out) and (yield from self._mend_witness())
 
-    def _mend(self) -> Procedure[bool]:
-        """Let the witness be mended if that refused a try; return whether to try again at once.
+    def _mend_witness(self) -> Procedure[bool]:
+        """Let the witness be mended if that refused a try.
 
         Others may have mended it since then, so the first time it is taken for the reason.
         """

@@ -41,6 +41,8 @@ class Statements(ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
+    #: A grant takes a new name too; else it is refused that, and another statement takes it.
+    creates_names: ClassVar[bool] = True
     #: Granting, renewing and proving statements look for the witness (:mod:`.epoch`). Without one
     #: the lock table itself has to outlive a crash.
     has_witness: ClassVar[bool] = False
@@ -72,6 +74,10 @@ class Statements(ABC):
         A free name's fence is raised by this statement while it has the row, so fences grow in
         the order of the grants.
         """
+
+    def grant_new(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        """As :meth:`grant`, for a name that was seen to have no row: it gets one."""
+        raise NotImplementedError(f"{self.name} grants new names as others")
 
     @abstractmethod
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:

@@ -142,8 +142,8 @@ CATALOGUE = (
         "fence-drawn-early-mariadb",
         "fences grow in the order of the holds, not of the tries",
         "mariadb.lease.LeaseStatements._grant",
-        "fence = fence + 1",
-        f"fence = {DRAWN.replace('token', CALLERS_TOKEN)}",
+        "LAST_INSERT_ID(fence + 1)",
+        f"LAST_INSERT_ID({DRAWN.replace('token', CALLERS_TOKEN)})",
         f"{TRAP_4}[mariadb]",
     ),
     Mutant(
@@ -344,6 +344,14 @@ CATALOGUE = (
         f"{WAITS}[mariadb]",
     ),
     Mutant(
+        "grant-past-a-guard-mariadb",
+        "a takeover waits for the guarded transaction",
+        "mariadb.lease.LeaseStatements._grant",
+        "WHERE lock_name = %(name)s FOR UPDATE)",
+        "WHERE lock_name = %(name)s)",
+        f"{WAITS}[mariadb]",
+    ),
+    Mutant(
         "guard-without-a-look",
         "a stale holder cannot commit",
         "guard.guard",
@@ -484,9 +492,9 @@ CATALOGUE = (
     Mutant(
         "a-newer-row-is-not-seen",
         "a free name is granted",
-        "Attempt._unexplained",
-        "return self.dialect.has_witness and (position.free or out)",
-        "return self.dialect.has_witness and out",
+        "Attempt._mend",
+        "return (position.free or out) and",
+        "return out and",
         f"{PLANTED}::test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted",
     ),
     Mutant(

@@ -56,7 +56,7 @@ CRASHES = (
         "refused-without-a-reason",
         "whoever is refused by a witness that is missing has it written anew",
         "Attempt._run",
-        "if refused and self._unexplained(ticket) and (yield from self._mend()):",
+        "if refused and (yield from self._mend(ticket)):",
         "if False:",
         f"{TESTS}::test_nothing_granted_means_no_pause",
     ),

@@ -95,16 +95,16 @@ CALLS = (
         "a grant decides once",
         "mariadb.lease.LeaseStatements._grant",
         (
-            "fence + 1, token = %(token)s,\n"
-            "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
-            "    expires_at = {LATER}\n"
-            "    WHERE lock_name = %(name)s AND {free};"
+            "LAST_INSERT_ID(fence + 1),\n"
+            "    token = %(token)s, owner = %(owner)s, waiters = {rest},\n"
+            "    acquired_at = SYSDATE(6), expires_at = {LATER}\n"
+            "WHERE lock_name = %(name)s AND {free}\n"
         ),
         (
-            "fence + {free}, token = IF({free}, %(token)s, token),\n"
-            "    owner = %(owner)s, waiters = {rest}, acquired_at = SYSDATE(6),\n"
-            "    expires_at = IF({free}, {LATER}, expires_at)\n"
-            "    WHERE lock_name = %(name)s;"
+            "LAST_INSERT_ID(fence + {free}),\n"
+            "    token = IF({free}, %(token)s, token), owner = %(owner)s, waiters = {rest},\n"
+            "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)\n"
+            "WHERE lock_name = %(name)s\n"
         ),
         f"{MARIA_GRANT}::test_who_leaves_the_gate_while_it_is_looked_at",
     ),

@@ -229,7 +229,7 @@ class Stage:
     def _granted(self, answer: str) -> Rows:
         if answer == "granted":
             return [(3, TTL, "token")]
-        return [(2, 25.0, "its token")] if self.dialect.name == "mariadb" else []
+        return []
 
     def _joined(self, answer: str) -> Rows:
         nothing: tuple[object, ...] = (None,) * 10

@@ -22,6 +22,7 @@ ASKING = ("report", "token", "me", 30.0, "ticket")
 #: How each statement is asked for, and what it says then.
 STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
+    ("grant_new", ASKING[:-1], {}, commands.Grant(*ASKING[:-1])),
     ("join", ASKING, {}, commands.Join(*ASKING)),
     ("take", ASKING[:-1], {}, commands.Take(*ASKING[:-1])),
     ("wait_in_server", ("report", 0.25), {}, commands.WaitInServer("report")),

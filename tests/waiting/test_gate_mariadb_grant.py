@@ -78,3 +78,19 @@ def test_a_name_with_one_of_its_two_rows(gate: UserLock, missing: str, wait: flo
     assert mine.acquire()
     assert not lease(gate.locks()).acquire(blocking=False)
     mine.release()
+
+
+@pytest.mark.parametrize("moment", ["BEFORE", "AFTER"])
+def test_what_a_trigger_of_the_users_inserts_is_no_fence(gate: UserLock, moment: str) -> None:
+    mine = lease(gate.locks())
+    with mine:
+        fence = mine.fence
+    with gate.session() as user:
+        user.exec_driver_sql("CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT)")
+        user.exec_driver_sql(
+            f"CREATE TRIGGER logging {moment} UPDATE ON dblock_lock FOR EACH ROW "
+            "INSERT INTO log VALUES (LAST_INSERT_ID(9999) + NEW.fence)"
+        )
+    assert mine.acquire()
+    assert mine.fence == fence + 1
+    mine.release()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ...protocol import commands
@@ -85,6 +85,9 @@ class PyMySQL(Adapter):
 
     def is_usable(self, connection: Any) -> bool:
         return bool(connection.open)
+
+    def told(self, cursor: Any) -> Sequence[Sequence[Any]]:
+        return [(cursor.lastrowid,)] if cursor.lastrowid else ()  # LAST_INSERT_ID(x)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
         # There is no public way: PyMySQL reads it anew before each of its waits.

@@ -30,6 +30,12 @@ class Tables(Dialect):
     def longest_patience(self) -> float:
         return max(1.0, math.floor(self.timeouts.query))
 
+    @property
+    def complete(self) -> str:
+        # Who has deleted what is to be locked has deleted the name, unless that is held.
+        its = f"{self.guard_table}.lock_name = {self.lock_table}.lock_name"
+        return f" AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM {self.guard_table} WHERE {its}))"
+
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"
 

@@ -1,48 +1,22 @@
 -- grant, waits 0 s
-BEGIN NOT ATOMIC
-
-    DECLARE known INT DEFAULT 0;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    START TRANSACTION;
-    SELECT 1 INTO known FROM `dblock_guard` AS g STRAIGHT_JOIN `dblock_lock`
-        AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
-    IF known = 0 THEN
-        INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
-        INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
-    END IF;
-    UPDATE `dblock_lock` SET fence = fence + 1, token = %(token)s,
-        owner = %(owner)s, waiters = NULL, acquired_at = SYSDATE(6),
-        expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-        WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
-AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
-    COMMIT;
-    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `dblock_lock`
-        WHERE lock_name = %(name)s;
-END
+UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+    AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE)
 
 -- join, waits 0 s
 BEGIN NOT ATOMIC
-            DECLARE free INT DEFAULT 1;
+            DECLARE free INT DEFAULT 0;
             SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) INTO free FROM `dblock_lock` WHERE lock_name = %(name)s;
             IF free THEN
-                BEGIN NOT ATOMIC
-
-            DECLARE known INT DEFAULT 0;
-            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-            START TRANSACTION;
-            SELECT 1 INTO known FROM `dblock_guard` AS g STRAIGHT_JOIN `dblock_lock`
-                AS l ON l.lock_name = g.lock_name WHERE g.lock_name = %(name)s FOR UPDATE;
-            IF known = 0 THEN
-                INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
-                INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
-            END IF;
-            UPDATE `dblock_lock` SET fence = fence + 1, token = %(token)s,
-                owner = %(owner)s, waiters = IF(LOCATE(%(ticket)s, waiters), NULLIF(
-SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL), acquired_at = SYSDATE(6),
-                expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6));
-            COMMIT;
-                END;
+                UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+            token = %(token)s, owner = %(owner)s, waiters = IF(LOCATE(%(ticket)s, waiters), NULLIF(
+SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL),
+            acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+        WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+            AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
             ELSE
                 UPDATE `dblock_lock` SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
                     WHERE lock_name = %(name)s AND NOT (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
@@ -115,16 +89,16 @@ UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
 WHERE lock_name = %(name)s AND token = %(token)s
 
 -- look, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name = %(name)s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 
 -- look, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name IN (%(name0)s, %(name1)s)
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name IN (%(name0)s, %(name1)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 
 -- look_queued, waits 0 s
 SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
-FROM `dblock_lock` WHERE lock_name = %(name)s
+FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 -- list_held, waits 0 s
 SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock`
