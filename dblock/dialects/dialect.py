@@ -16,6 +16,7 @@ from ..protocol import commands
 from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowLock
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
+from ..protocol.timing import Timing
 from ..timeouts import Timeouts
 from .adapter import Adapter
 from .values import Values, text, utc
@@ -53,6 +54,7 @@ class Dialect(Values, Statements):
         self.schema = schema
         self.prefix = prefix
         self.timeouts = timeouts
+        self.timing = Timing()
         self.adapter = self.driver(timeouts) if adapter is None else adapter
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")

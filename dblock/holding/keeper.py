@@ -342,10 +342,17 @@ class Worker:
     while, ``end`` is called and the thread ends.
     """
 
-    def __init__(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], float],
+        end: Call = lambda: None,
+        linger: float = LINGER,
+    ) -> None:
         self._name = name
         self._work = work
         self._end = end
+        self._linger = linger
         self._woken = False
         self._wake = threading.Condition(lock)
         self.running = False
@@ -376,7 +383,7 @@ class Worker:
                 pause = SLICE
             with lock:
                 if not self._woken:
-                    self._wake.wait(min(pause, LINGER))
+                    self._wake.wait(min(pause, self._linger))
                 if not self._woken and pause == math.inf:
                     self.running = False
                     self._end()

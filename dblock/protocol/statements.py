@@ -16,6 +16,7 @@ from . import commands
 from .deadlock import Blocked
 from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, Witness
 from .steps import Query
+from .timing import Timing
 
 if TYPE_CHECKING:
     from ..timeouts import Timeouts
@@ -28,6 +29,7 @@ class Statements(ABC):
     schema: str | None
     prefix: str
     timeouts: Timeouts
+    timing: Timing
 
     #: A refused row lock still keeps others off the row until its transaction ends, so the name
     #: is looked at from outside before it is locked.
@@ -48,8 +50,11 @@ class Statements(ABC):
     can_notify: ClassVar[bool] = False
     #: Names have user locks, which are waited for in the server.
     can_wait_in_server: ClassVar[bool] = False
-    #: How long a free name is kept for each one in the queue before the next may have it; seconds.
-    grace: ClassVar[float] = 0.4
+
+    @property
+    def grace(self) -> float:
+        """How long a free name is kept for each one in the queue; see :class:`.Timing`."""
+        return self.timing.grace
 
     @property
     def longest_patience(self) -> float | None:

@@ -14,6 +14,7 @@ from tests.conftest import KINDS, lent, needed
 from tests.contract.apart import THREADS_ONLY, kinds
 from tests.lending import Database
 from tests.support import Facts
+from tests.worlds.behind import timed
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -45,12 +46,18 @@ db = pytest.fixture(lent)
 
 
 @pytest.fixture
-def new_locks(db: Database, world: World) -> Iterator[NewLocks]:
+def times() -> dict[str, float]:
+    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
+    return {}
+
+
+@pytest.fixture
+def new_locks(db: Database, world: World, times: dict[str, float]) -> Iterator[NewLocks]:
     """Makes Locks as other programs on the same database would have them."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> Locks:
-            return stack.enter_context(world.locks(db.locks_url, **options))
+            return stack.enter_context(timed(world.locks(db.locks_url, **options), **times))
 
         yield make
 

@@ -9,17 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
 
-import dblock.holding.keeper
-import dblock.lease
 from dblock import Danger, LockLost, Locks, NotHeld, Timeouts, Unavailable, clock
-from dblock.holding.keeper import Keeper
+from dblock.holding.keeper import Keeper, Worker, WorkerMaker
 from dblock.io.driver import Driver
-from dblock.io.runtime import Event
+from dblock.io.runtime import Event, Runtime
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
@@ -593,11 +592,17 @@ def test_leases_that_come_and_go_do_not_wake_the_timer(
     assert timer.woken == 2
 
 
+class Brisk(Keeper):
+    """A keeper whose threads do not stay long; tasks never do."""
+
+    def __init__(self, runtime: Runtime, worker: WorkerMaker | None = None) -> None:
+        super().__init__(runtime, partial(Worker, linger=0.05) if worker is None else worker)
+
+
 def test_the_threads_end_when_nothing_is_held(
     locks: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    keeper = world.use_keeper(monkeypatch, Keeper)
-    monkeypatch.setattr(dblock.holding.keeper, "LINGER", 0.05)
+    keeper = world.use_keeper(monkeypatch, Brisk)
     for _ in range(2):  # and begin again
         with locks.lease("report", ttl=TTL):
             eventually(moved(engine, locks, "report"))

@@ -25,7 +25,6 @@ from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
-from dblock.protocol.release import LEAVING
 from dblock.protocol.row_lock import Locked, lock_borrowed_row, lock_own_row
 from dblock.protocol.steps import (
     Execute,
@@ -201,7 +200,7 @@ def test_no_sleep_goes_past_the_deadline(
         assert isinstance(outcome, Refused)
     for began, seconds in clock.sleeps:
         # Who is not in the queue any more, to leave it, may be the owner, to pass that on.
-        leaving = LEAVING * (2 if dialect.can_notify else 1)
+        leaving = dialect.timing.leaving * (2 if dialect.can_notify else 1)
         until = START + wait if began < clock.left else clock.left + leaving
         assert began + seconds <= max(until, began) + 1e-6, (began - START, seconds, wait)
 

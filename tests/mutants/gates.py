@@ -87,7 +87,7 @@ GATES = (
         "gates-without-end",
         "waiting is cheap",
         "UserLocks.admit",
-        "if self.kept >= (2 * USER_LOCKS if user_lock.hot else USER_LOCKS):",
+        "if self.kept >= (2 * self.limit if user_lock.hot else self.limit):",
         "if False:",
         f"{WAITS}::test_so_many_when_all_come_at_once",
     ),

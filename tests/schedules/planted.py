@@ -73,8 +73,8 @@ PLANTED = (
         "has_its_own_time",
         KEEPER,
         "Worker._run",
-        "self._wake.wait(min(pause, LINGER))",
-        "self._wake.wait(LINGER)",
+        "self._wake.wait(min(pause, self._linger))",
+        "self._wake.wait(self._linger)",
     ),
     # --- the keeper
     Planted("two_are_kept", KEEPER, "Keeper._look_again", "wake < self._next or not", "not"),

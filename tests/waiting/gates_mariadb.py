@@ -14,8 +14,6 @@ from sqlalchemy.engine import Connection
 from dblock import Lease, Locks, Timeouts, clock
 from dblock.database import Database
 from dblock.dialects import MariaDB
-from dblock.protocol import waiters as seen_waiters
-from dblock.protocol.waiting import server_wait
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
 from tests.waiting.watching import Statements, Watched
@@ -137,12 +135,6 @@ class Asked(Statements):
     def patience(self) -> list[float]:
         """How long each may wait at a gate."""
         return [params["patience"] for params in self.params if "patience" in params]
-
-
-def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """Wait at gates as long as the test takes, that is, and in one piece."""
-    patch.setattr(server_wait, "LONGEST", SECONDS / 2)
-    patch.setattr(seen_waiters, "AFTER", 3600.0)
 
 
 def user_lock(name: str) -> str:

@@ -10,18 +10,16 @@ from contextlib import ExitStack
 
 import pytest
 
-import dblock.io.user_locks
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
-from dblock.dialects import Dialect
 from dblock.io.connections import OwnConnection
-from dblock.protocol import waiters as seen_waiters
+from dblock.io.user_locks import USER_LOCKS
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
-from dblock.protocol.waiting import server_wait
+from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import NAME, lease, take_turn
-from tests.waiting.gates_mariadb import Asked, UserLock, user_lock, wait_for_ever
+from tests.waiting.conftest import NAME, NEVER, lease, take_turn
+from tests.waiting.gates_mariadb import Asked, UserLock, user_lock
 from tests.worlds.portal import WORLDS
 
 both = pytest.mark.parametrize("world", WORLDS, indirect=True)
@@ -32,16 +30,11 @@ def gate(user_lock: UserLock) -> UserLock:
     return user_lock
 
 
-@pytest.fixture
-def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_ever(monkeypatch)
-
-
 # --- at the gate -------------------------------------------------------------------------------
 
 
 @both
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_one_asks_and_the_server_wakes_the_others_in_their_order(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +90,7 @@ def test_another_database_has_gates_of_its_own(gate: UserLock, new_database: New
     """Names of user locks are the whole server's."""
     other = new_database("mariadb", migrated=True)
     with ExitStack() as stack:
-        there = UserLock(other, stack, gate.world).quick()
+        there = UserLock(other, stack, gate.times, gate.world).quick()
         here = gate.quick()
         with lease(here), lease(there):
             assert here.database.user_locks.kept == 1
@@ -125,8 +118,7 @@ def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.Monkey
 def test_a_cycle_is_found_by_those_at_gates(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
-    monkeypatch.setattr(seen_waiters, "LOOK", 0.1)
+    gate.times.update(visible_after=0.05, look=0.1)
     names = ("one", "other")
     told: list[str] = []
     hold = threading.Barrier(2, timeout=SECONDS)
@@ -161,7 +153,7 @@ def test_who_only_comes_now_is_held_up_for_a_moment(gate: UserLock, how: str) ->
     with gate.shut():
         free(0)
         assert not newcomer.acquire(blocking=False)
-        free(Dialect.grace)
+        free(NEVER)
         assert newcomer.acquire(blocking=False)
     newcomer.release()
     assert newcomer.acquire(blocking=False)
@@ -184,21 +176,21 @@ def test_a_stale_gate_keeps_the_name_from_nobody(
     gate: UserLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits at it for longer than a free name is kept for who has it."""
-    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)
+    gate.times.update(visible_after=NEVER)
     locks = gate.locks()
     asked, mine = Asked(locks, monkeypatch), lease(locks)
     with gate.shut():
         for _ in range(2):  # the second time it was given back just now
             with mine:
                 pass
-    assert max(asked.patience, default=0.0) <= Dialect.grace
+    assert max(asked.patience, default=0.0) <= locks.dialect.timing.grace
 
 
 # --- where the gate is no use ------------------------------------------------------------------
 
 
 @both
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_the_deadline_is_kept_at_the_gate(gate: UserLock) -> None:
     """By the yardstick of one who is not at it."""
     took: list[float] = []
@@ -211,7 +203,7 @@ def test_the_deadline_is_kept_at_the_gate(gate: UserLock) -> None:
         assert gate.waited_for_by() == []
         assert gate.had_by() == [other.exec_driver_sql("SELECT CONNECTION_ID()").scalar()]
     plain, gated = took
-    assert gated < server_wait.LONGEST / 2
+    assert gated < Timing().server_wait / 2
     assert gated < 10 * plain
 
 
@@ -223,7 +215,7 @@ def test_no_session_with_the_gate_waits_for_rows(
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.waits == 1)
-        monkeypatch.setattr(dblock.io.user_locks, "USER_LOCKS", 0)  # once is enough
+        locks.database.user_locks.limit = 0  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
     threads.join()
@@ -262,7 +254,7 @@ def test_no_connection_is_left_for_it(gate: UserLock, monkeypatch: pytest.Monkey
 
 def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
     """However many names are wanted; who is not let in looks."""
-    names = [f"{number}" for number in range(3 * dblock.io.user_locks.USER_LOCKS)]
+    names = [f"{number}" for number in range(3 * USER_LOCKS)]
     locks, holder = gate.locks(), gate.locks()
     with ExitStack() as stack:
         for name in names:
@@ -271,9 +263,9 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             wanted = [locks.lease(name, ttl=LONG, wait=SECONDS) for name in names]
             for one in wanted:
                 threads.start(one.acquire)
-            gate.wait_until_waited_for(dblock.io.user_locks.USER_LOCKS)
+            gate.wait_until_waited_for(USER_LOCKS)
             eventually(lambda: len(locks.database.local_queue.lengths()) == len(names))
-            assert len(gate.waited_for_by()) <= dblock.io.user_locks.USER_LOCKS
+            assert len(gate.waited_for_by()) <= USER_LOCKS
     threads.join()
     assert all(one.held for one in wanted)
 
@@ -282,7 +274,7 @@ def test_so_many_when_all_come_at_once(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them has its connection yet."""
-    names = [f"{number}" for number in range(2 * dblock.io.user_locks.USER_LOCKS + 1)]
+    names = [f"{number}" for number in range(2 * USER_LOCKS + 1)]
     locks, let_in, go_on = gate.quick(*names), list[int](), threading.Event()
     take = locks.database.holders.take
 
@@ -297,8 +289,8 @@ def test_so_many_when_all_come_at_once(
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()
     threads.join()
-    assert len(let_in) == 2 * dblock.io.user_locks.USER_LOCKS  # since the names are hot
-    assert locks.database.user_locks.kept == 2 * dblock.io.user_locks.USER_LOCKS
+    assert len(let_in) == 2 * USER_LOCKS  # since the names are hot
+    assert locks.database.user_locks.kept == 2 * USER_LOCKS
 
 
 def test_a_short_term_is_not_spent_at_the_gate(
@@ -321,9 +313,9 @@ def test_the_server_does_not_cut_the_wait_short(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends statements that last too long, and knows nothing of what they wait for."""
-    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)
+    gate.times.update(visible_after=NEVER)
     limits = Timeouts(query=0.8)
-    locks = gate.stack.enter_context(Locks(gate.db.url, timeouts=limits))
+    locks = gate.stack.enter_context(gate.timed(Locks(gate.db.url, timeouts=limits)))
     asked, turns = Asked(locks, monkeypatch), list[int]()
     with gate.shut(), lease(gate.locks()):
         threads.start(take_turn, locks, turns, 1)

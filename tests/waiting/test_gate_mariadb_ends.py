@@ -14,27 +14,21 @@ import pytest
 
 from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
-from dblock.protocol import waiters as seen_waiters
-from dblock.protocol.waiting import server_wait
 from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.processes.test_fork_gc import in_child
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import NAME, lease
-from tests.waiting.gates_mariadb import Asked, UserLock, has, hurry, hurry_here, wait_for_ever
+from tests.waiting.conftest import NAME, NEVER, lease
+from tests.waiting.gates_mariadb import Asked, UserLock, has, hurry, hurry_here
 from tests.waiting.watching import PATIENT
+from tests.worlds.behind import timed
 
 
 @pytest.fixture
 def gate(user_lock: UserLock) -> UserLock:
     return user_lock
-
-
-@pytest.fixture
-def at_the_gate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_ever(monkeypatch)
 
 
 def test_one_statement_lets_the_name_go_and_its_gate(
@@ -55,8 +49,8 @@ def test_one_statement_lets_the_name_go_and_its_gate(
 
 def hold_the_gate(say: Say, wait: Wait, url: str, name: str) -> None:
     """Wait at the gate for as long as it takes, in one piece."""
-    server_wait.LONGEST, seen_waiters.AFTER = SECONDS / 2, 3600.0
     with Locks(url, timeouts=PATIENT) as locks:
+        timed(locks, visible_after=NEVER, server_wait=SECONDS / 2)
         hurry(locks, name)
         try:
             with lease(locks) as held:
@@ -67,7 +61,7 @@ def hold_the_gate(say: Say, wait: Wait, url: str, name: str) -> None:
             wait()
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_one_that_waited_at_the_gate_is_killed(gate: UserLock, threads: Threads) -> None:
     holder, follower = lease(gate.quick()), lease(gate.quick())
     assert holder.acquire()
@@ -80,7 +74,7 @@ def test_one_that_waited_at_the_gate_is_killed(gate: UserLock, threads: Threads)
     assert follower.fence == 2
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_the_one_that_was_through_is_killed(gate: UserLock, threads: Threads) -> None:
     holder, follower = lease(gate.locks()), lease(gate.quick())
     assert holder.acquire()
@@ -95,7 +89,7 @@ def test_the_one_that_was_through_is_killed(gate: UserLock, threads: Threads) ->
     assert follower.fence == 2
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_a_holder_that_is_killed(gate: UserLock, threads: Threads) -> None:
     """Its gate ends with it, its lease does not."""
     follower = lease(gate.quick())
@@ -134,10 +128,11 @@ def test_ctrl_c_while_waiting_at_the_gate(gate: UserLock) -> None:
     assert gate.had_by() == []
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: UserLock) -> None:
     async def main() -> None:
-        async with AsyncLocks(async_url(gate.db.url), timeouts=PATIENT) as locks:
+        made = AsyncLocks(async_url(gate.db.url), timeouts=PATIENT)
+        async with gate.timed(made) as locks:
             await locks.run(hurry_here, locks.database, NAME)
             task = asyncio.create_task(locks.lease(NAME).acquire())
             await asyncio.to_thread(gate.wait_until_waited_for)
@@ -152,7 +147,7 @@ def test_a_task_that_is_cancelled_while_waiting_at_the_gate(gate: UserLock) -> N
     assert gate.had_by() == []
 
 
-@pytest.mark.usefixtures("at_the_gate_for_ever")
+@pytest.mark.usefixtures("in_one_piece")
 def test_who_waits_behind_one_that_is_interrupted(gate: UserLock, threads: Threads) -> None:
     holder, follower = lease(gate.locks()), lease(gate.quick())
     assert holder.acquire()

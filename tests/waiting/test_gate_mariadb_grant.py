@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dblock.dialects import Dialect, MariaDB
+from dblock.dialects import MariaDB
 from tests.support import SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease
 from tests.waiting.gates_mariadb import UserLock
@@ -26,7 +26,7 @@ def test_who_leaves_the_gate_while_it_is_looked_at(
     gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A grant that looked again would find the name free for some of its columns only."""
-    monkeypatch.setattr(Dialect, "grace", SECONDS)  # a free name is kept for who is at its gate
+    gate.times.update(grace=SECONDS)  # a free name is kept for who is at its gate
     first, second = lease(gate.locks()), lease(gate.locks())
     with first:
         fence = first.fence

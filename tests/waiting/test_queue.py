@@ -178,7 +178,7 @@ def test_closed_under_who_waits(queue: Queue, threads: Threads) -> None:
 def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     holder, turns = lease(queue.locks()), list[int]()
     assert holder.acquire()
-    with Proxy(queue.db.url) as proxy, Locks(proxy.url) as locks:
+    with Proxy(queue.db.url) as proxy, queue.timed(Locks(proxy.url)) as locks:
         for number in range(30):
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)

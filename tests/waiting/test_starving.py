@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import dblock.io.user_locks
 from dblock import Locks
+from dblock.io.user_locks import USER_LOCKS
+from dblock.io.user_locks import UserLock as OwnUserLock
 from dblock.protocol.faults import Fault, StatementError
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
@@ -57,7 +58,7 @@ def test_behind_a_pooler(uncalled: Queue) -> None:
 
 
 def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) -> None:
-    names = [f"{number}" for number in range(dblock.io.user_locks.USER_LOCKS)]
+    names = [f"{number}" for number in range(USER_LOCKS)]
     busy, holder = user_lock.locks(), user_lock.locks()
     held = [holder.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
@@ -74,7 +75,7 @@ def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.Monke
     """It stands in the queue, like anybody where there are none."""
     busy = user_lock.locks()
 
-    def admit(gate: dblock.io.user_locks.UserLock) -> None:
+    def admit(gate: OwnUserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
     monkeypatch.setattr(busy.database.user_locks, "admit", admit)

@@ -107,7 +107,7 @@ def test_what_is_no_ticket_is_nothing(
     """No error, no statement; and who waits is called as ever."""
     turns: list[int] = []
     url = f"{queue.db.url}?client_encoding={encoding}"
-    with Proxy(url) as proxy, world.locks(proxy.url) as locks:
+    with Proxy(url) as proxy, queue.timed(world.locks(proxy.url)) as locks:
         with lease(queue.locks()):
             threads.start(take_turn, locks, turns, 1)
             queue.wait_for(1)
@@ -125,7 +125,7 @@ def test_what_is_no_ticket_is_nothing(
 @both
 @pytest.mark.usefixtures("only_calls")
 def test_bytes_that_are_no_text_are_nothing(
-    postgresql: Server, world: World, threads: Threads
+    postgresql: Server, world: World, threads: Threads, times: dict[str, float]
 ) -> None:
     """A database without an encoding passes on whatever it is given."""
     name, turns = new_name(), list[int]()
@@ -137,8 +137,8 @@ def test_bytes_that_are_no_text_are_nothing(
     try:
         upgrade(url)
         with ExitStack() as stack, a_stranger(url) as stranger:
-            queue = Queue(Database("postgresql", url, postgresql), stack)
-            locks = stack.enter_context(world.locks(url))
+            queue = Queue(Database("postgresql", url, postgresql), stack, times)
+            locks = stack.enter_context(queue.timed(world.locks(url)))
             with lease(queue.locks()):
                 threads.start(take_turn, locks, turns, 1)
                 queue.wait_for(1)
@@ -172,7 +172,7 @@ def test_called_for_nothing_it_is_looked_at_now_and_then(
 ) -> None:
     """By one who has read the lock table, where the tickets are."""
     turns: list[int] = []
-    with Proxy(queue.db.url) as proxy, world.locks(proxy.url) as locks:
+    with Proxy(queue.db.url) as proxy, queue.timed(world.locks(proxy.url)) as locks:
         with lease(queue.locks()):
             threads.start(take_turn, locks, turns, 1)
             queue.wait_for(1)

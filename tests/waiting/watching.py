@@ -29,7 +29,8 @@ class Watched(Queue):
     world: World
 
     def locks(self) -> Locks:
-        return self.stack.enter_context(self.world.locks(self.db.url, timeouts=PATIENT))
+        locks = self.world.locks(self.db.url, timeouts=PATIENT)
+        return self.stack.enter_context(self.timed(locks))
 
     @cached_property
     def _watching(self) -> Connection:
