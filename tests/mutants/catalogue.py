@@ -518,7 +518,7 @@ CATALOGUE = (
         "counter-never-locks",
         "an optimistic update that lost a race locks the row",
         "Counter.update",
-        "lock = number > 1 or self._database.runtime.now() < self._hot_until",
+        "lock = number > 1 or self._runtime.now() < self._hot_until",
         "lock = False",
         "tests/contract/test_counter.py::"
         "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
@@ -534,7 +534,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model",
         "what a column holds is what the database says of it",
-        "Counter._numbers",
+        "CounterTable.numbers",
         "if kind is None or isinstance(kind, NullType):",
         "if True:",
         f"{EXACT}::test_a_column_that_is_not_what_the_model_says",
@@ -542,7 +542,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model-of-a-domain",
         "what a column holds is what the database says of it",
-        "Counter._numbers",
+        "CounterTable.numbers",
         "kind = kind.data_type",
         "kind = None",
         f"{EXACT}::test_a_domain_of_a_domain",
@@ -550,9 +550,9 @@ CATALOGUE = (
     Mutant(
         "counter-compares-what-a-model-rounds",
         "an update ends, however the model reads the number",
-        "Counter.update",
-        "self._reading(type_coerce(self._compared, numbers.type))",
-        "self._reading(self._compared)",
+        "CounterTable._reading_to_compare",
+        "self._reading(type_coerce(compared, numbers.type))",
+        "self._reading(compared)",
         f"{EXACT}::test_a_value_that_the_model_rounds",
     ),
     Mutant(
@@ -590,8 +590,8 @@ CATALOGUE = (
     Mutant(
         "counter-compares-floats",
         "nothing is compared that was rounded when it was read",
-        "Counter._comparable",
-        "if self._version is None and numbers.inexact:",
+        "Counter._check_comparable",
+        "if self._columns.version is None and numbers.inexact:",
         "if False:",
         f"{EXACT}::test_floating_point[threads-mariadb-FLOAT]",
     ),

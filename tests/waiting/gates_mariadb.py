@@ -161,4 +161,4 @@ def hurry(locks: Locks, *names: str) -> None:
 def hurry_here(database: Database, *names: str) -> None:
     """In the world that the database's Locks are of."""
     for name in names:
-        database.hot.note(name, 0.0, clock.now() + SECONDS)
+        database.contenders.hot.note(name, 0.0, clock.now() + SECONDS)

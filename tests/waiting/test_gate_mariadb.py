@@ -93,8 +93,8 @@ def test_another_database_has_gates_of_its_own(gate: UserLock, new_database: New
         there = UserLock(other, stack, gate.times, gate.world).quick()
         here = gate.quick()
         with lease(here), lease(there):
-            assert here.database.user_locks.kept == 1
-            assert there.database.user_locks.kept == 1
+            assert here.database.contenders.user_locks.kept == 1
+            assert there.database.contenders.user_locks.kept == 1
 
 
 def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_many_threads_cost_one_waiter(gate: UserLock, monkeypatch: pytest.Monkey
         with holder:
             before = len(gate.sessions)
             done = [pool.submit(take_turn, locks, turns, number) for number in range(many)]
-            eventually(lambda: locks.database.local_queue.lengths() == [many])
+            eventually(lambda: locks.database.contenders.local_queue.lengths() == [many])
             gate.wait_until_had()
             asked = Asked(locks, monkeypatch)
             eventually(lambda: len(asked.all) >= 5)
@@ -215,7 +215,7 @@ def test_no_session_with_the_gate_waits_for_rows(
     with gate.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.waits == 1)
-        locks.database.user_locks.limit = 0  # once is enough
+        locks.database.contenders.user_locks.limit = 0  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
     threads.join()
@@ -264,7 +264,7 @@ def test_so_many_at_a_time(gate: UserLock, threads: Threads) -> None:
             for one in wanted:
                 threads.start(one.acquire)
             gate.wait_until_waited_for(USER_LOCKS)
-            eventually(lambda: len(locks.database.local_queue.lengths()) == len(names))
+            eventually(lambda: len(locks.database.contenders.local_queue.lengths()) == len(names))
             assert len(gate.waited_for_by()) <= USER_LOCKS
     threads.join()
     assert all(one.held for one in wanted)
@@ -290,7 +290,7 @@ def test_so_many_when_all_come_at_once(
     go_on.set()
     threads.join()
     assert len(let_in) == 2 * USER_LOCKS  # since the names are hot
-    assert locks.database.user_locks.kept == 2 * USER_LOCKS
+    assert locks.database.contenders.user_locks.kept == 2 * USER_LOCKS
 
 
 def test_a_short_term_is_not_spent_at_the_gate(

@@ -203,7 +203,7 @@ def test_a_forked_child_has_none_of_its_parents(gate: UserLock) -> None:
         gc.collect()
         hurry(locks, "child")
         with locks.lease("child", ttl=LONG):
-            return locks.database.user_locks.kept == 1
+            return locks.database.contenders.user_locks.kept == 1
 
     assert in_child(child)
     assert gate.had_by() == before

@@ -91,9 +91,9 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
         queue.wait_for(1)
-        busy = LocalWaiter(locks.database.local_queue, "busy")
+        busy = LocalWaiter(locks.database.contenders.local_queue, "busy")
         assert busy.stand(0.0) == (True, False)
-        server = locks.database.local_queue.notifier._open[0].session.server
+        server = locks.database.contenders.local_queue.notifier._open[0].session.server
         assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()
@@ -234,7 +234,7 @@ def test_ctrl_c_at_each_statement(
             mine.release()
 
     def hurried() -> Callable[[], object]:
-        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
         return partial(mine.acquire, timeout=timeout)
 
     seen = 0
@@ -263,7 +263,7 @@ def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> N
         async with AsyncLocks(watched.db.url) as locks:
             mine = locks.lease(NAME, ttl=LONG)
             for at in count(1):
-                locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+                locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
                 cancelled = await cancelled_at(mine.acquire(), at, how)
                 await settled(locks)
                 assert mine.held is not cancelled

@@ -63,7 +63,7 @@ def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) 
     held = [holder.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
     waiting = [threads.start(busy.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
-    eventually(lambda: busy.database.user_locks.kept == len(names))
+    eventually(lambda: busy.database.contenders.user_locks.kept == len(names))
     had = shares([busy, *(user_lock.locks() for _ in range(3))])
     for one in held:
         one.release()
@@ -78,7 +78,7 @@ def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.Monke
     def admit(gate: OwnUserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
-    monkeypatch.setattr(busy.database.user_locks, "admit", admit)
+    monkeypatch.setattr(busy.database.contenders.user_locks, "admit", admit)
     contenders = [busy, *(user_lock.locks() for _ in range(3))]
     contest(contenders, lambda turns: turns.count(0) >= SERVED)
 

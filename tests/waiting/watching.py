@@ -93,4 +93,4 @@ class Statements:
 
 def calls(locks: Locks) -> int:
     """How often some Locks were called so far."""
-    return locks.database.local_queue.notifier.calls
+    return locks.database.contenders.local_queue.notifier.calls
