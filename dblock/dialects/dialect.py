@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol import commands
-from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowLock
+from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowOutcome
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
@@ -218,9 +218,9 @@ def read_tokens(reply: Reply) -> set[str]:
     return {row[0] for row in reply.rows}
 
 
-def read_row_lock(reply: Reply) -> RowLock:
+def read_row_lock(reply: Reply) -> RowOutcome:
     """Read whether a row came back, as it does when it is locked."""
-    return RowLock(bool(reply.rows))
+    return RowOutcome(bool(reply.rows))
 
 
 def _rows(reply: Reply) -> list[LockRow]:

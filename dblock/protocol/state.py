@@ -61,7 +61,7 @@ class Queued(NamedTuple):
     position: QueuePosition
 
 
-class RowLock(NamedTuple):
+class RowOutcome(NamedTuple):
     """What became of locking a row.
 
     ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``
@@ -71,6 +71,10 @@ class RowLock(NamedTuple):
     locked: bool
     stale: bool = False
     closed: bool = False
+
+
+#: As the statements of PostgreSQL call it yet.
+RowLock = RowOutcome
 
 
 class Passed(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..lock_state import WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, Witness
+from .state import Granted, LockRow, Queued, Renewal, RowOutcome, RunState, Witness
 from .steps import Query
 from .timing import Timing
 
@@ -184,7 +184,7 @@ class Statements(ABC):
         return (Query("BEGIN", {}, commands.Begin()),)
 
     @abstractmethod
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         """Lock a free name's row until the transaction ends.
 
         ``patience`` is how long the server may wait for other transactions: 0 not at all, None

@@ -89,8 +89,12 @@ class ExecuteInTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class ForgetTransaction:
     """Give up what the row lock's own transaction holds; the next statement in it begins anew."""
+
+
+#: As the driver calls it yet.
+Rollback = ForgetTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ Step = (
     Execute
     | ExecuteInTransaction
     | ExecuteOnSession
-    | Rollback
+    | ForgetTransaction
     | Sleep
     | WaitTurn
     | WaitNotification

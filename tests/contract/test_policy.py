@@ -25,7 +25,7 @@ from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
-from dblock.protocol.row_lock import Locked, lock_borrowed_row, lock_own_row
+from dblock.protocol.row_lock import Locked, lock
 from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
@@ -157,14 +157,22 @@ def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: b
     )
 
 
-def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect))
+def own_row(
+    dialect: Dialect, policy: RetryPolicy, wait: float | None, *, borrowed: bool = False
+) -> Any:
+    return lock(
+        dialect,
+        "report",
+        policy,
+        borrowed=borrowed,
+        wait=wait,
+        patience=10.0,
+        waiter=unseen(dialect),
+    )
 
 
 def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_borrowed_row(
-        dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect)
-    )
+    return own_row(dialect, policy, wait, borrowed=True)
 
 
 ways = pytest.mark.parametrize("way", [lease, queued, own_row, users_row])

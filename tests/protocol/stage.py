@@ -20,10 +20,10 @@ from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
     ExecuteOnSession,
+    ForgetTransaction,
     Procedure,
     Query,
     Reply,
-    Rollback,
     Sleep,
     Step,
     WaitNotification,
@@ -280,7 +280,7 @@ def _word(step: Step) -> str:
     match step:
         case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
             return query.kind
-        case Rollback() | Sleep() | WaitTurn() | WaitNotification() | Disown():
+        case ForgetTransaction() | Sleep() | WaitTurn() | WaitNotification() | Disown():
             return commands.word(type(step).__name__)
 
 

@@ -60,9 +60,16 @@ def taking(
 
 def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
     waiter = stage.waiter("row", {})
-    lock = row_lock.lock_borrowed_row if borrowed else row_lock.lock_own_row
     return waiter.during(
-        lock(stage.dialect, "report", USUAL, wait=wait, patience=PATIENCE, waiter=waiter)
+        row_lock.lock(
+            stage.dialect,
+            "report",
+            USUAL,
+            borrowed=borrowed,
+            wait=wait,
+            patience=PATIENCE,
+            waiter=waiter,
+        )
     )
 
 
