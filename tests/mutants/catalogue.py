@@ -5,15 +5,15 @@ from __future__ import annotations
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
-from tests.mutants.gates import GATES
 from tests.mutants.jobs import JOBS
-from tests.mutants.keeping import KEEPING
+from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.secrets import SECRETS
 from tests.mutants.testing import TESTING
+from tests.mutants.user_locks import USER_LOCKS
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
@@ -625,10 +625,10 @@ CATALOGUE = (
         "if False else None",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
     ),
-    *KEEPING,
+    *KEEPER,
     *ASYNCHRONOUS,
     *CALLS,
-    *GATES,
+    *USER_LOCKS,
     *PASSING_ON,
     *CRASHES,
     *WAITERS,

@@ -267,7 +267,7 @@ def _said(step: Step) -> str:
         case ExecuteInTransaction(query):
             return f"in transaction: {query.kind}"
         case ExecuteOnSession(query):
-            return f"at the gate: {query.kind}"
+            return f"on session: {query.kind}"
         case Sleep(seconds) | WaitNotification(seconds):
             return f"{_word(step)} {seconds:.3g}"
         case WaitTurn(seconds=seconds):

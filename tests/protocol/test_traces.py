@@ -74,7 +74,7 @@ def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) 
 
 
 def releasing(
-    stage: Stage, *, held: Held = HELD, gated: bool = False, guarded: bool = False
+    stage: Stage, *, held: Held = HELD, with_user_lock: bool = False, guarded: bool = False
 ) -> Procedure[None]:
     return release.release(
         stage.dialect,
@@ -83,7 +83,7 @@ def releasing(
         held,
         PATIENCE,
         START,
-        with_user_lock=gated,
+        with_user_lock=with_user_lock,
         guarded=guarded,
     )
 
@@ -109,7 +109,7 @@ class Scene(NamedTuple):
     kinds: tuple[str, ...] = EVERY
 
 
-QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
+QUEUES, IN_SERVER, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
 LOST = "!disconnected"
 PASSED_ON: Script = {"wait_notification": ["passed on"]}
 users = partial(locking, borrowed=True)
@@ -276,13 +276,13 @@ SCENES = [
         partial(taking, policy=RetryPolicy.textbook()),
     ),
     Scene(
-        "a quick name, and its gate is had",
+        "a hot name, and its user lock is had",
         partial(taking, hot=True),
         {"wait_turn": ["in front, listening"], "wait_in_server": ["at once"], "grant": ["granted"]},
-        GATES,
+        IN_SERVER,
     ),
     Scene(
-        "a quick name, and its gate is not had",
+        "a hot name, and its user lock is not had",
         partial(taking, hot=True),
         {
             "wait_turn": ["in front, listening"],
@@ -291,10 +291,10 @@ SCENES = [
             "join": ["first", "granted"],
             "wait_notification": ["called"],
         },
-        GATES,
+        IN_SERVER,
     ),
     Scene(
-        "a quick name, and others have it when the gate is had",
+        "a hot name, and others have it when the user lock is had",
         partial(taking, hot=True),
         {
             "wait_turn": ["in front, listening"],
@@ -303,7 +303,7 @@ SCENES = [
             "join": ["granted"],
             "wait_notification": ["called"],
         },
-        GATES,
+        IN_SERVER,
     ),
     # --- where replies are lost --------------------------------------------------------------
     Scene("the reply is lost, and it was granted", taking, {"grant": [LOST], "look": ["mine"]}),
@@ -366,7 +366,7 @@ SCENES = [
     ),
     # --- given back, renewed, proved ---------------------------------------------------------
     Scene("given back", releasing),
-    Scene("given back with its gate", partial(releasing, gated=True), {}, GATES),
+    Scene("given back with its user lock", partial(releasing, with_user_lock=True), {}, IN_SERVER),
     Scene("passed on", releasing, {"release": ["none"]}, QUEUES),
     Scene(
         "passed on by one who had waited for it",

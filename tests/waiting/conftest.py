@@ -20,7 +20,7 @@ from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
 if TYPE_CHECKING:
-    from tests.waiting.gates_mariadb import UserLock
+    from tests.waiting.user_lock import WatchedUserLock
     from tests.waiting.watching import Watched
 
 NAME = "report"
@@ -160,11 +160,11 @@ def watched(new_database: NewDatabase, times: dict[str, float], world: World) ->
 
 
 @pytest.fixture
-def user_lock(lender: Lender, times: dict[str, float], world: World) -> Iterator[UserLock]:
-    """The gate in a MariaDB database which others have used before, and will."""
-    from tests.waiting.gates_mariadb import UserLock
+def user_lock(lender: Lender, times: dict[str, float], world: World) -> Iterator[WatchedUserLock]:
+    """That of a name in a MariaDB database which others have used before, and will."""
+    from tests.waiting.user_lock import WatchedUserLock
 
     with lender.lend("mariadb") as db, ExitStack() as stack:
-        made = UserLock(db, stack, times, world)
+        made = WatchedUserLock(db, stack, times, world)
         made.create()
         yield made

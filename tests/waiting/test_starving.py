@@ -1,4 +1,4 @@
-"""Equals get equal shares, and nobody is left out, also who cannot wait at a gate (promise 10)."""
+"""Equals get equal shares, and nobody is left out, also who has no user lock (promise 10)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dblock import Locks
-from dblock.io.user_locks import USER_LOCKS
-from dblock.io.user_locks import UserLock as OwnUserLock
+from dblock.io.user_locks import USER_LOCKS, UserLock
 from dblock.protocol.faults import Fault, StatementError
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
-from tests.waiting.gates_mariadb import UserLock
+from tests.waiting.user_lock import WatchedUserLock
 
 #: Turns for who shares a name: some ten seconds, after which chance decides no more.
 MOST = 4000
@@ -52,12 +51,14 @@ def shares(contenders: Sequence[Locks]) -> list[int]:
 
 @pytest.mark.parametrize("uncalled", ["pgbouncer"], indirect=True)
 def test_behind_a_pooler(uncalled: Queue) -> None:
-    """Where no gate is any use, however quickly the name changes hands."""
+    """Where no user lock is any use, however quickly the name changes hands."""
     had = shares([uncalled.locks() for _ in range(5)])
     assert max(had) <= 2 * min(had)
 
 
-def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) -> None:
+def test_who_waits_for_many_user_locks_already(
+    user_lock: WatchedUserLock, threads: Threads
+) -> None:
     names = [f"{number}" for number in range(USER_LOCKS)]
     busy, holder = user_lock.locks(), user_lock.locks()
     held = [holder.lease(name, ttl=LONG) for name in names]
@@ -71,11 +72,11 @@ def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) 
     assert max(had) <= 2 * min(had)
 
 
-def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gets_no_user_lock(user_lock: WatchedUserLock, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands in the queue, like anybody where there are none."""
     busy = user_lock.locks()
 
-    def admit(gate: OwnUserLock) -> None:
+    def admit(user_lock: UserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
     monkeypatch.setattr(busy.database.contenders.user_locks, "admit", admit)
@@ -84,12 +85,14 @@ def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("kept_for_ever")
-def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock, threads: Threads) -> None:
-    """The queue comes first, so who has the gate stands in it then."""
+def test_who_has_the_user_lock_while_others_queue(
+    user_lock: WatchedUserLock, threads: Threads
+) -> None:
+    """The queue comes first, so who has the user lock stands in it then."""
     turns: list[str] = []
 
     def enough() -> bool:
-        return turns.count("gate") == 2 or len(turns) >= ENOUGH
+        return turns.count("server") == 2 or len(turns) >= ENOUGH
 
     def keep_the_order(locks: Locks) -> None:
         while not enough():
@@ -97,14 +100,14 @@ def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock, threads: Thr
                 eventually(lambda: bool(user_lock.tickets) or enough())
                 turns.append("queue")
 
-    def wait_at_the_gate(locks: Locks) -> None:
+    def wait_in_the_server(locks: Locks) -> None:
         with lease(locks):
-            turns.append("gate")
+            turns.append("server")
 
     for _ in range(2):
         threads.start(keep_the_order, user_lock.locks())
     eventually(lambda: bool(turns))
     for _ in range(2):
-        threads.start(wait_at_the_gate, user_lock.locks())
+        threads.start(wait_in_the_server, user_lock.locks())
     threads.join()
-    assert turns[:ENOUGH].count("gate") == 2
+    assert turns[:ENOUGH].count("server") == 2

@@ -17,7 +17,7 @@ from tests.faults.proxy import Proxy
 from tests.servers import Server, execute
 from tests.support import MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import Entry, Queue, lease, take_turn
-from tests.waiting.gates_mariadb import UserLock
+from tests.waiting.user_lock import WatchedUserLock
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -223,10 +223,10 @@ def test_who_listens_too_hears_nothing_to_call_with(
     assert waiting.result(SECONDS)
 
 
-def test_a_gate_that_a_stranger_has_shut_stops_nobody(
-    user_lock: UserLock, threads: Threads
+def test_a_user_lock_that_a_stranger_has_stops_nobody(
+    user_lock: WatchedUserLock, threads: Threads
 ) -> None:
-    """The names of gates can be computed."""
+    """What user locks are called can be computed."""
     turns: list[int] = []
 
     def work(number: int) -> None:
@@ -234,7 +234,7 @@ def test_a_gate_that_a_stranger_has_shut_stops_nobody(
         for _ in range(2):
             take_turn(locks, turns, number)
 
-    with user_lock.shut():
+    with user_lock.taken():
         for number in range(3):
             threads.start(work, number)
         threads.join()

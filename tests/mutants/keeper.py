@@ -13,7 +13,7 @@ BATCH, DUE = "tests/protocol/test_renew.py", "tests/protocol/test_schedule.py"
 ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
-KEEPING = (
+KEEPER = (
     # --- 15: not two, although another server takes over
     Mutant(
         "another-server-is-believed",
@@ -269,7 +269,7 @@ KEEPING = (
     Mutant(
         "keeper-takes-signals",
         "the keeper's threads leave signals to the application",
-        "keeper.start_quietly",
+        "worker.start_quietly",
         "signal.valid_signals()",
         "[]",
         f"{PROCESSES}::test_the_keepers_threads_take_no_signals",
