@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import Locks
+from dblock import Counter, Locks
 from tests.conftest import KINDS, lent, needed
 from tests.contract.apart import THREADS_ONLY, kinds
+from tests.contract.renewals import Renewals
+from tests.contract.shop import Base, Product
 from tests.lending import Database
-from tests.support import Facts
+from tests.support import Facts, new_session
 from tests.worlds.behind import timed
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
@@ -84,3 +86,18 @@ def engine(db: Database, world: World) -> Iterator[Engine]:
 @pytest.fixture
 def facts(engine: Engine) -> Facts:
     return Facts(engine)
+
+
+@pytest.fixture
+def stock(locks: Locks, engine: Engine) -> Counter:
+    """Of products 1 and 2, with 10 of each."""
+    Base.metadata.create_all(engine)
+    with new_session(engine) as session:
+        session.add_all([Product(id=1, stock=10), Product(id=2, stock=10)])
+        session.commit()
+    return locks.counter(Product.stock, key=Product.id)
+
+
+@pytest.fixture
+def renewals(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> Renewals:
+    return Renewals(locks, monkeypatch)

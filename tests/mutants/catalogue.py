@@ -18,7 +18,7 @@ from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
 PLANTED = "tests/faults/test_planted.py"
-EXACT = "tests/contract/test_counter_exact.py"
+EXACT, ROOM = "tests/contract/test_counter_exact.py", "tests/contract/test_counter_room.py"
 CONNECTING = "tests/faults/test_connecting.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
 OWNERSHIP = "tests/contract/test_ownership.py"
@@ -520,7 +520,7 @@ CATALOGUE = (
         "Counter.update",
         "lock = number > 1 or self._runtime.now() < self._hot_until",
         "lock = False",
-        "tests/contract/test_counter.py::"
+        "tests/contract/test_counter_races.py::"
         "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
     ),
     Mutant(
@@ -569,7 +569,7 @@ CATALOGUE = (
         "Numbers.room",
         "most = _difference(most, n)",
         "pass",
-        f"{EXACT}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
+        f"{ROOM}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
     ),
     Mutant(
         "counter-below-unsigned",
@@ -577,7 +577,7 @@ CATALOGUE = (
         "Numbers.of",
         "least = 0 if unsigned else -(2 ** (bits - 1))",
         "least = -(2 ** (bits - 1))",
-        f"{EXACT}::test_unsigned_columns",
+        f"{ROOM}::test_unsigned_columns",
     ),
     Mutant(
         "counter-keeps-a-key",
@@ -585,7 +585,7 @@ CATALOGUE = (
         "Counter._change",
         "if idempotency_key is not None and not gone:",
         "if False:",
-        f"{EXACT}::test_a_constraint_of_the_users[threads-mariadb]",
+        f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
     ),
     Mutant(
         "counter-compares-floats",
