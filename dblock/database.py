@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
 from .errors import NotAcquired, SchemaMissing
 from .io.borrowed import Borrowed, borrow
 from .io.connections import Connections, OwnConnection
+from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
-from .io.hot_names import HotNames
-from .io.local_queue import LocalQueue
-from .io.user_locks import UserLock, UserLocks
+from .io.user_locks import UserLock
 from .protocol import renew
 from .protocol.explain import explain, schema_missing, transaction_broken
 from .protocol.faults import Fault, StatementError
@@ -27,8 +23,6 @@ from .version import SCHEMA_VERSION, Schema
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
-    from sqlalchemy.schema import Table
-    from sqlalchemy.types import TypeEngine
 
     from .dialects import Dialect
     from .holding.callers import CallerRegistry
@@ -43,8 +37,6 @@ T = TypeVar("T")
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
 
-_host = cache(socket.gethostname)
-
 
 class Database:
     """What leases, row locks and counters share."""
@@ -53,7 +45,6 @@ class Database:
         self,
         engine: Engine,
         dialect: Dialect,
-        timeouts: Timeouts,
         label: str | None,
         *,
         lent: bool,
@@ -63,8 +54,6 @@ class Database:
     ) -> None:
         self.engine = engine
         self.dialect = dialect
-        self.timeouts = timeouts
-        self.label = check_label(label or "")
         self.runtime = runtime
         self._keeper = keeper
         self.callers = callers
@@ -82,13 +71,12 @@ class Database:
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
-        #: Of tables of the user's that counters count in: the types of their columns.
-        self.types: WeakKeyDictionary[Table, dict[str, TypeEngine[Any]]] = WeakKeyDictionary()
-        self._seen: dict[object, Waiter] = {}
-        self.local_queue = LocalQueue(self.holders, dialect.adapter, runtime)
-        self.hot = HotNames()
-        self.user_locks = UserLocks(self.holders, dialect)
-        self._driver = Driver(self.connections, runtime, self.local_queue)
+        self.contenders = Contenders(check_label(label or ""), self.holders, dialect, runtime)
+        self._driver = Driver(self.connections, runtime, self.contenders.local_queue)
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return self.dialect.timeouts
 
     def run(
         self,
@@ -111,8 +99,7 @@ class Database:
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""
-        label = label or self.label
-        return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
+        return self.contenders.owner(label)
 
     def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
         """Return the caller as one who begins to wait, perhaps."""
@@ -125,7 +112,7 @@ class Database:
                 owner=partial(self.owner, label),
                 holds=self.callers.held,
                 new_id=partial(self.runtime.token, 16),
-                seen=self._seen,
+                seen=self.contenders.seen,
             ),
         )
 
@@ -193,17 +180,15 @@ class Database:
     def disconnect(self) -> None:
         """Close the connections, those in use once they are not; new ones are made when needed."""
         try:
-            self.local_queue.disconnect()
+            self.contenders.disconnect()
         finally:
-            self.user_locks.close()
             self.connections.clear()
             self.holders.clear()
 
     def close(self) -> None:
-        """Close the idle connections, and the one that listens."""
+        """Close the idle connections, and those of who waits."""
         try:
-            self.local_queue.close()
+            self.contenders.close()
         finally:
-            self.user_locks.close()
             self.connections.close()
             self.holders.close()

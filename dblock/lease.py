@@ -123,8 +123,8 @@ class Lease(SingleHandle):
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
         waiter = self._database.waiter(self.name, "lease", options.label)
         start = self._runtime.now()
-        hot = wait != 0 and self._database.hot.take(self.name, start)
-        user_lock = None if wait == 0 else self._database.user_locks.user_lock(hot)
+        hot = wait != 0 and self._database.contenders.hot.take(self.name, start)
+        user_lock = None if wait == 0 else self._database.contenders.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
         try:
@@ -156,7 +156,7 @@ class Lease(SingleHandle):
                     user_lock=user_lock if user_lock is not None and user_lock.kept else None,
                 )
                 if outcome.contended:
-                    self._database.hot.note(self.name, hold.since - start, hold.since)
+                    self._database.contenders.hot.note(self.name, hold.since - start, hold.since)
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)

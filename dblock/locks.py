@@ -20,6 +20,7 @@ from .arguments import (
     seconds,
 )
 from .counter import Counter
+from .counter_table import Types
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
@@ -78,22 +79,22 @@ class Locks:
         label: str | None = None,
         trust_server: bool = False,
     ) -> None:
-        self.timeouts = timeouts if timeouts is not None else Timeouts()
         self.engine, self.dialect = self._resolve(
             target,
-            timeouts=self.timeouts,
+            timeouts=timeouts if timeouts is not None else Timeouts(),
             schema=schema,
             prefix=prefix,
             trust_server=trust_server,
         )
         lent = self.engine is target
         runtime = self._runtime()
+        #: Of tables of the user's that counters count in.
+        self._types = Types()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
         #: What the strategies share; not part of the public surface.
         self.database = Database(
             self.engine,
             self.dialect,
-            self.timeouts,
             label,
             lent=lent,
             runtime=runtime,
@@ -113,6 +114,11 @@ class Locks:
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """What each layer may take."""
+        return self.dialect.timeouts
 
     # --- the strategies ----------------------------------------------------------------------
 
@@ -252,7 +258,13 @@ class Locks:
         ``take`` leaves, None for none.
         """
         return Counter(
-            self.database, column, key=key, version=version, floor=floor, retry=self._policy(retry)
+            self.database,
+            self._types,
+            column,
+            key=key,
+            version=version,
+            floor=floor,
+            retry=self._policy(retry),
         )
 
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:

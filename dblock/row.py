@@ -89,12 +89,12 @@ class RowLock(SingleHandle):
         own, start = OwnTransaction(self._database.holders, self._database.dialect), runtime.now()
         waiter = self._database.waiter(self.name, "row")
         hold: Hold | None = None
-        lock = row_lock.lock_own_row if transaction is None else row_lock.lock_borrowed_row
         try:
-            procedure = lock(
+            procedure = row_lock.lock(
                 self._database.dialect,
                 self.name,
                 self._retry,
+                borrowed=transaction is not None,
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-import dblock.doctor.sqlite
 from dblock import Locks, Unavailable
-from dblock.doctor import Finding, examine
+from dblock.doctor import Finding, Level, examine
+from dblock.doctor.finding import Patient
+from dblock.doctor.sqlite import file
+from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
@@ -280,14 +282,18 @@ def test_sqlites_journal(sqlite: str) -> None:
     assert level(sqlite, "journal") == "note"
 
 
-def test_a_network_file_system(
-    sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_file_system(sqlite: str, tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {path_of(sqlite).parent} nfs4 rw 0 0\n")
     assert level(sqlite, "file") == "ok"
-    monkeypatch.setattr(dblock.doctor.sqlite, "MOUNTS", mounts)
-    assert level(sqlite, "file") == "wrong"
+    with Locks(sqlite) as locks:
+        connections = locks.database.connections
+        connection = connections.take()
+        rows = connections.execute(connection, Query("PRAGMA database_list", {})).rows
+        patient = Patient(locks.dialect, connection, lambda sql, **params: [*map(tuple, rows)])
+        (finding,) = file(patient, mounts)
+        connections.give(connection)
+    assert finding.level is Level.WRONG
 
 
 def test_a_damaged_file(sqlite: str) -> None:

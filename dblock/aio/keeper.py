@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-from ..holding import keeper as threads
-from ..holding.keeper import Call, Keeper, logger, start_quietly
+from ..holding.keeper import Call, Keeper, logger
+from ..holding.worker import AGAIN, start_quietly
 from ..io.fork import leave_to_parent
 from ..io.process_lock import lock
 from .bridge import GRACE, run
@@ -111,7 +111,7 @@ class TaskWorker:
             pause = await run(self._work)
         except Exception:
             logger.exception("the keeper failed")
-            pause = threads.SLICE
+            pause = AGAIN
         if pause < math.inf and not self._woken:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):

@@ -107,8 +107,7 @@ class AsyncLocks:
             database.kept = Database(
                 database.engine,
                 database.dialect,
-                database.timeouts,
-                database.label,
+                database.contenders.label,
                 lent=False,
                 runtime=database.runtime,
                 keeper=keeper_in_thread,

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol import commands
-from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowLock
+from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowOutcome
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
+from ..protocol.timing import Timing
 from ..timeouts import Timeouts
 from .adapter import Adapter
 from .values import Values, text, utc
@@ -53,6 +54,7 @@ class Dialect(Values, Statements):
         self.schema = schema
         self.prefix = prefix
         self.timeouts = timeouts
+        self.timing = Timing()
         self.adapter = self.driver(timeouts) if adapter is None else adapter
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
@@ -221,9 +223,9 @@ def read_tokens(reply: Reply) -> set[str]:
     return {row[0] for row in reply.rows}
 
 
-def read_row_lock(reply: Reply) -> RowLock:
+def read_row_lock(reply: Reply) -> RowOutcome:
     """Read whether a row came back, as it does when it is locked."""
-    return RowLock(bool(reply.rows))
+    return RowOutcome(bool(reply.rows))
 
 
 def _rows(reply: Reply) -> list[LockRow]:

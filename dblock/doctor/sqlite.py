@@ -22,9 +22,10 @@ def server(patient: Patient) -> Iterator[Finding]:
         yield ok("server", f"SQLite {version}, for the processes of this host")
 
 
-def file(patient: Patient) -> Iterator[Finding]:
+def file(patient: Patient, mounts: Path = MOUNTS) -> Iterator[Finding]:
+    """Look at the file and where it is, ``mounts`` being the list of what is mounted where."""
     path = _file(patient)
-    kind = _filesystem(path)
+    kind = _filesystem(path, mounts)
     if kind in NETWORKED:
         yield wrong(
             "file",
@@ -84,10 +85,10 @@ def _file(patient: Patient) -> Path:
     )
 
 
-def _filesystem(path: Path) -> str:
+def _filesystem(path: Path, listed: Path) -> str:
     """Return the kind of file system a file is on; nothing where that is not told."""
     try:
-        mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
+        mounts = [line.split() for line in listed.read_text().splitlines()]
     except OSError:
         return ""
     inside = [

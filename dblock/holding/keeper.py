@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,6 +33,7 @@ from ..protocol.renew import Asked, RenewalFailed, Renewed
 from ..protocol.state import Renewal
 from ..protocol.term import Term
 from .lease_hold import LeaseHold, Renewer
+from .worker import Worker
 
 if TYPE_CHECKING:
     from ..protocol.schedule import Danger
@@ -73,7 +72,7 @@ class Keeper:
 
     def __init__(self, runtime: Runtime, worker: WorkerMaker | None = None) -> None:
         self._runtime = runtime
-        self._new_worker: WorkerMaker = Worker if worker is None else worker
+        self._new_worker: WorkerMaker = partial(Worker, linger=LINGER) if worker is None else worker
         self.forget_parent()
 
     def forget_parent(self) -> None:
@@ -88,7 +87,7 @@ class Keeper:
         self._came = False  # whether a hold came since the timer last looked
         self._renewers: dict[Renewer, Waking] = {}
         self._calls: deque[Call] = deque()
-        self._caller = self._new_worker("dblock callbacks", self._call)
+        self._callback_worker = self._new_worker("dblock callbacks", self._call)
 
     # --- for those who hold ------------------------------------------------------------------
 
@@ -311,7 +310,7 @@ class Keeper:
         """Have callbacks called, in order, after all that were asked for before."""
         if calls:
             self._calls.extend(calls)
-            self._caller.wake()
+            self._callback_worker.wake()
 
     def _call(self) -> float:
         while self._calls:
@@ -332,65 +331,6 @@ def guarded(call: Call) -> None:
         call()
     except Exception:
         logger.exception("a callback of a lease failed")
-
-
-class Worker:
-    """A daemon thread that does something when woken, or when its own time has come.
-
-    ``work`` returns after how many seconds it is to be done again: at once when somebody called
-    :meth:`wake` meanwhile; and when it says that there is nothing to do, and nobody calls for a
-    while, ``end`` is called and the thread ends.
-    """
-
-    def __init__(self, name: str, work: Callable[[], float], end: Call = lambda: None) -> None:
-        self._name = name
-        self._work = work
-        self._end = end
-        self._woken = False
-        self._wake = threading.Condition(lock)
-        self.running = False
-
-    def wake(self) -> None:
-        with lock:
-            self._woken = True
-            self._wake.notify()
-            if not self.running:
-                self._start()
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self.running = True
-        try:
-            start_quietly(thread)
-        except BaseException as error:
-            self.running = thread.is_alive()
-            if not isinstance(error, RuntimeError):  # no thread starts at the end of the process
-                raise
-
-    def _run(self) -> None:
-        while True:
-            try:
-                pause = self._work()
-            except Exception:
-                logger.exception("the keeper failed")
-                pause = SLICE
-            with lock:
-                if not self._woken:
-                    self._wake.wait(min(pause, LINGER))
-                if not self._woken and pause == math.inf:
-                    self.running = False
-                    self._end()
-                    return
-                self._woken = False
-
-
-def start_quietly(thread: threading.Thread) -> None:
-    """Start a thread that gets no signal: the application waits for them where it likes."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 #: The process's own.

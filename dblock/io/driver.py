@@ -14,10 +14,10 @@ from ..protocol.steps import (
     Execute,
     ExecuteInTransaction,
     ExecuteOnSession,
+    ForgetTransaction,
     Procedure,
     Query,
     Reply,
-    Rollback,
     Sleep,
     Step,
     WaitNotification,
@@ -123,7 +123,7 @@ class Driver:
         assert transaction is not None, "only procedures over a transaction hold or forget"
         if isinstance(step, ExecuteInTransaction):
             return transaction.run(step)
-        assert isinstance(step, Rollback)
+        assert isinstance(step, ForgetTransaction)
         transaction.forget()
         return Reply((), 0, sent, self.runtime.now())
 

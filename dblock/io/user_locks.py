@@ -30,9 +30,10 @@ USER_LOCKS = 4
 class UserLocks:
     """Who of this process has a user lock, or waits for one."""
 
-    def __init__(self, connections: Connections, dialect: Dialect) -> None:
+    def __init__(self, connections: Connections, dialect: Dialect, limit: int = USER_LOCKS) -> None:
         self.connections = connections
         self.dialect = dialect
+        self.limit = limit
         self._known: WeakSet[UserLock] = WeakSet()
 
     def user_lock(self, hot: bool) -> UserLock | None:
@@ -54,7 +55,7 @@ class UserLocks:
         Raises StatementError where there are enough with one.
         """
         with lock:
-            if self.kept >= (2 * USER_LOCKS if user_lock.hot else USER_LOCKS):
+            if self.kept >= (2 * self.limit if user_lock.hot else self.limit):
                 raise StatementError(Fault.UNREACHABLE, "this process waits for other user locks")
             self._known.add(user_lock)
             user_lock.admitted = True

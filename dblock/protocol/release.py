@@ -17,9 +17,6 @@ from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
 if TYPE_CHECKING:
     from .statements import Statements
 
-# How long to try to leave the queue, or to give back, where others are at the row, in seconds.
-LEAVING = 1.0
-
 
 def end_session(
     dialect: Statements, end: Query[bool], patience: float, now: float
@@ -49,12 +46,13 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[N
     """
     if not request.tickets:
         return
+    patience = dialect.timing.leaving
     try:
         left = dialect.leave(request.name, request.token, request.tickets[-1])
-        reply = yield from retry(left, LEAVING, now, AWAY | PASSING)
+        reply = yield from retry(left, patience, now, AWAY | PASSING)
         if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
             passed = dialect.pass_on(request.name, request.token)
-            yield from retry(passed, LEAVING, reply.now, AWAY | PASSING)
+            yield from retry(passed, patience, reply.now, AWAY | PASSING)
     except StatementError:
         yield Disown(tuple(request.tickets))
         return
@@ -68,7 +66,7 @@ def give_back(dialect: Statements, request: LeaseRequest, now: float) -> Procedu
     """
     with contextlib.suppress(StatementError):
         query = dialect.pass_on(request.name, request.token)
-        yield from retry(query, LEAVING, now, AWAY | PASSING)
+        yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
     request.token = blake2b(request.token.encode(), digest_size=16).hexdigest()
 
 

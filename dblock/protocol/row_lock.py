@@ -19,8 +19,8 @@ from .inspect import look
 from .lease import Refused
 from .release import end_session
 from .retry import AWAY, PASSING, retry
-from .state import LockRow
-from .steps import ExecuteInTransaction, Procedure, Rollback, Sleep
+from .state import LockRow, RowOutcome
+from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Sleep
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
@@ -97,125 +97,106 @@ class _Attempts:
         return True
 
 
-def lock_own_row(
+def lock(
     dialect: Statements,
     name: str,
     policy: RetryPolicy,
     *,
+    borrowed: bool,
     wait: float | None,
     patience: float,
     waiter: Waiter,
 ) -> Procedure[Locked | Refused]:
-    """Lock the name's row in a transaction of dblock's own, waiting up to ``wait`` seconds.
+    """Lock the name's row, waiting up to ``wait`` seconds: in the user's transaction, which stays
+    usable if that fails, where that is ``borrowed``; else in one of dblock's own.
 
     ``patience`` bounds how long an unreachable database is tried.
+
+    Raises, in the user's, Conflict where the transaction's snapshot is too old to ever see the row,
+    and DeadlockDetected where the database undid the transaction: both want it run again.
     """
     tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
+    try_row = _try_borrowed if borrowed else _try_own
     while True:
         state: LockRow | None = None
         # Waiters look: cheaper than a transaction.
-        if tries.away_since is None and (tries.number or not dialect.looks_itself):
+        looks = borrowed or tries.number or not dialect.looks_itself
+        if looks and tries.away_since is None:
             state = yield from _look_first(dialect, tries)
         if state is None or not state.held:
-            chunk = yield from tries.chunk(dialect)
-            left = tries.left
-            try:
-                query = dialect.lock_row(name, chunk, borrowed=False)
-                tried = query.read((yield ExecuteInTransaction(query, left)))
-                if tried.locked:
-                    return Locked()
-                if (
-                    dialect.one_writer
-                    and (yield ExecuteInTransaction(dialect.create(name))).matched == 1
-                ):
-                    return Locked()
-                tries.away_since = None
-                if tried.closed:
-                    tries.deadline.now = (yield Rollback()).now
-                    if (yield from tries.mend(dialect)):
-                        continue
-            except StatementError as failure:
-                if failure.fault in AWAY:
-                    # A row lock dies with its connection, so nothing is in doubt.
-                    if tries.away_since is None:
-                        tries.away_since = tries.deadline.now
-                        if failure.fault is Fault.DISCONNECTED:  # while idle, perhaps
-                            yield from _leave_no_ghost(dialect, tries, failure)
-                            continue
-                    yield from _leave_no_ghost(dialect, tries, failure)
-                    over = tries.deadline.now >= tries.away_since + patience or tries.left == 0
-                    if over or not (yield from tries.pause(None)):
-                        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
-                    continue
-                elif failure.fault in PASSING:
-                    tries.away_since = None
-                    if failure.fault is not Fault.DEADLOCK and chunk != left:
-                        tries.deadline.now = (yield Rollback()).now
-                        continue  # the server's share of one long wait
-                else:
-                    raise explain(dialect, failure, name) from failure.__cause__
-            tries.deadline.now = (yield Rollback()).now
-            state, tries.deadline.now = yield from look(
-                dialect, name, tries.deadline.reach, tries.deadline.now
-            )
-            if state is None and (yield from _create(dialect, tries)):
-                continue
-        if not (yield from tries.pause(state)):
-            return Refused(state, tries.closed)
-
-
-def lock_borrowed_row(
-    dialect: Statements,
-    name: str,
-    policy: RetryPolicy,
-    *,
-    wait: float | None,
-    patience: float,
-    waiter: Waiter,
-) -> Procedure[Locked | Refused]:
-    """Lock the name's row in the user's transaction, which stays usable if that fails.
-
-    Raises Conflict where the transaction's snapshot is too old to ever see the row, and
-    DeadlockDetected where the database undid the transaction: both want it run again.
-    """
-    tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
-    while True:
-        state = yield from _look_first(dialect, tries)
-        if state is None or not state.held:
-            tried = yield from _try_borrowed(dialect, tries)
+            tried = yield from try_row(dialect, tries)
             if tried is None:
                 continue
-            locked, stale = tried
-            if locked:
+            if tried.locked:
                 return Locked()
             state, tries.deadline.now = yield from look(
                 dialect, name, tries.deadline.reach, tries.deadline.now
             )
-            in_the_way = state is not None and state.held and dialect.refusal_holds
-            if state is not None and not tries.closed and (stale or in_the_way):
-                if state.held and tries.left == 0:
+            conflict = _conflict(dialect, state, stale=tried.stale) if borrowed else None
+            if conflict is not None and not tries.closed:
+                if state is not None and state.held and tries.left == 0:
                     return Refused(state)
-                why = (
-                    "is newer than this transaction's snapshot"
-                    if stale
-                    else "was leased first, and this transaction is in the way of that"
-                )
-                raise Conflict(
-                    f"the row of {name!r} {why}. Retry the whole transaction, and take the lock "
-                    "first in it",
-                    name=name,
-                )
+                raise conflict
             if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
             return Refused(state, tries.closed)
 
 
-def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[tuple[bool, bool] | None]:
-    """Return whether the row was locked, and whether an old snapshot was what prevented it.
+def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
+    """Try to lock the row in dblock's own transaction, which holds nothing if that fails.
 
-    None after the server's share of one long wait.
+    None where it is to be tried again without a look: after the server's share of one long wait,
+    or when the database was away.
     """
+    chunk = yield from tries.chunk(dialect)
+    left = tries.left
+    try:
+        query = dialect.lock_row(tries.name, chunk, borrowed=False)
+        tried = query.read((yield ExecuteInTransaction(query, left)))
+        if tried.locked:
+            return tried
+        if dialect.one_writer:
+            created = yield ExecuteInTransaction(dialect.create(tries.name))
+            if created.matched == 1:
+                return RowOutcome(locked=True)
+        tries.away_since = None
+        if tried.closed:
+            tries.deadline.now = (yield ForgetTransaction()).now
+            if (yield from tries.mend(dialect)):
+                return None
+    except StatementError as failure:
+        if failure.fault in AWAY:
+            yield from _outlast(dialect, tries, failure)
+            return None
+        if failure.fault not in PASSING:
+            raise explain(dialect, failure, tries.name) from failure.__cause__
+        tries.away_since = None
+        if failure.fault is not Fault.DEADLOCK and chunk != left:
+            tries.deadline.now = (yield ForgetTransaction()).now
+            return None
+    tries.deadline.now = (yield ForgetTransaction()).now
+    return RowOutcome(locked=False)
+
+
+def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> Procedure[None]:
+    """Wait until it makes sense to try a database again that is away. Raises Unavailable.
+
+    A row lock dies with its connection, so nothing is in doubt.
+    """
+    first, deadline = tries.away_since is None, tries.deadline
+    if tries.away_since is None:
+        tries.away_since = deadline.now
+    yield from _leave_no_ghost(dialect, tries, failure)
+    if first and failure.fault is Fault.DISCONNECTED:  # while idle, perhaps
+        return
+    over = deadline.now >= tries.away_since + deadline.timeout or tries.left == 0
+    if over or not (yield from tries.pause(None)):
+        raise explain(dialect, failure, tries.name, harmless=True) from failure.__cause__
+
+
+def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
+    """Try to lock the row in the user's transaction; None as with :func:`_try_own`."""
     name = tries.name
     chunk = yield from tries.chunk(dialect)
     left = 0.001 if tries.left == 0 else tries.left
@@ -228,21 +209,38 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[tuple[bool
         reply = yield ExecuteInTransaction(
             query, left, within, keep=lambda reply: query.read(reply).locked
         )
-        locked, stale, closed = query.read(reply)
-        if not locked and dialect.one_writer:
+        tried = query.read(reply)
+        if not tried.locked and dialect.one_writer:
             reply = yield ExecuteInTransaction(dialect.create(name), left)
-            locked = reply.matched == 1
+            tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
         if failure.fault is Fault.DISCONNECTED:
             raise transaction_broken(failure, name) from failure.__cause__
         if failure.fault not in (Fault.BUSY, Fault.CANCELED):
             raise explain(dialect, failure, name) from failure.__cause__
         tries.deadline.now = (yield Sleep(0)).now
-        return None if chunk != left else (False, False)
+        return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
-    if closed and (yield from tries.mend(dialect)) and not stale:
+    if tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
         return (yield from _try_borrowed(dialect, tries))
-    return locked, stale
+    return tried
+
+
+def _conflict(dialect: Statements, state: LockRow | None, *, stale: bool) -> Conflict | None:
+    """Return why a refused try is of no use in this transaction, if it is of none."""
+    if state is None:
+        return None
+    if stale:
+        why = "is newer than this transaction's snapshot"
+    elif state.held and dialect.refusal_holds:
+        why = "was leased first, and this transaction is in the way of that"
+    else:
+        return None
+    return Conflict(
+        f"the row of {state.name!r} {why}. Retry the whole transaction, and take the lock first "
+        "in it",
+        name=state.name,
+    )
 
 
 def _look_first(dialect: Statements, tries: _Attempts) -> Procedure[LockRow | None]:
@@ -283,7 +281,7 @@ def _leave_no_ghost(
     dialect: Statements, tries: _Attempts, failure: StatementError
 ) -> Procedure[None]:
     """End what a lost session may still wait for, or have: it would be this lock's own rival."""
-    tries.deadline.now = (yield Rollback()).now
+    tries.deadline.now = (yield ForgetTransaction()).now
     if failure.end is not None:
         with contextlib.suppress(DBLockError):
             _, tries.deadline.now = yield from end_session(

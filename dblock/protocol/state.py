@@ -61,7 +61,7 @@ class Queued(NamedTuple):
     position: QueuePosition
 
 
-class RowLock(NamedTuple):
+class RowOutcome(NamedTuple):
     """What became of locking a row.
 
     ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``

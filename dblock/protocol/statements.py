@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 from ..lock_state import WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, Queued, Renewal, RowLock, RunState, Witness
+from .state import Granted, LockRow, Queued, Renewal, RowOutcome, RunState, Witness
 from .steps import Query
+from .timing import Timing
 
 if TYPE_CHECKING:
     from ..timeouts import Timeouts
@@ -28,6 +29,7 @@ class Statements(ABC):
     schema: str | None
     prefix: str
     timeouts: Timeouts
+    timing: Timing
 
     #: A refused row lock still keeps others off the row until its transaction ends, so the name
     #: is looked at from outside before it is locked.
@@ -50,8 +52,11 @@ class Statements(ABC):
     can_notify: ClassVar[bool] = False
     #: Names have user locks, which are waited for in the server.
     can_wait_in_server: ClassVar[bool] = False
-    #: How long a free name is kept for each one in the queue before the next may have it; seconds.
-    grace: ClassVar[float] = 0.4
+
+    @property
+    def grace(self) -> float:
+        """How long a free name is kept for each one in the queue; see :class:`.Timing`."""
+        return self.timing.grace
 
     @property
     def longest_patience(self) -> float | None:
@@ -185,7 +190,7 @@ class Statements(ABC):
         return (Query("BEGIN", {}, commands.Begin()),)
 
     @abstractmethod
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         """Lock a free name's row until the transaction ends.
 
         ``patience`` is how long the server may wait for other transactions: 0 not at all, None

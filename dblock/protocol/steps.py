@@ -89,7 +89,7 @@ class ExecuteInTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class ForgetTransaction:
     """Give up what the row lock's own transaction holds; the next statement in it begins anew."""
 
 
@@ -159,7 +159,7 @@ Step = (
     Execute
     | ExecuteInTransaction
     | ExecuteOnSession
-    | Rollback
+    | ForgetTransaction
     | Sleep
     | WaitTurn
     | WaitNotification

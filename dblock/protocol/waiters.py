@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds of waiting before anybody is told of it.
-AFTER = 0.3
-# Between two looks of one who holds something, at first; then that share of its waiting so far.
-LOOK, LOOK_SHARE, LOOK_MAX = 0.4, 0.5, 5.0
+# Between two looks of one who holds something: that share of its waiting so far.
+LOOK_SHARE = 0.5
 # Between two signs of life of one who holds nothing; and how late any sign of life may be.
 SIGN, LATE = 20.0, 5.0
 # How long to try to leave no trace where others are in the way.
@@ -74,7 +72,7 @@ class Waiter:
     @property
     def next(self) -> float:
         """When there is something to be done for it."""
-        return self.start + AFTER if self._next is None else self._next
+        return self.start + self.dialect.timing.visible_after if self._next is None else self._next
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
@@ -104,14 +102,14 @@ class Waiter:
         """
         if now < self.next:
             return now
-        holds = self.caller.holds()
+        timing, holds = self.dialect.timing, self.caller.holds()
         if not holds and not self._is_seen():
-            self._next = now + LOOK_MAX
+            self._next = now + timing.look_max
             return now
         waited = now - self.start
-        look = min(max(LOOK, LOOK_SHARE * waited), LOOK_MAX) if holds else SIGN
-        if holds and self.strategy == "row" and waited > AFTER + LOOK:
-            look = LOOK_MAX  # each look is at the cost of the place in the server's queue
+        look = min(max(timing.look, LOOK_SHARE * waited), timing.look_max) if holds else SIGN
+        if holds and self.strategy == "row" and waited > timing.visible_after + timing.look:
+            look = timing.look_max  # each look is at the cost of the place in the server's queue
         self._next = now + look
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
@@ -124,7 +122,7 @@ class Waiter:
             # Nobody is refused a lock because it cannot be seen waiting.
             now = (yield Sleep(0)).now  # the try itself took its time
             away = failure.fault in AWAY
-            self._next = now + (LOOK_MAX if away else min(look, LOOK_MAX))
+            self._next = now + (timing.look_max if away else min(look, timing.look_max))
             if failure.fault in NEVER:
                 self._next = math.inf
         return now

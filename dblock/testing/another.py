@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..holding.callers import CallerHolds
-from ..holding.keeper import start_quietly
+from ..holding.worker import start_quietly
 from ..lease import Lease
 from ..locks import Locks
 from .process import Process

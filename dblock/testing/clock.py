@@ -140,7 +140,7 @@ class Staff:
 
 
 class Worker:
-    """Does something when woken, or when its own time has come: as dblock.holding.keeper.Worker."""
+    """Does something when woken, or when its own time has come: as dblock.holding.worker.Worker."""
 
     def __init__(self, staff: Staff, work: Callable[[], float], end: Callable[[], object]) -> None:
         self._staff = staff

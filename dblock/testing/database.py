@@ -29,8 +29,7 @@ class SimulatedDatabase(Database):
         super().__init__(
             process.store.engine,
             dialect,
-            usual.timeouts,
-            usual.label,
+            usual.contenders.label,
             lent=False,
             runtime=runtime,
             keeper=lambda: process.keeper,

@@ -13,7 +13,7 @@ from ..arguments import check_name, check_ttl
 from ..locks import Locks
 from ..protocol.faults import Fault, StatementError
 from ..protocol.term import Term
-from ..protocol.waiters import AFTER
+from ..protocol.timing import Timing
 from .another import Another
 from .process import Process
 from .standing_in import stand_in
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..arguments import Seconds
 
 # A waiter is seen when it has waited for a moment.
-SHOWN = AFTER + 0.1
+SHOWN = Timing().visible_after + 0.1
 
 #: The statements whose request or reply can be lost.
 Statement = Literal["acquire", "renew", "release"]

@@ -17,12 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
-from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.steps import Query
-from dblock.protocol.waiting import queueing, server_wait
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
+from tests.worlds.behind import timed
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
@@ -93,16 +92,13 @@ def test_acquire(url: str, run: Any, direct: Locks, how: str, kind: str, fresh: 
 
 @how
 @pytest.mark.parametrize("kind", ["lease", "row"])
-def test_a_waiting_acquire(
-    url: str, run: Any, direct: Locks, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: str) -> None:
     """It looks, sleeps and tries; in the end it gets the lock, which is free then."""
-    # Who waits to be told, or in the server, looks as often as others.
-    monkeypatch.setattr(queueing, "POLL", 0.01)
-    monkeypatch.setattr(server_wait, "LONGEST", 0.01)
 
     async def main() -> None:
-        async with AsyncLocks(url, retry=EAGER) as locks, AsyncLocks(url) as others:
+        # Who waits to be told, or in the server, looks as often as others.
+        eager = timed(AsyncLocks(url, retry=EAGER), poll=0.01, server_wait=0.01)
+        async with eager as locks, AsyncLocks(url) as others:
             lock: Any = locks.lease("report", ttl=LONG) if kind == "lease" else locks.row("report")
             await asyncio.create_task(once(lock))
 
@@ -243,14 +239,15 @@ def test_a_timeout_around_acquire(
             assert direct.lease("report", ttl=LONG, renew=False).acquire()
 
         async def main() -> None:
-            async with AsyncLocks(url) as locks:
+            timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
+            async with AsyncLocks(url, timeouts=timeouts) as locks:
                 lock: Any = locks.lease("report") if kind == "lease" else locks.row("report")
                 start = time.monotonic()
                 with pytest.raises(TimeoutError) as caught:
                     async with asyncio.timeout(0.3):
                         await lock.acquire()
                 assert not isinstance(caught.value, NotAcquired)
-                assert time.monotonic() - start < 1.5
+                assert time.monotonic() - start < timeouts.query / 2
                 task = asyncio.current_task()
                 assert task is not None
                 assert task.cancelling() == 0
@@ -299,12 +296,12 @@ def test_cancelled_before_it_waits(
     url: str, run: Any, direct: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes with the answer to BEGIN is told before the row is waited for."""
-    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)  # it waits in one piece
 
     async def main() -> None:
         timeouts = Timeouts(query=SECONDS / 2, socket=SECONDS)  # no end of itself
         soon = asyncio.timeout(SECONDS / 4)
-        async with AsyncLocks(url, timeouts=timeouts) as locks, soon:
+        in_one_piece = timed(AsyncLocks(url, timeouts=timeouts), visible_after=SECONDS)
+        async with in_one_piece as locks, soon:
             for _ in range(2):
                 await asyncio.create_task(once(locks.row("report")))
             dialect, begun = locks.database.dialect, 0

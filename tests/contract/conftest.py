@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import Locks
+from dblock import Counter, Locks
 from tests.conftest import KINDS, lent, needed
 from tests.contract.apart import THREADS_ONLY, kinds
+from tests.contract.renewals import Renewals
+from tests.contract.shop import Base, Product
 from tests.lending import Database
-from tests.support import Facts
+from tests.support import Facts, new_session
+from tests.worlds.behind import timed
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -45,12 +48,18 @@ db = pytest.fixture(lent)
 
 
 @pytest.fixture
-def new_locks(db: Database, world: World) -> Iterator[NewLocks]:
+def times() -> dict[str, float]:
+    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
+    return {}
+
+
+@pytest.fixture
+def new_locks(db: Database, world: World, times: dict[str, float]) -> Iterator[NewLocks]:
     """Makes Locks as other programs on the same database would have them."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> Locks:
-            return stack.enter_context(world.locks(db.locks_url, **options))
+            return stack.enter_context(timed(world.locks(db.locks_url, **options), **times))
 
         yield make
 
@@ -77,3 +86,18 @@ def engine(db: Database, world: World) -> Iterator[Engine]:
 @pytest.fixture
 def facts(engine: Engine) -> Facts:
     return Facts(engine)
+
+
+@pytest.fixture
+def stock(locks: Locks, engine: Engine) -> Counter:
+    """Of products 1 and 2, with 10 of each."""
+    Base.metadata.create_all(engine)
+    with new_session(engine) as session:
+        session.add_all([Product(id=1, stock=10), Product(id=2, stock=10)])
+        session.commit()
+    return locks.counter(Product.stock, key=Product.id)
+
+
+@pytest.fixture
+def renewals(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> Renewals:
+    return Renewals(locks, monkeypatch)

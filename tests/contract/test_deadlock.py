@@ -47,7 +47,7 @@ def hold_and_take(held: Lock, then: Callable[[], object], wanted: Lock) -> Deadl
 
 @pytest.fixture(autouse=True)
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A list that grows with each look for a cycle. They begin sooner than they do otherwise."""
+    """A list that grows with each look for a cycle."""
     made, find = list[object](), deadlock.find_cycle
 
     def counted(*given: object) -> object:
@@ -55,9 +55,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return find(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(seen_waiters, "find_cycle", counted)
-    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
-    monkeypatch.setattr(seen_waiters, "LOOK", 0.1)
     return made
+
+
+@pytest.fixture
+def times() -> dict[str, float]:
+    """They look sooner than they do otherwise."""
+    return {"visible_after": 0.05, "look": 0.1}
 
 
 @pytest.mark.parametrize(

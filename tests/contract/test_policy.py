@@ -25,8 +25,7 @@ from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
-from dblock.protocol.release import LEAVING
-from dblock.protocol.row_lock import Locked, lock_borrowed_row, lock_own_row
+from dblock.protocol.row_lock import Locked, lock
 from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
@@ -158,14 +157,22 @@ def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: b
     )
 
 
-def own_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_own_row(dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect))
+def own_row(
+    dialect: Dialect, policy: RetryPolicy, wait: float | None, *, borrowed: bool = False
+) -> Any:
+    return lock(
+        dialect,
+        "report",
+        policy,
+        borrowed=borrowed,
+        wait=wait,
+        patience=10.0,
+        waiter=unseen(dialect),
+    )
 
 
 def users_row(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
-    return lock_borrowed_row(
-        dialect, "report", policy, wait=wait, patience=10.0, waiter=unseen(dialect)
-    )
+    return own_row(dialect, policy, wait, borrowed=True)
 
 
 ways = pytest.mark.parametrize("way", [lease, queued, own_row, users_row])
@@ -201,7 +208,7 @@ def test_no_sleep_goes_past_the_deadline(
         assert isinstance(outcome, Refused)
     for began, seconds in clock.sleeps:
         # Who is not in the queue any more, to leave it, may be the owner, to pass that on.
-        leaving = LEAVING * (2 if dialect.can_notify else 1)
+        leaving = dialect.timing.leaving * (2 if dialect.can_notify else 1)
         until = START + wait if began < clock.left else clock.left + leaving
         assert began + seconds <= max(until, began) + 1e-6, (began - START, seconds, wait)
 

@@ -13,23 +13,21 @@ from tenacity import wait_fixed
 
 from dblock import Attempt, Lease, Locks, RetryPolicy, RowLock
 from dblock.lock_state import LockState
-from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.steps import Execute
 from dblock.protocol.waiters import Waiter
-from dblock.protocol.waiting import queueing, server_wait
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, SECONDS, Threads, blocked, eventually, waiters
-from tests.worlds.behind import run
+from tests.worlds.behind import run, timed
 
 BRISK = RetryPolicy(wait=wait_fixed(0.02))
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_waiters, "AFTER", 0.05)
-    monkeypatch.setattr(seen_waiters, "LOOK_MAX", 0.1)
-    monkeypatch.setattr(queueing, "POLL", 0.05)
-    monkeypatch.setattr(server_wait, "LONGEST", 0.05)
+SOON = 0.05
+
+
+@pytest.fixture
+def times() -> dict[str, float]:
+    return {"visible_after": SOON, "look_max": 2 * SOON, "poll": SOON, "server_wait": SOON}
 
 
 class Enough(BaseException):
@@ -112,7 +110,7 @@ def test_one_of_a_program_is_shown_after_the_other(
         enough.set()
         assert given_up.result(SECONDS) is False
         eventually(lambda: waiters(engine) == 1)
-        time.sleep(3 * seen_waiters.AFTER)  # by now the others would be there too
+        time.sleep(3 * SOON)  # by now the others would be there too
         assert waiters(engine) == 1
         assert not any(one.done() for one in rest)
     threads.join()
@@ -141,7 +139,7 @@ def test_a_short_wait_writes_nothing(
         raise AssertionError("nobody has waited for long")
 
     monkeypatch.setattr(Waiter, "_write", write)
-    monkeypatch.setattr(seen_waiters, "AFTER", LONG)
+    timed(locks, visible_after=LONG)
     with others.lease("report", ttl=LONG):
         assert not lock_of(locks, strategy).acquire(timeout=0.3)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
-from tests.mutants.gates import GATES
 from tests.mutants.jobs import JOBS
-from tests.mutants.keeping import KEEPING
+from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.secrets import SECRETS
 from tests.mutants.testing import TESTING
+from tests.mutants.user_locks import USER_LOCKS
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
 PLANTED = "tests/faults/test_planted.py"
-EXACT = "tests/contract/test_counter_exact.py"
+EXACT, ROOM = "tests/contract/test_counter_exact.py", "tests/contract/test_counter_room.py"
 CONNECTING = "tests/faults/test_connecting.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
 OWNERSHIP = "tests/contract/test_ownership.py"
@@ -526,9 +526,9 @@ CATALOGUE = (
         "counter-never-locks",
         "an optimistic update that lost a race locks the row",
         "Counter.update",
-        "lock = number > 1 or self._database.runtime.now() < self._hot_until",
+        "lock = number > 1 or self._runtime.now() < self._hot_until",
         "lock = False",
-        "tests/contract/test_counter.py::"
+        "tests/contract/test_counter_races.py::"
         "test_update_keeps_others_off_after_a_lost_race[threads-postgresql]",
     ),
     Mutant(
@@ -542,7 +542,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model",
         "what a column holds is what the database says of it",
-        "Counter._numbers",
+        "CounterTable.numbers",
         "if kind is None or isinstance(kind, NullType):",
         "if True:",
         f"{EXACT}::test_a_column_that_is_not_what_the_model_says",
@@ -550,7 +550,7 @@ CATALOGUE = (
     Mutant(
         "counter-trusts-the-model-of-a-domain",
         "what a column holds is what the database says of it",
-        "Counter._numbers",
+        "CounterTable.numbers",
         "kind = kind.data_type",
         "kind = None",
         f"{EXACT}::test_a_domain_of_a_domain",
@@ -558,9 +558,9 @@ CATALOGUE = (
     Mutant(
         "counter-compares-what-a-model-rounds",
         "an update ends, however the model reads the number",
-        "Counter.update",
-        "self._reading(type_coerce(self._compared, numbers.type))",
-        "self._reading(self._compared)",
+        "CounterTable._reading_to_compare",
+        "self._reading(type_coerce(compared, numbers.type))",
+        "self._reading(compared)",
         f"{EXACT}::test_a_value_that_the_model_rounds",
     ),
     Mutant(
@@ -577,7 +577,7 @@ CATALOGUE = (
         "Numbers.room",
         "most = _difference(most, n)",
         "pass",
-        f"{EXACT}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
+        f"{ROOM}::test_no_room_for_more[threads-postgresql-NUMERIC(4, 2)]",
     ),
     Mutant(
         "counter-below-unsigned",
@@ -585,7 +585,7 @@ CATALOGUE = (
         "Numbers.of",
         "least = 0 if unsigned else -(2 ** (bits - 1))",
         "least = -(2 ** (bits - 1))",
-        f"{EXACT}::test_unsigned_columns",
+        f"{ROOM}::test_unsigned_columns",
     ),
     Mutant(
         "counter-keeps-a-key",
@@ -593,13 +593,13 @@ CATALOGUE = (
         "Counter._change",
         "if idempotency_key is not None and not gone:",
         "if False:",
-        f"{EXACT}::test_a_constraint_of_the_users[threads-mariadb]",
+        f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
     ),
     Mutant(
         "counter-compares-floats",
         "nothing is compared that was rounded when it was read",
-        "Counter._comparable",
-        "if self._version is None and numbers.inexact:",
+        "Counter._check_comparable",
+        "if self._columns.version is None and numbers.inexact:",
         "if False:",
         f"{EXACT}::test_floating_point[threads-mariadb-FLOAT]",
     ),
@@ -633,10 +633,10 @@ CATALOGUE = (
         "if False else None",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
     ),
-    *KEEPING,
+    *KEEPER,
     *ASYNCHRONOUS,
     *CALLS,
-    *GATES,
+    *USER_LOCKS,
     *PASSING_ON,
     *CRASHES,
     *WAITERS,

@@ -28,8 +28,8 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-counts",
         REFUSED,
-        "Counter._borrow",
-        "self._database.recognise(transaction)",
+        "CounterTable.borrow",
+        "database.recognise(transaction)",
         "",
         USERS,
     ),

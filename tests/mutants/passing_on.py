@@ -224,8 +224,8 @@ PASSING_ON = (
         "cold-for-who-waits",
         "who does not wait spoils nothing for who does",
         "Lease._try_within",
-        "hot = wait != 0 and self._database.hot.take(self.name, start)",
-        "hot = self._database.hot.take(self.name, start)",
+        "hot = wait != 0 and self._database.contenders.hot.take(self.name, start)",
+        "hot = self._database.contenders.hot.take(self.name, start)",
         f"{PASSING}::test_a_hot_name_that_nobody_has",
     ),
 )

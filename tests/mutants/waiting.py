@@ -8,9 +8,9 @@ QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 PASSING = "tests/waiting/test_passing_on.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 STARVING = "tests/waiting/test_starving.py"
-MARIAS = "tests/waiting/test_gate_mariadb.py"
-MARIA_GRANT = "tests/waiting/test_gate_mariadb_grant.py"
-MARIA_ENDS = "tests/waiting/test_gate_mariadb_ends.py"
+MARIAS = "tests/waiting/test_server_wait.py"
+MARIA_GRANT = "tests/waiting/test_server_wait_grant.py"
+MARIA_ENDS = "tests/waiting/test_server_wait_ends.py"
 STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
@@ -75,7 +75,7 @@ CALLS = (
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
     ),
     Mutant(
-        "mariadb-has-no-gates",
+        "mariadb-has-no-user-locks",
         "where nobody is called, one asks and the server wakes the others",
         "ServerWaitStatements.can_wait_in_server",
         "can_wait_in_server = True",
@@ -106,26 +106,26 @@ CALLS = (
             "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)\n"
             "WHERE lock_name = %(name)s\n"
         ),
-        f"{MARIA_GRANT}::test_who_leaves_the_gate_while_it_is_looked_at",
+        f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",
     ),
     Mutant(
-        "one-gate-for-all-databases-of-mariadb",
+        "one-user-lock-for-all-databases",
         "databases of one server have nothing to do with each other",
         "server_wait.USER_LOCK",
         "CONCAT_WS('/', %(user_lock)s, DATABASE()))\"",
         '%(user_lock)s)"',
-        f"{MARIAS}::test_another_database_has_gates_of_its_own",
+        f"{MARIAS}::test_another_database_has_user_locks_of_its_own",
     ),
     Mutant(
-        "mariadbs-gate-stays-shut",
-        "who gives a name back lets the next through its gate",
+        "a-name-given-back-keeps-its-user-lock",
+        "who gives a name back lets its user lock go",
         "LeaseStatements.release_and_unlock",
         "DO RELEASE_LOCK({USER_LOCK});",
         "",
-        f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_gate",
+        f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_user_lock",
     ),
     Mutant(
-        "fair-at-mariadbs-gate",
+        "fair-waits-in-the-server",
         "waiters are served in the order of arrival where that is asked for",
         "waiting.way_to_wait",
         "can_wait_in_server and policy.endless and not fair",
@@ -133,7 +133,7 @@ CALLS = (
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
     ),
     Mutant(
-        "counted-tries-at-mariadbs-gate",
+        "counted-tries-wait-in-the-server",
         "a retry policy is kept to",
         "waiting.way_to_wait",
         "can_wait_in_server and policy.endless and not fair",
@@ -141,15 +141,15 @@ CALLS = (
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
     ),
     Mutant(
-        "a-stale-gate-is-waited-at-on-mariadb",
+        "a-stale-user-lock-is-waited-for",
         "whoever died or hangs keeps a free name for a moment at most",
         "ServerWait._patience",
         "patience = min(patience, dialect.grace)",
         "pass",
-        f"{MARIAS}::test_a_stale_gate_keeps_the_name_from_nobody",
+        f"{MARIAS}::test_a_stale_user_lock_keeps_the_name_from_nobody",
     ),
     Mutant(
-        "any-number-of-gates-at-once-on-mariadb",
+        "any-number-of-user-locks-at-once",
         "waiting takes few connections",
         "UserLocks.kept",
         "user_lock.admitted and not user_lock.inherited",
@@ -157,12 +157,12 @@ CALLS = (
         f"{MARIAS}::test_so_many_when_all_come_at_once",
     ),
     Mutant(
-        "interrupted-and-still-at-mariadbs-gate",
+        "interrupted-and-still-in-the-server",
         "a waiter that is interrupted leaves no trace",
         "UserLock.run",
         "orphaned.append(connection.session.end)",
         "pass",
-        f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_at_the_gate",
+        f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_in_the_server",
     ),
     Mutant(
         "overtaking-on-sqlite",
@@ -208,7 +208,7 @@ CALLS = (
         "leaves-if-that-is-to-be-had",
         "a waiter that gives up leaves no trace",
         "release.leave",
-        "retry(left, LEAVING, now, AWAY | PASSING)",
+        "retry(left, patience, now, AWAY | PASSING)",
         "retry(left, 0.0, now, AWAY)",
         f"{LEAVING}::test_while_others_are_at_the_row[threads]",
     ),
@@ -237,28 +237,28 @@ CALLS = (
         f"{STARVING}::test_behind_a_pooler",
     ),
     Mutant(
-        "as-many-gates-for-a-hot-name",
+        "as-many-user-locks-for-a-hot-name",
         STARVES,
         "UserLocks.admit",
-        "2 * USER_LOCKS if user_lock.hot else USER_LOCKS",
-        "USER_LOCKS",
+        "2 * self.limit if user_lock.hot else self.limit",
+        "self.limit",
         f"{MARIAS}::test_so_many_when_all_come_at_once",
     ),
     Mutant(
-        "neither-at-a-gate-nor-in-the-queue",
+        "neither-in-the-server-nor-in-the-queue",
         STARVES,
         "ServerWait._wait_in_server",
         "self.lock.open = self.lock.open and failure.fault in UNDONE",
         "pass",
-        f"{STARVING}::test_who_is_let_in_at_no_gate",
+        f"{STARVING}::test_who_gets_no_user_lock",
     ),
     Mutant(
-        "outranked-for-ever-at-the-gate",
+        "outranked-for-ever-with-the-user-lock",
         STARVES,
         "ServerWait.queues",
         "return overtaken or not self.lock.open",
         "return not self.lock.open",
-        f"{STARVING}::test_who_is_at_the_gate_while_others_queue",
+        f"{STARVING}::test_who_has_the_user_lock_while_others_queue",
     ),
     Mutant(
         "two-tickets-of-one",

@@ -32,7 +32,9 @@ def test_a_crash_in_the_pause_of_a_failover(own_server: OwnServers, tmp_path: Pa
     run("failover", "postgresql", own_server, tmp_path, 0, ttl=10.0)
 
 
-def test_tries_beside_a_loop_at_the_gate(own_server: OwnServers, tmp_path: Path) -> None:
+def test_tries_beside_a_loop_that_waits_in_the_server(
+    own_server: OwnServers, tmp_path: Path
+) -> None:
     run("user-locks", "mariadb", own_server, tmp_path, 5, holds=200)
 
 

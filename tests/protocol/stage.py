@@ -20,10 +20,10 @@ from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
     ExecuteOnSession,
+    ForgetTransaction,
     Procedure,
     Query,
     Reply,
-    Rollback,
     Sleep,
     Step,
     WaitNotification,
@@ -267,7 +267,7 @@ def _said(step: Step) -> str:
         case ExecuteInTransaction(query):
             return f"in transaction: {query.kind}"
         case ExecuteOnSession(query):
-            return f"at the gate: {query.kind}"
+            return f"on session: {query.kind}"
         case Sleep(seconds) | WaitNotification(seconds):
             return f"{_word(step)} {seconds:.3g}"
         case WaitTurn(seconds=seconds):
@@ -280,7 +280,7 @@ def _word(step: Step) -> str:
     match step:
         case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
             return query.kind
-        case Rollback() | Sleep() | WaitTurn() | WaitNotification() | Disown():
+        case ForgetTransaction() | Sleep() | WaitTurn() | WaitNotification() | Disown():
             return commands.word(type(step).__name__)
 
 

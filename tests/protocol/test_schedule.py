@@ -29,24 +29,24 @@ def approx(value: float) -> object:
 @given(starts, ttls, randoms)
 def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
     term = Term(start, ttl)
-    keeping = RenewalSchedule(Plan(ttl), term, random)
-    assert start < keeping.gather(term) < keeping.due < keeping.danger(term) < term.deadline
-    assert keeping.due == approx(start + ttl / 3 - random * ttl / 30)
-    assert keeping.danger(term) == approx(start + ttl * 2 / 3)
-    assert keeping.wake == keeping.due
-    assert 0 < keeping.patience(term) <= ttl / 3 + CLOSE
+    schedule = RenewalSchedule(Plan(ttl), term, random)
+    assert start < schedule.gather(term) < schedule.due < schedule.danger(term) < term.deadline
+    assert schedule.due == approx(start + ttl / 3 - random * ttl / 30)
+    assert schedule.danger(term) == approx(start + ttl * 2 / 3)
+    assert schedule.wake == schedule.due
+    assert 0 < schedule.patience(term) <= ttl / 3 + CLOSE
 
 
 @given(starts, st.floats(10, TTL_MAX), randoms)
 def test_a_short_first_term_is_renewed_soon(start: float, ttl: float, random: float) -> None:
     """Not so one that the user has made shorter, or a later one."""
     short = Term(start, FIRST_TERM)
-    keeping = RenewalSchedule(Plan(ttl), short, random)
-    assert keeping.due == approx(start + FIRST_TERM / 10)
-    keeping.extended(short, random)
-    assert keeping.due > start + FIRST_TERM / 5
-    keeping.renewed(short, random)
-    assert keeping.due > start + FIRST_TERM / 5
+    schedule = RenewalSchedule(Plan(ttl), short, random)
+    assert schedule.due == approx(start + FIRST_TERM / 10)
+    schedule.extended(short, random)
+    assert schedule.due > start + FIRST_TERM / 5
+    schedule.renewed(short, random)
+    assert schedule.due > start + FIRST_TERM / 5
 
 
 def test_processes_do_not_move_in_step() -> None:
@@ -61,13 +61,13 @@ def test_at_least(start: float, ttl: float, times: float, renewals: list[float])
     """It is renewed as often as ever, and runs out too early after no renewal."""
     plan = Plan(ttl, at_least=ttl * times)
     term = Term(start, plan.first)
-    keeping = RenewalSchedule(plan, term, 0.5)
+    schedule = RenewalSchedule(plan, term, 0.5)
     for random in renewals:
         assert term.start + term.ttl >= start + plan.at_least - CLOSE
-        assert term.start < keeping.due <= term.start + ttl / 3 + CLOSE
-        term = Term(keeping.due, keeping.length(keeping.due))
+        assert term.start < schedule.due <= term.start + ttl / 3 + CLOSE
+        term = Term(schedule.due, schedule.length(schedule.due))
         assert term.ttl >= ttl
-        keeping.renewed(term, random)
+        schedule.renewed(term, random)
     assert Plan(ttl, max_hold=ttl / 2, at_least=ttl * times).first == ttl / 2
 
 
@@ -75,15 +75,15 @@ def test_at_least(start: float, ttl: float, times: float, renewals: list[float])
 def test_renewed_for_ever(start: float, ttl: float, renewals: list[tuple[float, float]]) -> None:
     """Each term begins where the last one was due, or a little later, and ends later."""
     term = Term(start, ttl)
-    keeping = RenewalSchedule(Plan(ttl), term, 0.5)
+    schedule = RenewalSchedule(Plan(ttl), term, 0.5)
     for number, (random, late) in enumerate(renewals, 1):
-        now = keeping.due + late * ttl
-        assert keeping.length(now) == ttl
+        now = schedule.due + late * ttl
+        assert schedule.length(now) == ttl
         later = Term(now, ttl)
-        keeping.renewed(later, random)
+        schedule.renewed(later, random)
         assert later.deadline > term.deadline
-        assert keeping.renewals == number
-        assert now < keeping.due < NEVER
+        assert schedule.renewals == number
+        assert now < schedule.due < NEVER
         term = later
 
 
@@ -92,11 +92,16 @@ def test_a_term_of_the_users_own_length(
     start: float, ttl: float, own: float, random: float
 ) -> None:
     """Nothing is due out of its order, and the next renewal does not cut a longer term short."""
-    keeping, term = RenewalSchedule(Plan(ttl), Term(start, ttl), random), Term(start + ttl / 2, own)
-    keeping.extended(term, random)
-    assert term.start < keeping.due < keeping.danger(term) < term.deadline
-    assert Term(keeping.gather(term), keeping.length(keeping.gather(term))).deadline > term.deadline
-    assert keeping.renewals == 0
+    schedule, term = (
+        RenewalSchedule(Plan(ttl), Term(start, ttl), random),
+        Term(start + ttl / 2, own),
+    )
+    schedule.extended(term, random)
+    assert term.start < schedule.due < schedule.danger(term) < term.deadline
+    assert (
+        Term(schedule.gather(term), schedule.length(schedule.gather(term))).deadline > term.deadline
+    )
+    assert schedule.renewals == 0
 
 
 @given(starts, ttls, randoms, st.floats(0.34, 0.89))
@@ -104,35 +109,35 @@ def test_what_was_missed_is_tried_again_soon(
     start: float, ttl: float, random: float, at: float
 ) -> None:
     term, now = Term(start, ttl), start + at * ttl
-    keeping = RenewalSchedule(Plan(ttl), term, 0.0)
-    keeping.missed(AWAY, term, now, random)
+    schedule = RenewalSchedule(Plan(ttl), term, 0.0)
+    schedule.missed(AWAY, term, now, random)
     pause = min(1.0, ttl / 10)
-    assert now + pause / 2 - CLOSE <= keeping.due <= now + pause + CLOSE
-    assert keeping.gather(term) == keeping.due  # or it would be repeated at once
-    assert keeping.cause == "connection refused"
+    assert now + pause / 2 - CLOSE <= schedule.due <= now + pause + CLOSE
+    assert schedule.gather(term) == schedule.due  # or it would be repeated at once
+    assert schedule.cause == "connection refused"
 
 
 def test_a_good_renewal_forgets_the_missed_ones() -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
-    keeping.missed(AWAY, term, 10.0, 0.0)
-    keeping.told(term)
+    schedule = RenewalSchedule(Plan(30.0), term, 0.0)
+    schedule.missed(AWAY, term, 10.0, 0.0)
+    schedule.told(term)
     later = Term(21.0, 30.0)
-    keeping.renewed(later, 0.0)
-    assert (keeping.cause, keeping.warned, keeping.due) == (None, False, 31.0)
-    assert keeping.loss("report", later, asking=False).reason == "expired"
+    schedule.renewed(later, 0.0)
+    assert (schedule.cause, schedule.warned, schedule.due) == (None, False, 31.0)
+    assert schedule.loss("report", later, asking=False).reason == "expired"
 
 
 def test_wake_is_whatever_comes_first() -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
-    assert keeping.wake == approx(20.0)
-    keeping.told(term)
-    assert keeping.wake == term.deadline == approx(27.0)
-    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
-    keeping.told(term)
-    keeping.missed(BUSY, term, 26.5, 0.0)
-    assert (keeping.due, keeping.wake) == (27.5, 27.0)
+    schedule = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
+    assert schedule.wake == approx(20.0)
+    schedule.told(term)
+    assert schedule.wake == term.deadline == approx(27.0)
+    schedule = RenewalSchedule(Plan(30.0), term, 0.0)
+    schedule.told(term)
+    schedule.missed(BUSY, term, 26.5, 0.0)
+    assert (schedule.due, schedule.wake) == (27.5, 27.0)
 
 
 # --- limits ------------------------------------------------------------------------------------
@@ -140,29 +145,29 @@ def test_wake_is_whatever_comes_first() -> None:
 
 def test_not_renewed_by_choice() -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
-    assert keeping.due == NEVER
-    danger = keeping.warning("report", Held(7, term), 20.0, asking=False)
+    schedule = RenewalSchedule(Plan(30.0, renew=False), term, 0.0)
+    assert schedule.due == NEVER
+    danger = schedule.warning("report", Held(7, term), 20.0, asking=False)
     assert danger == Danger("report", 7, 7.0, "it is not renewed (renew=False)")
-    loss = keeping.loss("report", term, asking=False)
+    loss = schedule.loss("report", term, asking=False)
     assert (loss.name, loss.reason) == ("report", "expired")
     assert "renew=False" in str(loss)
-    keeping.extended(Term(20.0, 30.0), 0.0)  # by the user
-    assert keeping.due == NEVER
+    schedule.extended(Term(20.0, 30.0), 0.0)  # by the user
+    assert schedule.due == NEVER
 
 
 @given(st.integers(0, 20), randoms)
 def test_at_most_so_many_renewals(most: int, random: float) -> None:
     term = Term(0.0, 1.0)
-    keeping = RenewalSchedule(Plan(1.0, max_renewals=most), term, random)
+    schedule = RenewalSchedule(Plan(1.0, max_renewals=most), term, random)
     count = 0
-    while keeping.due < NEVER:
-        keeping.missed(BUSY, term, keeping.due, random)  # does not count
-        term = Term(keeping.due, 1.0)
-        keeping.renewed(term, random)
+    while schedule.due < NEVER:
+        schedule.missed(BUSY, term, schedule.due, random)  # does not count
+        term = Term(schedule.due, 1.0)
+        schedule.renewed(term, random)
         count += 1
-    assert count == keeping.renewals == most
-    loss = keeping.loss("report", term, asking=False)
+    assert count == schedule.renewals == most
+    loss = schedule.loss("report", term, asking=False)
     assert loss.reason == "expired"
     assert f"{most} times (max_renewals)" in str(loss)
 
@@ -172,43 +177,43 @@ def test_never_held_longer(start: float, ttl: float, longest: float, random: flo
     plan = Plan(ttl, max_hold=longest)
     assert plan.first == min(ttl, longest)
     term = Term(start, plan.first)
-    keeping = RenewalSchedule(plan, term, random)
+    schedule = RenewalSchedule(plan, term, random)
     ends = [term.start + term.ttl]
     for _ in range(100):
-        if keeping.due == NEVER:
+        if schedule.due == NEVER:
             break
-        now = keeping.due
-        assert keeping.length(now) <= ttl
-        term = Term(now, keeping.length(now))
-        keeping.renewed(term, random)
+        now = schedule.due
+        assert schedule.length(now) <= ttl
+        term = Term(now, schedule.length(now))
+        schedule.renewed(term, random)
         ends.append(term.start + term.ttl)
     assert ends == sorted(ends)
     assert ends[-1] <= start + longest + CLOSE
-    if keeping.due == NEVER:
+    if schedule.due == NEVER:
         assert ends[-1] == approx(start + longest)
-        loss = keeping.loss("report", term, asking=False)
+        loss = schedule.loss("report", term, asking=False)
         assert loss.reason == "expired"
         assert "(max_hold)" in str(loss)
 
 
 def test_the_users_own_renewal_stays_within_the_longest_hold() -> None:
-    keeping = RenewalSchedule(Plan(10.0, max_hold=60.0), Term(100.0, 10.0), 0.0)
-    assert keeping.length(105.0, 30.0) == 30.0
-    assert keeping.length(105.0, 300.0) == 55.0
+    schedule = RenewalSchedule(Plan(10.0, max_hold=60.0), Term(100.0, 10.0), 0.0)
+    assert schedule.length(105.0, 30.0) == 30.0
+    assert schedule.length(105.0, 300.0) == 55.0
     assert RenewalSchedule(Plan(10.0), Term(100.0, 10.0), 0.0).length(105.0, 300.0) == 300.0
 
 
 def test_stopped() -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
-    keeping.stop("its Locks were closed", term)
-    assert (keeping.due, keeping.wake) == (NEVER, approx(20.0))
-    for begin in (keeping.renewed, keeping.extended):  # what was under way
+    schedule = RenewalSchedule(Plan(30.0), term, 0.0)
+    schedule.stop("its Locks were closed", term)
+    assert (schedule.due, schedule.wake) == (NEVER, approx(20.0))
+    for begin in (schedule.renewed, schedule.extended):  # what was under way
         begin(Term(10.0, 30.0), 0.0)
-        assert keeping.due == NEVER
-    keeping.missed(AWAY, term, 11.0, 0.0)
-    assert keeping.due == NEVER
-    assert "closed" in str(keeping.loss("report", term, asking=False))
+        assert schedule.due == NEVER
+    schedule.missed(AWAY, term, 11.0, 0.0)
+    assert schedule.due == NEVER
+    assert "closed" in str(schedule.loss("report", term, asking=False))
 
 
 # --- why ---------------------------------------------------------------------------------------
@@ -258,12 +263,12 @@ def test_the_reason(
     missed: RenewalFailed | None, asking: bool, warned: bool, reason: str, says: str
 ) -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
+    schedule = RenewalSchedule(Plan(30.0), term, 0.0)
     if missed is not None:
-        keeping.missed(missed, term, 10.0, 0.0)
+        schedule.missed(missed, term, 10.0, 0.0)
     if warned:
-        keeping.told(term)
-    loss = keeping.loss("report", term, asking=asking)
+        schedule.told(term)
+    loss = schedule.loss("report", term, asking=asking)
     assert loss.reason == reason
     assert "'report' ran out" in str(loss)
     assert says in str(loss)
@@ -271,10 +276,10 @@ def test_the_reason(
 
 def test_the_cause_of_danger() -> None:
     term = Term(0.0, 30.0)
-    keeping = RenewalSchedule(Plan(30.0), term, 0.0)
+    schedule = RenewalSchedule(Plan(30.0), term, 0.0)
     held = Held(7, term)
-    assert keeping.warning("report", held, 20.0, asking=False).cause is None
-    assert keeping.warning("report", held, 20.0, asking=True).cause is not None
-    keeping.missed(AWAY, term, 12.0, 0.0)
-    danger = keeping.warning("report", held, 20.0, asking=True)
+    assert schedule.warning("report", held, 20.0, asking=False).cause is None
+    assert schedule.warning("report", held, 20.0, asking=True).cause is not None
+    schedule.missed(AWAY, term, 12.0, 0.0)
+    danger = schedule.warning("report", held, 20.0, asking=True)
     assert danger == Danger("report", 7, 7.0, "connection refused")

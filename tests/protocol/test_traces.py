@@ -60,14 +60,21 @@ def taking(
 
 def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
     waiter = stage.waiter("row", {})
-    lock = row_lock.lock_borrowed_row if borrowed else row_lock.lock_own_row
     return waiter.during(
-        lock(stage.dialect, "report", USUAL, wait=wait, patience=PATIENCE, waiter=waiter)
+        row_lock.lock(
+            stage.dialect,
+            "report",
+            USUAL,
+            borrowed=borrowed,
+            wait=wait,
+            patience=PATIENCE,
+            waiter=waiter,
+        )
     )
 
 
 def releasing(
-    stage: Stage, *, held: Held = HELD, gated: bool = False, guarded: bool = False
+    stage: Stage, *, held: Held = HELD, with_user_lock: bool = False, guarded: bool = False
 ) -> Procedure[None]:
     return release.release(
         stage.dialect,
@@ -76,7 +83,7 @@ def releasing(
         held,
         PATIENCE,
         START,
-        with_user_lock=gated,
+        with_user_lock=with_user_lock,
         guarded=guarded,
     )
 
@@ -102,7 +109,7 @@ class Scene(NamedTuple):
     kinds: tuple[str, ...] = EVERY
 
 
-QUEUES, GATES, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
+QUEUES, IN_SERVER, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
 LOST = "!disconnected"
 PASSED_ON: Script = {"wait_notification": ["passed on"]}
 users = partial(locking, borrowed=True)
@@ -269,13 +276,13 @@ SCENES = [
         partial(taking, policy=RetryPolicy.textbook()),
     ),
     Scene(
-        "a quick name, and its gate is had",
+        "a hot name, and its user lock is had",
         partial(taking, hot=True),
         {"wait_turn": ["in front, listening"], "wait_in_server": ["at once"], "grant": ["granted"]},
-        GATES,
+        IN_SERVER,
     ),
     Scene(
-        "a quick name, and its gate is not had",
+        "a hot name, and its user lock is not had",
         partial(taking, hot=True),
         {
             "wait_turn": ["in front, listening"],
@@ -284,10 +291,10 @@ SCENES = [
             "join": ["first", "granted"],
             "wait_notification": ["called"],
         },
-        GATES,
+        IN_SERVER,
     ),
     Scene(
-        "a quick name, and others have it when the gate is had",
+        "a hot name, and others have it when the user lock is had",
         partial(taking, hot=True),
         {
             "wait_turn": ["in front, listening"],
@@ -296,7 +303,7 @@ SCENES = [
             "join": ["granted"],
             "wait_notification": ["called"],
         },
-        GATES,
+        IN_SERVER,
     ),
     # --- where replies are lost --------------------------------------------------------------
     Scene("the reply is lost, and it was granted", taking, {"grant": [LOST], "look": ["mine"]}),
@@ -359,7 +366,7 @@ SCENES = [
     ),
     # --- given back, renewed, proved ---------------------------------------------------------
     Scene("given back", releasing),
-    Scene("given back with its gate", partial(releasing, gated=True), {}, GATES),
+    Scene("given back with its user lock", partial(releasing, with_user_lock=True), {}, IN_SERVER),
     Scene("passed on", releasing, {"release": ["none"]}, QUEUES),
     Scene(
         "passed on by one who had waited for it",

@@ -10,9 +10,11 @@ from dblock import Timeouts
 from dblock.dialects import DIALECTS
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Execute, Reply, Sleep
-from dblock.protocol.waiters import AFTER, Caller, Waiter
+from dblock.protocol.timing import Timing
+from dblock.protocol.waiters import Caller, Waiter
 
 NOW = 1000.0
+AFTER = Timing().visible_after
 
 
 def waiter() -> Waiter:

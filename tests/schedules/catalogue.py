@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import connecting, gating, holding, keeping, listening, queueing, waking
+from . import connecting, holding, keeper, listening, queueing, user_locks, waking
 from .exploring import SCENARIOS
 
 __all__ = ["SCENARIOS"]
 
 # Each of them has put its scenarios there.
-_ = (connecting, gating, holding, keeping, listening, queueing, waking)
+_ = (connecting, holding, keeper, listening, queueing, user_locks, waking)

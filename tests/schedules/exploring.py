@@ -7,7 +7,7 @@ A schedule is written as what in it deviates from the plain one, in which a thre
 waits or ends, and then the first that can::
 
     one at Worker.wake `self._wake.notify()`: two
-    two waits at Worker._run `self._wake.wait(min(pause, LINGER))` #2: one
+    two waits at Worker._run `self._wake.wait(min(pause, self._linger))` #2: one
 
 In the first line ``one`` is taken off before that statement, and ``two`` goes on. In the second
 ``two`` waits there for the second time, and ``one`` is the next.

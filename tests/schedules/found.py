@@ -107,9 +107,9 @@ FOUND = {
         expired at Hold.lose `self.loss = loss`: user
         """,
     ),
-    "a gate is dropped while a statement begins": Found(
+    "a user lock is dropped while a statement begins": Found(
         Planted(
-            "its_gates_are_closed",
+            "its_user_locks_are_closed",
             USER_LOCKS,
             "UserLock.run",
             "self._connections.execute(connection, step",

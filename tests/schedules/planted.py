@@ -47,7 +47,8 @@ class Planted(NamedTuple):
             setattr(owner, name, before)
 
 
-KEEPER, CONNECTIONS = "dblock.holding.keeper", "dblock.io.connections"
+KEEPER, WORKER = "dblock.holding.keeper", "dblock.holding.worker"
+CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
@@ -55,26 +56,26 @@ LEASE, USER_LOCKS, RUNTIME = "dblock.lease", "dblock.io.user_locks", "dblock.io.
 
 PLANTED = (
     # --- the worker
-    Planted("wakes", KEEPER, "Worker.wake", "self._woken = True", "pass"),
-    Planted("wakes", KEEPER, "Worker.wake", "if not self.running:", "if True:"),
-    Planted("wakes", KEEPER, "Worker._run", "if not self._woken:", "if True:"),
+    Planted("wakes", WORKER, "Worker.wake", "self._woken = True", "pass"),
+    Planted("wakes", WORKER, "Worker.wake", "if not self.running:", "if True:"),
+    Planted("wakes", WORKER, "Worker._run", "if not self._woken:", "if True:"),
     Planted(
-        "wakes", KEEPER, "Worker._run", "with lock:", "self._woken = False\n            with lock:"
+        "wakes", WORKER, "Worker._run", "with lock:", "self._woken = False\n            with lock:"
     ),
-    Planted("wakes_at_its_end", KEEPER, "Worker._run", "self.running = False", "pass"),
+    Planted("wakes_at_its_end", WORKER, "Worker._run", "self.running = False", "pass"),
     Planted(
         "wakes_at_its_end",
-        KEEPER,
+        WORKER,
         "Worker._run",
         "if not self._woken and pause == math.inf:",
         "if pause == math.inf:",
     ),
     Planted(
         "has_its_own_time",
-        KEEPER,
+        WORKER,
         "Worker._run",
-        "self._wake.wait(min(pause, LINGER))",
-        "self._wake.wait(LINGER)",
+        "self._wake.wait(min(pause, self._linger))",
+        "self._wake.wait(self._linger)",
     ),
     # --- the keeper
     Planted("two_are_kept", KEEPER, "Keeper._look_again", "wake < self._next or not", "not"),
@@ -148,8 +149,8 @@ PLANTED = (
     Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._end_turn()", "pass"),
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
     Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
-    # --- gates
-    Planted("the_last_gate", USER_LOCKS, "UserLocks.admit", "with lock:", "if True:"),
+    # --- user locks
+    Planted("the_last_user_lock", USER_LOCKS, "UserLocks.admit", "with lock:", "if True:"),
     Planted(
         "dropped_by_two",
         USER_LOCKS,
@@ -158,7 +159,7 @@ PLANTED = (
         "if True:\n            connection = self._connection\n            self._connection, _",
     ),
     Planted(
-        "its_gates_are_closed",
+        "its_user_locks_are_closed",
         USER_LOCKS,
         "UserLock.run",
         "self._connections.execute(connection, step",

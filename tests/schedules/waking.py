@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dblock.holding.keeper import LINGER, Worker
+from dblock.holding.worker import Worker
 
 from .exploring import scenario
 from .scheduler import Run
+
+LINGER = 5.0
 
 
 class Work:
@@ -19,7 +21,7 @@ class Work:
         self._working = False
         self._due = math.inf
         self.asked = self.seen = self.ends = 0
-        self.worker = Worker("worker", self.work, self.end)
+        self.worker = Worker("worker", self.work, self.end, linger=LINGER)
 
     def ask(self) -> None:
         self.asked += 1

@@ -29,7 +29,7 @@ class Equal(Role):
 
 
 class LooperOrTryer(Equal):
-    """The first waits for the name, and has its gate where there is one; the others only try."""
+    """The first waits for the name, in the server where it can; the others only try."""
 
     like: ClassVar[str | None] = None
 

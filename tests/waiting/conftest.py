@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dblock import Lease, Locks, RetryPolicy
-from dblock.dialects import Dialect
 from dblock.dialects.tickets import TICKET
-from dblock.protocol.waiting import queueing
 from tests.conftest import Database, NewDatabase
 from tests.lending import Lender
 from tests.servers import execute
 from tests.support import SECONDS, eventually
+from tests.worlds.behind import SomeLocks, timed
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
 if TYPE_CHECKING:
-    from tests.waiting.gates_mariadb import UserLock
+    from tests.waiting.user_lock import WatchedUserLock
     from tests.waiting.watching import Watched
 
 NAME = "report"
 AGES = 10 * SECONDS  # a TTL that ends no wait here
+NEVER = 3600.0  # within a test
 # Of this database: another run of the tests may have its own on the same server.
 LISTENERS = """SELECT pid FROM pg_stat_activity
     WHERE left(query, 6) = 'LISTEN' AND datname = current_database()"""
@@ -74,10 +74,15 @@ class Queue:
 
     db: Database
     stack: ExitStack
+    times: dict[str, float]
 
     def locks(self) -> Locks:
         """Locks as another program has them, with a listener of their own."""
-        return self.stack.enter_context(Locks(self.db.url))
+        return self.stack.enter_context(self.timed(Locks(self.db.url)))
+
+    def timed(self, locks: SomeLocks) -> SomeLocks:
+        """Let other Locks have the times of this test too."""
+        return timed(locks, **self.times)
 
     @property
     def tickets(self) -> list[str]:
@@ -99,29 +104,42 @@ class Queue:
 
 
 @pytest.fixture
-def queue(new_database: NewDatabase) -> Iterator[Queue]:
+def times() -> dict[str, float]:
+    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
+    return {}
+
+
+@pytest.fixture
+def queue(new_database: NewDatabase, times: dict[str, float]) -> Iterator[Queue]:
     with ExitStack() as stack:
-        yield Queue(new_database("postgresql", migrated=True), stack)
+        yield Queue(new_database("postgresql", migrated=True), stack, times)
 
 
 @pytest.fixture(params=["pgbouncer", "mariadb", "sqlite"])
-def uncalled(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Queue]:
+def uncalled(
+    request: pytest.FixtureRequest, new_database: NewDatabase, times: dict[str, float]
+) -> Iterator[Queue]:
     """Where nobody can be called, and whoever waits has to look."""
     with ExitStack() as stack:
-        yield Queue(new_database(request.param, migrated=True), stack)
+        yield Queue(new_database(request.param, migrated=True), stack, times)
 
 
 @pytest.fixture
-def only_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_calls(times: dict[str, float]) -> None:
     """Nobody looks before it is called."""
-    monkeypatch.setattr(queueing, "POLL", 3600.0)
-    monkeypatch.setattr(queueing, "POLL_MAX", 3600.0)
+    times.update(poll=NEVER, poll_max=NEVER)
 
 
 @pytest.fixture
-def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def kept_for_ever(times: dict[str, float]) -> None:
     """A free name is kept for the first in the queue, however long that takes."""
-    monkeypatch.setattr(Dialect, "grace", 3600.0)
+    times.update(grace=NEVER)
+
+
+@pytest.fixture
+def in_one_piece(times: dict[str, float]) -> None:
+    """Nobody breaks off a wait to be seen waiting, nor to wait in the server again."""
+    times.update(visible_after=NEVER, server_wait=SECONDS / 2)
 
 
 @pytest.fixture
@@ -132,21 +150,21 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture
-def watched(new_database: NewDatabase, world: World) -> Iterator[Watched]:
+def watched(new_database: NewDatabase, times: dict[str, float], world: World) -> Iterator[Watched]:
     from tests.waiting.watching import Watched  # late: it is a Queue
 
     db = new_database("postgresql", migrated=True)
     execute(db.url, f"INSERT INTO dblock_lock (lock_name, fence) VALUES ('{NAME}', 0)")
     with ExitStack() as stack:
-        yield Watched(db, stack, world)
+        yield Watched(db, stack, times, world)
 
 
 @pytest.fixture
-def user_lock(lender: Lender, world: World) -> Iterator[UserLock]:
-    """The gate in a MariaDB database which others have used before, and will."""
-    from tests.waiting.gates_mariadb import UserLock
+def user_lock(lender: Lender, times: dict[str, float], world: World) -> Iterator[WatchedUserLock]:
+    """That of a name in a MariaDB database which others have used before, and will."""
+    from tests.waiting.user_lock import WatchedUserLock
 
     with lender.lend("mariadb") as db, ExitStack() as stack:
-        made = UserLock(db, stack, world)
+        made = WatchedUserLock(db, stack, times, world)
         made.create()
         yield made

@@ -12,11 +12,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from dblock import Locks
-from dblock.protocol.waiting import queueing
 from dblock.schema import upgrade
 from tests.servers import PostgreSQL
 from tests.support import LONG, SECONDS
+from tests.worlds.behind import timed
 
+NEVER = 3600.0
 SPREAD = 0.002  # seconds, about as long as it takes to join the queue
 
 
@@ -36,6 +37,7 @@ def race(url: str, rounds: int, seed: int = 1) -> int:
             start.wait()
 
     def acquire(locks: Locks) -> None:
+        timed(locks, poll=NEVER, poll_max=NEVER)
         lease = locks.lease("race", ttl=LONG, wait=SECONDS)
         chance = random.Random(-seed)
         for _ in range(rounds):
@@ -48,14 +50,13 @@ def race(url: str, rounds: int, seed: int = 1) -> int:
     with ThreadPoolExecutor(2) as pool, Locks(url) as one, Locks(url) as other:
         for done in [pool.submit(release, one), pool.submit(acquire, other)]:
             done.result()
-        return other.database.local_queue.notifier.calls
+        return other.database.contenders.local_queue.notifier.calls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.waiting.race", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100_000)
     rounds = parser.parse_args().rounds
-    queueing.POLL = queueing.POLL_MAX = 3600.0
     with PostgreSQL() as server:
         upgrade(server.url)
         called = race(server.url, rounds)

@@ -17,8 +17,6 @@ from tenacity import wait_fixed
 from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
-from dblock.protocol import release
-from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.retry import retry_or_raise
 from tests.aio.support import cancelled_at, settled
 from tests.aio.test_cancellation import HOW
@@ -27,7 +25,7 @@ from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, Queue, lease, take_turn
+from tests.waiting.conftest import AGES, LISTENERS, NAME, NEVER, Entry, Queue, lease, take_turn
 from tests.waiting.watching import Statements, Watched
 from tests.worlds.portal import WORLDS
 
@@ -71,7 +69,7 @@ def test_ctrl_c(queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("only_calls")
 def test_a_cancelled_task(queue: Queue) -> None:
     async def cancel() -> None:
-        async with AsyncLocks(queue.db.url) as locks:
+        async with queue.timed(AsyncLocks(queue.db.url)) as locks:
             task = asyncio.create_task(locks.lease(NAME, wait=SECONDS).acquire())
             await asyncio.to_thread(queue.wait_for, 1)
             task.cancel()
@@ -85,17 +83,17 @@ def test_a_cancelled_task(queue: Queue) -> None:
 
 @pytest.mark.usefixtures("only_calls")
 def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
-    queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, threads: Threads
 ) -> None:
     """A reader that goes hands that on to one who waits, however many have come before it."""
-    monkeypatch.setattr(seen_waiters, "AFTER", 3600.0)  # they wait in one piece
+    queue.times.update(visible_after=NEVER)  # they wait in one piece
     locks, turns = queue.locks(), list[int]()
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
         queue.wait_for(1)
-        busy = LocalWaiter(locks.database.local_queue, "busy")
+        busy = LocalWaiter(locks.database.contenders.local_queue, "busy")
         assert busy.stand(0.0) == (True, False)
-        server = locks.database.local_queue.notifier._open[0].session.server
+        server = locks.database.contenders.local_queue.notifier._open[0].session.server
         assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()
@@ -200,11 +198,9 @@ def test_while_others_are_at_the_row(
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
 @pytest.mark.parametrize("released", [False, True], ids=["then released", "released"])
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
-def test_who_cannot_leave_is_disowned(
-    watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch, released: bool
-) -> None:
+def test_who_cannot_leave_is_disowned(watched: Watched, threads: Threads, released: bool) -> None:
     """Its process lives, and nobody waits for it all the same."""
-    monkeypatch.setattr(release, "LEAVING", 0.1)
+    watched.times.update(leaving=0.1)
     holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
     give_up_with_the_row_locked(watched, threads, locks, lambda waiting: waiting.done())
@@ -238,7 +234,7 @@ def test_ctrl_c_at_each_statement(
             mine.release()
 
     def hurried() -> Callable[[], object]:
-        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
         return partial(mine.acquire, timeout=timeout)
 
     seen = 0
@@ -267,7 +263,7 @@ def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> N
         async with AsyncLocks(watched.db.url) as locks:
             mine = locks.lease(NAME, ttl=LONG)
             for at in count(1):
-                locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+                locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
                 cancelled = await cancelled_at(mine.acquire(), at, how)
                 await settled(locks)
                 assert mine.held is not cancelled
@@ -294,10 +290,12 @@ SLOW = {
 
 @pytest.mark.parametrize("kind", SLOW)
 @pytest.mark.usefixtures("kept_for_ever")
-def test_where_commits_are_slow(new_database: NewDatabase, threads: Threads, kind: str) -> None:
+def test_where_commits_are_slow(
+    new_database: NewDatabase, threads: Threads, times: dict[str, float], kind: str
+) -> None:
     """Whatever becomes of many who wait in vain, the name is free when it is given back."""
     with ExitStack() as stack:
-        queue = Queue(new_database(kind, migrated=True), stack)
+        queue = Queue(new_database(kind, migrated=True), stack, times)
         holder = lease(queue.locks())
         assert holder.acquire()
         for statement in SLOW[kind]:

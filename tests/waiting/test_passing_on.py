@@ -23,10 +23,9 @@ from tenacity import wait_fixed
 from dblock import Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.database import Database
-from dblock.dialects import Dialect
 from dblock.dialects.tickets import NUMBER, TICKET
-from dblock.protocol import release
 from dblock.protocol.term import FIRST_TERM
+from dblock.protocol.timing import Timing
 from tests.faults.database import WRITER, shorten_pause
 from tests.faults.proxy import Lose, Proxy
 from tests.processes.workers import Process, queue_up
@@ -176,7 +175,7 @@ def test_it_has_the_name_without_a_statement_of_its_own(
         assert waiting.result(SECONDS) == asked
         threads.run(other.release)
         assert mine.acquire()
-        locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
     assert calls(locks) == 2
 
 
@@ -185,7 +184,7 @@ def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.Monkey
     locks = watched.locks()
     with lease(watched.locks()):  # so that it listens
         assert not lease(locks).acquire(timeout=MOMENT)
-    locks.database.hot.note(NAME, 0.0, clock.now() + SECONDS)
+    locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
     mine, statements = lease(locks), Statements(locks, monkeypatch)
     for asked in ({"blocking": False}, {}):
         assert mine.acquire(**asked)
@@ -402,7 +401,7 @@ def test_who_gives_up_when_it_is_passed_the_name_passes_it_on(
 ) -> None:
     locks = watched.locks()
     meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
-    with Locks(watched.db.url) as others:
+    with watched.timed(Locks(watched.db.url)) as others:
         holder, third = lease(others), lease(others)
         assert holder.acquire()
         meanwhile.do(holder.release)
@@ -423,7 +422,7 @@ def test_and_to_the_next_in_the_queue(
 ) -> None:
     locks = watched.locks()
     meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
-    with Locks(watched.db.url) as others, ExitStack() as stack:
+    with watched.timed(Locks(watched.db.url)) as others, ExitStack() as stack:
         holder = lease(others)
         assert holder.acquire()
         impatient, enough = until_told(locks)
@@ -462,7 +461,7 @@ def test_a_task_that_is_cancelled_when_it_is_passed_the_name_passes_it_on(
     holder, third = held(watched), lease(watched.locks())
 
     async def main() -> None:
-        async with AsyncLocks(watched.db.url) as locks:
+        async with watched.timed(AsyncLocks(watched.db.url)) as locks:
             meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
             meanwhile.do(holder.release)
             task = asyncio.create_task(locks.lease(NAME, wait=SECONDS).acquire())
@@ -512,7 +511,7 @@ lost = pytest.mark.parametrize("what", [Lose.REQUEST, Lose.REPLY, Lose.CONNECTIO
 
 @lost
 def test_it_is_passed_on_once(watched: Watched, what: Lose) -> None:
-    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+    with Proxy(watched.db.url) as proxy, watched.timed(watched.world.locks(proxy.url)) as locks:
         mine = lease(locks)
         assert mine.acquire()
         fence = mine.fence
@@ -533,7 +532,7 @@ def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
     """Whether that is believed or looked for, it is this hold."""
     mine, released = held(watched), list[Future[None]]()
     fence = mine.fence
-    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+    with Proxy(watched.db.url) as proxy, watched.timed(watched.world.locks(proxy.url)) as locks:
         other = lease(locks)
         rule = proxy.lose(what, JOIN, hook=lambda: released.append(threads.start(mine.release)))
         waiting = threads.start(other.acquire)
@@ -545,12 +544,10 @@ def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
 
 
 @lost
-def test_who_has_not_heard_that_it_left_is_passed_nothing(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, what: Lose
-) -> None:
-    monkeypatch.setattr(release, "LEAVING", SECONDS)  # however slow this machine is
+def test_who_has_not_heard_that_it_left_is_passed_nothing(watched: Watched, what: Lose) -> None:
+    watched.times.update(leaving=SECONDS)  # however slow this machine is
     mine, third = held(watched), lease(watched.locks())
-    with Proxy(watched.db.url) as proxy, watched.world.locks(proxy.url) as locks:
+    with Proxy(watched.db.url) as proxy, watched.timed(watched.world.locks(proxy.url)) as locks:
         rule = proxy.lose(what, LEAVE)
         assert not lease(locks).acquire(timeout=MOMENT)
         assert rule.done.is_set()
@@ -600,7 +597,7 @@ def test_who_takes_over_waits_for_a_guard(watched: Watched, threads: Threads) ->
         with mine.guard(connection):
             watched.change("SET expires_at = '2000-01-01'")
             waiting = threads.start(second.acquire)
-            time.sleep(Dialect.grace)
+            time.sleep(Timing().grace)
             assert not waiting.done()
             assert row(watched).fence == mine.fence
         connection.rollback()

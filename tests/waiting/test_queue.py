@@ -138,7 +138,7 @@ def test_who_can_be_called_at_last_keeps_its_place_and_no_other(
     """The first of many to wait connects; till then the others look, and stand in the queue."""
     holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
-    listener = locks.database.local_queue.notifier
+    listener = locks.database.contenders.local_queue.notifier
     listener._connecting = True  # another waiter of this process
     threads.start(take_turn, locks, turns, 1)
     watched.wait_for(1)
@@ -178,11 +178,11 @@ def test_closed_under_who_waits(queue: Queue, threads: Threads) -> None:
 def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     holder, turns = lease(queue.locks()), list[int]()
     assert holder.acquire()
-    with Proxy(queue.db.url) as proxy, Locks(proxy.url) as locks:
+    with Proxy(queue.db.url) as proxy, queue.timed(Locks(proxy.url)) as locks:
         for number in range(30):
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)
-        eventually(lambda: locks.database.local_queue.lengths() == [30])
+        eventually(lambda: locks.database.contenders.local_queue.lengths() == [30])
         eventually(lambda: sum(b"dblock_waiter" in asked for asked in proxy.requests) == 2)
         before = len(proxy.requests)
         time.sleep(MOMENT)

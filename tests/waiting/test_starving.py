@@ -1,4 +1,4 @@
-"""Equals get equal shares, and nobody is left out, also who cannot wait at a gate (promise 10)."""
+"""Equals get equal shares, and nobody is left out, also who has no user lock (promise 10)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import dblock.io.user_locks
 from dblock import Locks
+from dblock.io.user_locks import USER_LOCKS, UserLock
 from dblock.protocol.faults import Fault, StatementError
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
-from tests.waiting.gates_mariadb import UserLock
+from tests.waiting.user_lock import WatchedUserLock
 
 #: Turns for who shares a name: some ten seconds, after which chance decides no more.
 MOST = 4000
@@ -51,18 +51,20 @@ def shares(contenders: Sequence[Locks]) -> list[int]:
 
 @pytest.mark.parametrize("uncalled", ["pgbouncer"], indirect=True)
 def test_behind_a_pooler(uncalled: Queue) -> None:
-    """Where no gate is any use, however quickly the name changes hands."""
+    """Where no user lock is any use, however quickly the name changes hands."""
     had = shares([uncalled.locks() for _ in range(5)])
     assert max(had) <= 2 * min(had)
 
 
-def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) -> None:
-    names = [f"{number}" for number in range(dblock.io.user_locks.USER_LOCKS)]
+def test_who_waits_for_many_user_locks_already(
+    user_lock: WatchedUserLock, threads: Threads
+) -> None:
+    names = [f"{number}" for number in range(USER_LOCKS)]
     busy, holder = user_lock.locks(), user_lock.locks()
     held = [holder.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
     waiting = [threads.start(busy.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
-    eventually(lambda: busy.database.user_locks.kept == len(names))
+    eventually(lambda: busy.database.contenders.user_locks.kept == len(names))
     had = shares([busy, *(user_lock.locks() for _ in range(3))])
     for one in held:
         one.release()
@@ -70,25 +72,27 @@ def test_who_waits_at_many_gates_already(user_lock: UserLock, threads: Threads) 
     assert max(had) <= 2 * min(had)
 
 
-def test_who_is_let_in_at_no_gate(user_lock: UserLock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gets_no_user_lock(user_lock: WatchedUserLock, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands in the queue, like anybody where there are none."""
     busy = user_lock.locks()
 
-    def admit(gate: dblock.io.user_locks.UserLock) -> None:
+    def admit(user_lock: UserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
-    monkeypatch.setattr(busy.database.user_locks, "admit", admit)
+    monkeypatch.setattr(busy.database.contenders.user_locks, "admit", admit)
     contenders = [busy, *(user_lock.locks() for _ in range(3))]
     contest(contenders, lambda turns: turns.count(0) >= SERVED)
 
 
 @pytest.mark.usefixtures("kept_for_ever")
-def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock, threads: Threads) -> None:
-    """The queue comes first, so who has the gate stands in it then."""
+def test_who_has_the_user_lock_while_others_queue(
+    user_lock: WatchedUserLock, threads: Threads
+) -> None:
+    """The queue comes first, so who has the user lock stands in it then."""
     turns: list[str] = []
 
     def enough() -> bool:
-        return turns.count("gate") == 2 or len(turns) >= ENOUGH
+        return turns.count("server") == 2 or len(turns) >= ENOUGH
 
     def keep_the_order(locks: Locks) -> None:
         while not enough():
@@ -96,14 +100,14 @@ def test_who_is_at_the_gate_while_others_queue(user_lock: UserLock, threads: Thr
                 eventually(lambda: bool(user_lock.tickets) or enough())
                 turns.append("queue")
 
-    def wait_at_the_gate(locks: Locks) -> None:
+    def wait_in_the_server(locks: Locks) -> None:
         with lease(locks):
-            turns.append("gate")
+            turns.append("server")
 
     for _ in range(2):
         threads.start(keep_the_order, user_lock.locks())
     eventually(lambda: bool(turns))
     for _ in range(2):
-        threads.start(wait_at_the_gate, user_lock.locks())
+        threads.start(wait_in_the_server, user_lock.locks())
     threads.join()
-    assert turns[:ENOUGH].count("gate") == 2
+    assert turns[:ENOUGH].count("server") == 2

@@ -17,7 +17,7 @@ from tests.faults.proxy import Proxy
 from tests.servers import Server, execute
 from tests.support import MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import Entry, Queue, lease, take_turn
-from tests.waiting.gates_mariadb import UserLock
+from tests.waiting.user_lock import WatchedUserLock
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -107,7 +107,7 @@ def test_what_is_no_ticket_is_nothing(
     """No error, no statement; and who waits is called as ever."""
     turns: list[int] = []
     url = f"{queue.db.url}?client_encoding={encoding}"
-    with Proxy(url) as proxy, world.locks(proxy.url) as locks:
+    with Proxy(url) as proxy, queue.timed(world.locks(proxy.url)) as locks:
         with lease(queue.locks()):
             threads.start(take_turn, locks, turns, 1)
             queue.wait_for(1)
@@ -125,7 +125,7 @@ def test_what_is_no_ticket_is_nothing(
 @both
 @pytest.mark.usefixtures("only_calls")
 def test_bytes_that_are_no_text_are_nothing(
-    postgresql: Server, world: World, threads: Threads
+    postgresql: Server, world: World, threads: Threads, times: dict[str, float]
 ) -> None:
     """A database without an encoding passes on whatever it is given."""
     name, turns = new_name(), list[int]()
@@ -137,8 +137,8 @@ def test_bytes_that_are_no_text_are_nothing(
     try:
         upgrade(url)
         with ExitStack() as stack, a_stranger(url) as stranger:
-            queue = Queue(Database("postgresql", url, postgresql), stack)
-            locks = stack.enter_context(world.locks(url))
+            queue = Queue(Database("postgresql", url, postgresql), stack, times)
+            locks = stack.enter_context(queue.timed(world.locks(url)))
             with lease(queue.locks()):
                 threads.start(take_turn, locks, turns, 1)
                 queue.wait_for(1)
@@ -172,7 +172,7 @@ def test_called_for_nothing_it_is_looked_at_now_and_then(
 ) -> None:
     """By one who has read the lock table, where the tickets are."""
     turns: list[int] = []
-    with Proxy(queue.db.url) as proxy, world.locks(proxy.url) as locks:
+    with Proxy(queue.db.url) as proxy, queue.timed(world.locks(proxy.url)) as locks:
         with lease(queue.locks()):
             threads.start(take_turn, locks, turns, 1)
             queue.wait_for(1)
@@ -223,10 +223,10 @@ def test_who_listens_too_hears_nothing_to_call_with(
     assert waiting.result(SECONDS)
 
 
-def test_a_gate_that_a_stranger_has_shut_stops_nobody(
-    user_lock: UserLock, threads: Threads
+def test_a_user_lock_that_a_stranger_has_stops_nobody(
+    user_lock: WatchedUserLock, threads: Threads
 ) -> None:
-    """The names of gates can be computed."""
+    """What user locks are called can be computed."""
     turns: list[int] = []
 
     def work(number: int) -> None:
@@ -234,7 +234,7 @@ def test_a_gate_that_a_stranger_has_shut_stops_nobody(
         for _ in range(2):
             take_turn(locks, turns, number)
 
-    with user_lock.shut():
+    with user_lock.taken():
         for number in range(3):
             threads.start(work, number)
         threads.join()

@@ -29,7 +29,8 @@ class Watched(Queue):
     world: World
 
     def locks(self) -> Locks:
-        return self.stack.enter_context(self.world.locks(self.db.url, timeouts=PATIENT))
+        locks = self.world.locks(self.db.url, timeouts=PATIENT)
+        return self.stack.enter_context(self.timed(locks))
 
     @cached_property
     def _watching(self) -> Connection:
@@ -92,4 +93,4 @@ class Statements:
 
 def calls(locks: Locks) -> int:
     """How often some Locks were called so far."""
-    return locks.database.local_queue.notifier.calls
+    return locks.database.contenders.local_queue.notifier.calls

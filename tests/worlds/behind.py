@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from dblock import Lease, Locks
+from dblock.aio import AsyncLocks
 from dblock.aio.bridge import await_
 from tests.worlds.surface import Surface
+
+SomeLocks = TypeVar("SomeLocks", Locks, AsyncLocks)
+
+
+def timed(locks: SomeLocks, **times: float) -> SomeLocks:
+    """Let some Locks that nobody has used yet have other times than usual: see ``Timing``."""
+    dialect = locks.database.dialect
+    dialect.timing = replace(dialect.timing, **times)
+    return locks
 
 
 def inside(lease: Lease) -> Lease:

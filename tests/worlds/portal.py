@@ -92,7 +92,7 @@ class Asyncio(World):
         made: Keeper = self.call(dblock.aio.keeper.keeper_here)
         return made
 
-    def _new_keeper(self, kind: type[Keeper]) -> Keeper:
+    def _new_keeper(self, kind: Callable[..., Keeper]) -> Keeper:
         return kind(AsyncioRuntime(), partial(TaskWorker, ref(self._loop)))
 
 

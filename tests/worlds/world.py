@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -35,11 +36,11 @@ class World:
         """Who renews here."""
         return dblock.holding.keeper.keeper
 
-    def use_keeper(self, patch: pytest.MonkeyPatch, kind: type[Keeper]) -> Keeper:
+    def use_keeper(self, patch: pytest.MonkeyPatch, kind: Callable[..., Keeper]) -> Keeper:
         """Have what is locked from now on kept by a keeper of the test's own."""
         made = self._new_keeper(kind)
         patch.setattr(Database, "keeper", property(lambda database: made))
         return made
 
-    def _new_keeper(self, kind: type[Keeper]) -> Keeper:
+    def _new_keeper(self, kind: Callable[..., Keeper]) -> Keeper:
         return kind(Runtime())

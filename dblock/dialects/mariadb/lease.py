@@ -27,8 +27,8 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             self._asked(name, token, owner, ttl),
             commands.Grant(name, token, owner, ttl),
             self.patience,
-            # It lasted for its whole TTL when it was granted, which is after it was asked for. Where
-            # a trigger is on the table no fence is told, so it is looked for.
+            # It lasts for its whole TTL from when it was granted, which is after it was asked for.
+            # Where a trigger is on the table no fence is told, so it is looked for.
             read=lambda reply: Granted(reply.rows[0][0], ttl) if reply.rows else None,
         )
 

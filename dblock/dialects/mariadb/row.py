@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...protocol import commands
-from ...protocol.state import RowLock
+from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
 from ..dialect import read_row_lock
 from .base import Tables
@@ -33,7 +33,7 @@ class RowStatements(Tables):
             self.patience,
         )
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         seconds = self.longest_patience if patience is None else patience
         if seconds < _WORTH_WAITING:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not

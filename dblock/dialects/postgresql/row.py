@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol import commands
-from ...protocol.state import RowLock
+from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, Reply, any_row
 from .fragments import FREE, LAZY, milliseconds
 from .witness import OPEN, WitnessStatements
@@ -26,7 +26,7 @@ class RowStatements(WitnessStatements):
             commands.Create(name),
         )
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         free = (
             f"SELECT fence FROM {self.lock_table} "
             f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
@@ -93,6 +93,6 @@ class RowStatements(WitnessStatements):
         )
 
 
-def _row_lock(reply: Reply) -> RowLock:
+def _row_lock(reply: Reply) -> RowOutcome:
     newest, fence, *_, open = reply.rows[0]
-    return RowLock(fence is not None, stale=not newest, closed=not open)
+    return RowOutcome(fence is not None, stale=not newest, closed=not open)

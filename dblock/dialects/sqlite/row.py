@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol import commands
-from ...protocol.state import RowLock
+from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
 from ..dialect import Dialect, read_row_lock
 from .adapter import busy_timeout
@@ -37,7 +37,7 @@ class RowStatements(Dialect):
             Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),
         )
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowLock]:
+    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         if not borrowed:  # BEGIN IMMEDIATE has the lock already
             return Query(
                 f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}",

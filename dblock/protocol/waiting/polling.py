@@ -7,7 +7,7 @@
                                            └────────┴────────┴── not in it any more
 
 Of a process's waiters for one name only the first stands in the database. A free name is kept for
-the first in the queue for a moment, :attr:`.Dialect.grace`. Then the second may take it, a moment
+the first in the queue for a moment, :attr:`.Timing.grace`. Then the second may take it, a moment
 later the third, and so on; so a waiter that has died stops nobody for long.
 """
 

@@ -19,16 +19,15 @@ from ..attempt import Attempt
 from ..lease import Held
 from ..state import Passed
 from ..steps import ANY_SERVER, Procedure, WaitNotification
-from ..term import FIRST_TERM
 from .polling import Polling
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
     from ..waiters import Waiter
 
-# Between two looks of one who waits to be told, in seconds: as often as the first term of one who
-# does not answer; those further back less often. By up to so many seconds more, by chance.
-POLL, POLL_MORE, POLL_MAX, POLL_JITTER = FIRST_TERM, 0.5, 10.0, 0.2
+# Between two looks of one who waits to be told: so many seconds more for each one before the one
+# before it, and up to so many more by chance.
+POLL_MORE, POLL_JITTER = 0.5, 0.2
 
 
 class Queueing(Polling):
@@ -68,7 +67,9 @@ class Queueing(Polling):
         """Return how long to wait before looking: until it may be our turn anyway."""
         if self.policy.endless:
             state, ahead = self.attempt.seen.state, self.attempt.seen.position.ahead or 0
-            sleep = min(POLL + POLL_MORE * max(0, ahead - 1), POLL_MAX) + min(sleep, POLL_JITTER)
+            timing = self.attempt.dialect.timing
+            poll = min(timing.poll + POLL_MORE * max(0, ahead - 1), timing.poll_max)
+            sleep = poll + min(sleep, POLL_JITTER)
             if state is not None and state.remaining is not None:
                 # By then those before may have died, so all but the first look after a moment.
                 places = ahead if state.remaining < 0 else min(ahead, 1)

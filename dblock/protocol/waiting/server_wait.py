@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ...policy import RetryPolicy
     from ..waiters import Waiter
 
-# How long to wait in the server in one go, in seconds.
-LONGEST = 2.5
-
 
 @dataclass(slots=True)
 class SessionLock:
@@ -84,7 +81,7 @@ class ServerWait(Polling):
         """Return how long to wait in the server in one go."""
         self.deadline.now = yield from self.waiter.note(self.deadline.now)
         dialect, state = self.attempt.dialect, self.attempt.seen.state
-        patience = min(LONGEST, dialect.timeouts.query / 2)
+        patience = min(dialect.timing.server_wait, dialect.timeouts.query / 2)
         if state is not None and not state.held:  # it is kept for who has the session's lock
             patience = min(patience, dialect.grace)
         elif state is not None and state.remaining is not None:

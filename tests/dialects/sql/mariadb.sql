@@ -6,6 +6,22 @@ WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE)
 
+-- grant, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
+    INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+    AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
+    COMMIT;
+    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `dblock_lock`
+        WHERE lock_name = %(name)s;
+END
+
 -- join, waits 0 s
 BEGIN NOT ATOMIC
             DECLARE free INT DEFAULT 0;

@@ -21,8 +21,8 @@ from .scheduler import Run
 NOTHING: Query[int] = Query("SELECT 1", {})
 
 
-class Gating(SQLite):
-    """A dialect with gates."""
+class WithUserLocks(SQLite):
+    """A dialect that has them."""
 
     can_wait_in_server = True
 
@@ -39,10 +39,10 @@ class Closing(SQLite3):
 
 
 class User:
-    """One who has a name with a gate."""
+    """One who has a name with its user lock."""
 
-    def __init__(self, gates: UserLocks) -> None:
-        self.gate = UserLock(gates, hot=False)
+    def __init__(self, user_locks: UserLocks) -> None:
+        self.user_lock = UserLock(user_locks, hot=False)
         self.refused = False
 
     def take(self) -> None:
@@ -58,61 +58,61 @@ class User:
 
     def _run(self, step: ExecuteOnSession) -> None:
         try:
-            self.gate.run(step, None)
+            self.user_lock.run(step, None)
         except (StatementError, ValueError):  # there are enough of them; or it was closed meanwhile
             self.refused = True
 
 
-def gates(run: Run) -> UserLocks:
+def made(run: Run) -> UserLocks:
     adapter = Closing(TIMEOUTS)
-    return UserLocks(some(run, adapter), Gating(None, "dblock_", TIMEOUTS, adapter))
+    return UserLocks(some(run, adapter), WithUserLocks(None, "dblock_", TIMEOUTS, adapter))
 
 
 LOOKED_AT = (UserLocks, UserLock)
 
 
 @scenario(*LOOKED_AT)
-def the_last_gate(run: Run) -> None:
+def the_last_user_lock(run: Run) -> None:
     """Two want the last one that there may be."""
-    all_gates = gates(run)
-    before = [User(all_gates) for _ in range(USER_LOCKS - 1)]
+    user_locks = made(run)
+    before = [User(user_locks) for _ in range(USER_LOCKS - 1)]
     for user in before:
         user.take()
-    users = [User(all_gates) for _ in range(2)]
+    users = [User(user_locks) for _ in range(2)]
     for name, user in zip(("one", "two"), users, strict=True):
-        run.start(name, user.take, alike=all_gates)
+        run.start(name, user.take, alike=user_locks)
     run.go()
     assert [user.refused for user in users].count(True) == 1
-    assert all_gates.kept == len(Counted.open) == USER_LOCKS
+    assert user_locks.kept == len(Counted.open) == USER_LOCKS
 
 
 @scenario(*LOOKED_AT)
 def dropped_by_two(run: Run) -> None:
-    """It is dropped by who was waiting at it, and by who closes all."""
-    all_gates = gates(run)
-    user = User(all_gates)
+    """It is dropped by who was waiting for it, and by who closes all."""
+    user_locks = made(run)
+    user = User(user_locks)
     user.take()
-    run.start("one", user.gate.drop)
-    run.start("two", all_gates.close)
+    run.start("one", user.user_lock.drop)
+    run.start("two", user_locks.close)
     run.go()
-    assert all_gates.kept == 0
+    assert user_locks.kept == 0
     assert not Counted.open
     assert Counted.closed_twice == 0
 
 
 @scenario(*LOOKED_AT)
-def its_gates_are_closed(run: Run) -> None:
+def its_user_locks_are_closed(run: Run) -> None:
     """Nothing stays open, wherever the other is."""
-    all_gates = gates(run)
-    user = User(all_gates)
+    user_locks = made(run)
+    user = User(user_locks)
 
     def close() -> None:
-        all_gates.close()
-        all_gates.connections.close()
+        user_locks.close()
+        user_locks.connections.close()
 
     run.start("user", partial(user.take_and_release))
     run.start("other", close)
     run.go()
-    user.gate.drop()
-    assert all_gates.kept == 0
+    user.user_lock.drop()
+    assert user_locks.kept == 0
     assert not Counted.open

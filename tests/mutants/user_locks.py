@@ -1,18 +1,18 @@
-"""Mutants of waiting at a name's gate, on MariaDB (promise 10)."""
+"""Mutants of waiting in the server, for a name's user lock, on MariaDB (promise 10)."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WAITS = "tests/waiting/test_gate_mariadb.py"
-ENDS = "tests/waiting/test_gate_mariadb_ends.py"
-HOLDING = "tests/waiting/test_gate_mariadb_holds.py"
+WAITS = "tests/waiting/test_server_wait.py"
+ENDS = "tests/waiting/test_server_wait_ends.py"
+HOLDING = "tests/waiting/test_server_wait_holds.py"
 FOUND = "tests/simulation/test_found.py::test_it_is_mended"
-KEPT = "nobody keeps the gate without the name"
+KEPT = "nobody keeps the user lock without the name"
 
-GATES = (
+USER_LOCKS = (
     Mutant(
-        "the-gate-is-kept-without-the-row",
+        "the-user-lock-is-kept-without-the-row",
         KEPT,
         "UserLock.run",
         "elif step.first or step.last:\n    self._leave(connection)",
@@ -20,7 +20,7 @@ GATES = (
         f"{HOLDING}::test_a_release_that_finds_its_row_in_use_lets_it_go",
     ),
     Mutant(
-        "a-renewed-hold-keeps-the-gate",
+        "a-renewed-hold-keeps-the-user-lock",
         KEPT,
         "LeaseHold.begin",
         "self._leave_user_lock()",
@@ -28,7 +28,7 @@ GATES = (
         f"{HOLDING}::test_a_renewal_lets_it_go",
     ),
     Mutant(
-        "a-lost-hold-keeps-the-gate",
+        "a-lost-hold-keeps-the-user-lock",
         KEPT,
         "LeaseHold.lose",
         "self._leave_user_lock()",
@@ -36,15 +36,15 @@ GATES = (
         f"{HOLDING}::test_the_loss_itself_lets_it_go",
     ),
     Mutant(
-        "a-name-left-to-run-out-keeps-the-gate",
+        "a-name-left-to-run-out-keeps-the-user-lock",
         KEPT,
         "Lease._give_back",
         "hold.user_lock.drop()",
         "pass",
-        f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_gate",
+        f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_user_lock",
     ),
     Mutant(
-        "interrupted-and-keeps-the-gate",
+        "interrupted-and-keeps-the-user-lock",
         KEPT,
         "Lease._try_within",
         "if user_lock is not None:\n    user_lock.drop()\nif not isinstance",
@@ -52,7 +52,7 @@ GATES = (
         f"{ENDS}::test_ctrl_c_at_each_statement[taken]",
     ),
     Mutant(
-        "a-child-closes-its-parents-gate",
+        "a-child-drops-its-parents-user-lock",
         "a lock cannot leak through a fork",
         "UserLock.drop",
         "leave_to_parent(connection)",
@@ -60,23 +60,23 @@ GATES = (
         f"{ENDS}::test_a_forked_child_has_none_of_its_parents",
     ),
     Mutant(
-        "past-the-deadline-at-the-gate",
+        "past-the-deadline-in-the-server",
         "every wait has a deadline if asked",
         "ServerWait._patience",
         "self.waiter.piece(self.deadline.within(patience), self.deadline.now)",
         "self.waiter.piece(patience, self.deadline.now)",
-        f"{WAITS}::test_the_deadline_is_kept_at_the_gate[threads]",
+        f"{WAITS}::test_the_deadline_is_kept_in_the_server[threads]",
     ),
     Mutant(
-        "unavailable-at-the-gate",
-        "a lock is refused to nobody because the gate is no use",
+        "unavailable-without-a-user-lock",
+        "a lock is refused to nobody because there is no user lock",
         "ServerWait._wait_in_server",
         "if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
         "if failure.fault is not Fault.BUSY:",
         f"{WAITS}::test_no_connection_is_left_for_it",
     ),
     Mutant(
-        "waits-at-the-gate-past-the-expiry",
+        "waits-in-the-server-past-the-expiry",
         "a lease that has run out is taken at once",
         "ServerWait._patience",
         "patience = min(patience, state.remaining)",
@@ -84,10 +84,10 @@ GATES = (
         f"{FOUND}[who waits at the gate of one that is stopped does not see its lease run out]",
     ),
     Mutant(
-        "gates-without-end",
+        "user-locks-without-end",
         "waiting is cheap",
         "UserLocks.admit",
-        "if self.kept >= (2 * USER_LOCKS if user_lock.hot else USER_LOCKS):",
+        "if self.kept >= (2 * self.limit if user_lock.hot else self.limit):",
         "if False:",
         f"{WAITS}::test_so_many_when_all_come_at_once",
     ),

@@ -1,4 +1,4 @@
-"""A grant on MariaDB decides once, whoever comes to the gate or goes meanwhile (promise 2)."""
+"""A grant on MariaDB decides once, whatever becomes of the user lock meanwhile (promise 2)."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ from itertools import pairwise
 
 import pytest
 
-from dblock.dialects import Dialect, MariaDB
+from dblock.dialects import MariaDB
 from tests.support import SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, lease
-from tests.waiting.gates_mariadb import UserLock
+from tests.waiting.user_lock import WatchedUserLock
 from tests.worlds.portal import WORLDS
 
-HELD_OPEN = "SHA1(CONCAT('the look at the gate/', DATABASE()))"
-
-
-@pytest.fixture
-def gate(user_lock: UserLock) -> UserLock:
-    return user_lock
+HELD_OPEN = "SHA1(CONCAT('the look at the user lock/', DATABASE()))"
 
 
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
-def test_who_leaves_the_gate_while_it_is_looked_at(
-    gate: UserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
+def test_who_lets_the_user_lock_go_while_it_is_looked_at(
+    user_lock: WatchedUserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A grant that looked again would find the name free for some of its columns only."""
-    monkeypatch.setattr(Dialect, "grace", SECONDS)  # a free name is kept for who is at its gate
-    first, second = lease(gate.locks()), lease(gate.locks())
+    user_lock.times.update(grace=SECONDS)  # a free name is kept for who has its user lock
+    first, second = lease(user_lock.locks()), lease(user_lock.locks())
     with first:
         fence = first.fence
     looked = MariaDB.taken_elsewhere.fget  # type: ignore[attr-defined]
@@ -35,25 +30,25 @@ def test_who_leaves_the_gate_while_it_is_looked_at(
     monkeypatch.setattr(
         MariaDB, "taken_elsewhere", property(lambda self: f"({looked(self)} + {then_wait})")
     )
-    with gate.session() as holding:
+    with user_lock.session() as holding:
         holding.exec_driver_sql(f"DO GET_LOCK({HELD_OPEN}, {SECONDS})")
-        with gate.shut():
-            gate.give_back(0)
+        with user_lock.taken():
+            user_lock.give_back(0)
             trying = threads.start(second.acquire, blocking=False)
-            gate.wait_until_waited_for()  # it has seen that somebody is at the gate
+            user_lock.wait_until_waited_for()  # it has seen that somebody has it
     assert not trying.result(SECONDS)
     monkeypatch.undo()
     assert second.acquire(blocking=False)
     assert second.fence == fence + 1
 
 
-def test_no_fence_is_given_twice(gate: UserLock, threads: Threads) -> None:
-    """One is at the gate again and again, others try without waiting; by chance."""
+def test_no_fence_is_given_twice(user_lock: WatchedUserLock, threads: Threads) -> None:
+    """One waits in the server again and again, others try without waiting; by chance."""
     fences: list[int] = []
     enough, done = 400, threading.Event()
 
     def take(wait: float) -> None:
-        locks = gate.locks()
+        locks = user_lock.locks()
         while not done.is_set():
             mine = lease(locks, wait)
             if mine.acquire():
@@ -71,26 +66,32 @@ def test_no_fence_is_given_twice(gate: UserLock, threads: Threads) -> None:
 
 @pytest.mark.parametrize("missing", ["dblock_guard", "dblock_lock"])
 @pytest.mark.parametrize("wait", [0, SECONDS])
-def test_a_name_with_one_of_its_two_rows(gate: UserLock, missing: str, wait: float) -> None:
+def test_a_name_with_one_of_its_two_rows(
+    user_lock: WatchedUserLock, missing: str, wait: float
+) -> None:
     """It was created by somebody who died then, or before there were guards."""
-    gate.ask(f"DELETE FROM {missing} WHERE lock_name = '{NAME}' RETURNING 1")
-    mine = lease(gate.locks(), wait)
+    user_lock.ask(f"DELETE FROM {missing} WHERE lock_name = '{NAME}' RETURNING 1")
+    mine = lease(user_lock.locks(), wait)
     assert mine.acquire()
-    assert not lease(gate.locks()).acquire(blocking=False)
+    assert not lease(user_lock.locks()).acquire(blocking=False)
     mine.release()
 
 
 @pytest.mark.parametrize("moment", ["BEFORE", "AFTER"])
-def test_what_a_trigger_of_the_users_inserts_is_no_fence(gate: UserLock, moment: str) -> None:
-    mine = lease(gate.locks())
+def test_what_a_trigger_of_the_users_tells_is_no_fence(
+    user_lock: WatchedUserLock, moment: str
+) -> None:
+    mine = lease(user_lock.locks())
     with mine:
         fence = mine.fence
-    with gate.session() as user:
-        user.exec_driver_sql("CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT)")
+    with user_lock.session() as user:
         user.exec_driver_sql(
-            f"CREATE TRIGGER logging {moment} UPDATE ON dblock_lock FOR EACH ROW "
-            "INSERT INTO log VALUES (LAST_INSERT_ID(9999) + NEW.fence)"
+            f"CREATE TRIGGER telling {moment} UPDATE ON dblock_lock FOR EACH ROW "
+            "SET @told = LAST_INSERT_ID(9999)"
         )
-    assert mine.acquire()
-    assert mine.fence == fence + 1
-    mine.release()
+        try:
+            assert mine.acquire()
+            assert mine.fence == fence + 1
+            mine.release()
+        finally:
+            user.exec_driver_sql("DROP TRIGGER telling")

@@ -1,4 +1,4 @@
-"""A name's gate as it is seen from outside, on MariaDB: a user lock, in the list of processes."""
+"""A name's user lock as it is seen from outside, on MariaDB: in the list of processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from sqlalchemy.engine import Connection
 from dblock import Lease, Locks, Timeouts, clock
 from dblock.database import Database
 from dblock.dialects import MariaDB
-from dblock.protocol import waiters as seen_waiters
-from dblock.protocol.waiting import server_wait
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
 from tests.waiting.watching import Statements, Watched
@@ -25,8 +23,8 @@ TABLE = "dblock_lock"
 
 
 @dataclass
-class UserLock(Watched):
-    """The gate of :data:`NAME` there, and who is at it."""
+class WatchedUserLock(Watched):
+    """The user lock of :data:`NAME`, who has it, and who waits for it."""
 
     def create(self) -> None:
         self._watching.exec_driver_sql(f"INSERT INTO dblock_guard (lock_name) VALUES ('{NAME}')")
@@ -34,17 +32,17 @@ class UserLock(Watched):
             f"INSERT INTO {TABLE} (lock_name, fence) VALUES ('{NAME}', 0)"
         )
 
-    def quick(self, *names: str) -> Locks:
-        """Locks that wait at the gate at once when they next want one of these names."""
+    def hot(self, *names: str) -> Locks:
+        """Locks that wait in the server at once when they next want one of these names."""
         locks = self.locks()
-        hurry(locks, *names or (NAME,))
+        make_hot(locks, *names or (NAME,))
         return locks
 
     @contextmanager
-    def shut(self, *names: str) -> Iterator[Connection]:
+    def taken(self, *names: str) -> Iterator[Connection]:
         with self.session() as session:
             for name in names or (NAME,):
-                session.exec_driver_sql(f"DO GET_LOCK({user_lock(name)}, {SECONDS})")
+                session.exec_driver_sql(f"DO GET_LOCK({called(name)}, {SECONDS})")
             yield session
             session.exec_driver_sql("DO RELEASE_ALL_LOCKS()")
 
@@ -71,11 +69,11 @@ class UserLock(Watched):
         self.change(f"SET token = {token}, expires_at = {ago}")
 
     def had_by(self, name: str = NAME) -> list[int]:
-        """The sessions that have the gate: one at most."""
-        return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({user_lock(name)})") if pid]
+        """The sessions that have it: one at most."""
+        return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({called(name)})") if pid]
 
     def waited_for_by(self) -> list[int]:
-        """The sessions that wait at the gate."""
+        """The sessions that wait for a user lock."""
         return self._with("state = 'User lock'")
 
     def _tickets(self, name: str) -> list[str]:
@@ -130,43 +128,37 @@ class Asked(Statements):
 
     @property
     def grants(self) -> int:
-        """How many take a name, or try to, at no gate."""
+        """How many take a name, or try to, without a user lock."""
         return sum("owner" in params for params in self.params) - self.waits
 
     @property
     def patience(self) -> list[float]:
-        """How long each may wait at a gate."""
+        """How long each may wait in the server."""
         return [params["patience"] for params in self.params if "patience" in params]
 
 
-def wait_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """Wait at gates as long as the test takes, that is, and in one piece."""
-    patch.setattr(server_wait, "LONGEST", SECONDS / 2)
-    patch.setattr(seen_waiters, "AFTER", 3600.0)
+def called(name: str) -> str:
+    """What a name's user lock is called in the session's database."""
+    made = MariaDB(None, "dblock_", Timeouts()).user_lock(name)
+    return f"SHA1(CONCAT('{made}/', DATABASE()))"
 
 
-def user_lock(name: str) -> str:
-    """The user lock that is a name's gate in the session's database."""
-    gate = MariaDB(None, "dblock_", Timeouts()).user_lock(name)
-    return f"SHA1(CONCAT('{gate}/', DATABASE()))"
-
-
-def has(gate: UserLock, held: Lease) -> Lease:
-    """A hold that has the gate."""
+def has(user_lock: WatchedUserLock, held: Lease) -> Lease:
+    """A hold that has its user lock."""
     assert held.acquire()
-    assert len(gate.had_by()) == 1
+    assert len(user_lock.had_by()) == 1
     return held
 
 
-def hurry(locks: Locks, *names: str) -> None:
+def make_hot(locks: Locks, *names: str) -> None:
     """Let some Locks have got names in a moment, a moment ago."""
     if isinstance(locks, Surface):
-        locks.run(hurry_here, locks.database, *names)
+        locks.run(make_hot_here, locks.database, *names)
     else:
-        hurry_here(locks.database, *names)
+        make_hot_here(locks.database, *names)
 
 
-def hurry_here(database: Database, *names: str) -> None:
+def make_hot_here(database: Database, *names: str) -> None:
     """In the world that the database's Locks are of."""
     for name in names:
-        database.hot.note(name, 0.0, clock.now() + SECONDS)
+        database.contenders.hot.note(name, 0.0, clock.now() + SECONDS)

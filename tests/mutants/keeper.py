@@ -7,13 +7,13 @@ from tests.mutants.mutant import Mutant
 PLANTED = "tests/faults/test_planted.py"
 TAKEN_OVER = f"{PLANTED}::test_a_holder_that_was_taken_over"
 EXPIRED = "tests/contract/test_loss.py::test_what_has_expired_is_not_renewed"
-CONTRACT = "tests/contract/test_keeper.py"
+CONTRACT, TELLS = "tests/contract/test_keeper.py", "tests/contract/test_keeper_tells.py"
 ONE_BUSY = f"{CONTRACT}::test_one_busy_row_is_the_only_one_missed[threads-mariadb]"
 BATCH, DUE = "tests/protocol/test_renew.py", "tests/protocol/test_schedule.py"
 ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
-KEEPING = (
+KEEPER = (
     # --- 15: not two, although another server takes over
     Mutant(
         "another-server-is-believed",
@@ -220,7 +220,7 @@ KEEPING = (
         "Keeper._settle",
         "if not hold.keepable(now):\n    continue",
         "",
-        f"{CONTRACT}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
+        f"{TELLS}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
     ),
     Mutant(
         "only-the-first-danger",
@@ -228,7 +228,7 @@ KEEPING = (
         "Keeper._look_at",
         "if not schedule.warned and schedule.danger(term) <= now:",
         "if False:",
-        f"{CONTRACT}::test_danger_then_loss_then_another_holder[threads-mariadb]",
+        f"{TELLS}::test_danger_then_loss_then_another_holder[threads-mariadb]",
     ),
     Mutant(
         "dropped-handles-are-kept",
@@ -269,7 +269,7 @@ KEEPING = (
     Mutant(
         "keeper-takes-signals",
         "the keeper's threads leave signals to the application",
-        "keeper.start_quietly",
+        "worker.start_quietly",
         "signal.valid_signals()",
         "[]",
         f"{PROCESSES}::test_the_keepers_threads_take_no_signals",

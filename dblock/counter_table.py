@@ -1,0 +1,285 @@
+"""Where a counter counts: which columns those are, what they hold, and the statements over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import bindparam, func, literal, select, type_coerce, update
+from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
+from sqlalchemy.schema import Column, Table
+from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
+
+from .amounts import Number, Numbers
+from .compiled import Compiled
+from .io.borrowed import BorrowedTransaction, borrow
+from .protocol.explain import explain, transaction_broken
+from .protocol.faults import Fault, StatementError
+from .protocol.steps import ExecuteInTransaction, Query, Reply
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.expression import ClauseElement, ColumnElement, Select
+    from sqlalchemy.types import TypeEngine
+
+    from .database import Database
+    from .io.borrowed import Borrowable
+    from .policy import RetryPolicy
+
+T = TypeVar("T")
+
+#: Of tables of the user's in one database: the types that their columns have there.
+Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
+
+_KEY, _AMOUNT, _SEEN, _NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
+_LEAST, _MOST = "dblock_least", "dblock_most"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is counted in a table, the column that finds its row, and that of its version."""
+
+    value: Column[Any]
+    key: Column[Any]
+    version: Column[Any] | None
+    #: The value as the user has mapped it.
+    attribute: InstrumentedAttribute[Any] | None
+
+    @classmethod
+    def of(
+        cls,
+        value: Column[Any] | InstrumentedAttribute[Any],
+        key: Column[Any] | InstrumentedAttribute[Any],
+        version: Column[Any] | InstrumentedAttribute[Any] | None,
+    ) -> Columns:
+        made = cls(
+            _column("column", value),
+            _column("key", key),
+            None if version is None else _column("version", version),
+            value if isinstance(value, InstrumentedAttribute) else None,
+        )
+        table = made.value.table
+        if not isinstance(table, Table) or any(
+            other is not None and other.table is not table for other in (made.key, made.version)
+        ):
+            raise ValueError("a counter's column, key and version are columns of one table")
+        return made
+
+    def __str__(self) -> str:
+        return f"{self.value} by {self.key.name}"
+
+    @property
+    def table(self) -> Table:
+        table = self.value.table
+        assert isinstance(table, Table)
+        return table
+
+    @property
+    def compared(self) -> Column[Any]:
+        """What tells whether a row has changed since it was read."""
+        return self.value if self.version is None else self.version
+
+    def row(self, key: Any) -> str:
+        """Say which number is meant."""
+        return f"{self.value} of {self.key.name} {key!r}"
+
+    def expire(self, session: Borrowable, key: Any) -> None:
+        """Let the ORM read a row anew: it does not see what was done below it."""
+        found = session() if isinstance(session, scoped_session) else session
+        if self.attribute is None or not isinstance(found, Session):
+            return
+        mapper = self.attribute.parent
+        if [column.name for column in mapper.primary_key] == [self.key.name]:
+            instance = found.identity_map.get(mapper.identity_key_from_primary_key((key,)))
+            if instance is not None:
+                changed = [self.value] if self.version is None else [self.value, self.version]
+                found.expire(instance, [mapper.get_property_by_column(c).key for c in changed])
+
+
+class CounterTable:
+    """The statements of one counter. They run in transactions of the user's, and none waits there
+    for longer than the user's own do, but for the policy's tries."""
+
+    def __init__(
+        self, database: Database, types: Types, columns: Columns, retry: RetryPolicy
+    ) -> None:
+        self._database = database
+        self._types = types
+        self._retry = retry
+        self.columns = columns
+        self._numbers: dict[str, Numbers] = {}
+        self._compiled: dict[str, Compiled] = {}
+        self._read_as_told = self._reading(columns.compared)
+        self._read_to_compare: Select[Any] | None = None
+
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+        """Return the user's transaction."""
+        found = session() if isinstance(session, scoped_session) else session
+        if isinstance(found, Session) and found.autoflush:
+            found.flush()  # a row that is only pending could not be found
+        database = self._database
+        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
+        if not isinstance(transaction, BorrowedTransaction):
+            raise TypeError(
+                "a counter works in an SQLAlchemy Connection or Session, not "
+                f"{type(found).__name__}"
+            )
+        database.recognise(transaction)
+        return transaction
+
+    # --- what the columns hold ---------------------------------------------------------------
+
+    def numbers(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
+        """Return which numbers a column holds: by its type in the database, and by its type here
+        where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
+        found = self._numbers.get(column.name)
+        if found is None:
+            types, table = self._types, self.columns.table
+            if table not in types:
+                types[table] = self._retried(partial(transaction.types, table))
+            kind = types[table].get(column.name)
+            while isinstance(kind, DOMAIN):
+                kind = kind.data_type
+                if isinstance(kind, Numeric) and not isinstance(kind, Float):
+                    kind = None  # SQLAlchemy does not tell how many digits a domain's has
+            if kind is None or isinstance(kind, NullType):
+                kind = column.type
+            found = self._numbers[column.name] = Numbers.of(
+                str(column), kind, self._database.dialect.dynamic_types
+            )
+        return found
+
+    def exactly(self, transaction: BorrowedTransaction, what: str, number: Any) -> Number:
+        """Return a number as the column holds it."""
+        kind = self.columns.value.type
+        if isinstance(kind, TypeDecorator):
+            convert = kind.bind_processor(transaction.connection.dialect)
+            number = number if convert is None else convert(number)
+        return self.numbers(transaction, self.columns.value).exactly(what, number)
+
+    # --- statements --------------------------------------------------------------------------
+
+    def read(
+        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
+    ) -> tuple[Any, Any]:
+        """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
+        reading = self._reading_to_compare(transaction) if to_compare else self._read_as_told
+        if lock:  # also the only way to the newest row under InnoDB's REPEATABLE READ
+            reading = reading.with_for_update()
+        row = self._retried(partial(transaction.fetch, reading, {_KEY: key}))
+        if row is None:
+            columns = self.columns
+            raise LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
+        return row.value, row.seen
+
+    def _reading_to_compare(self, transaction: BorrowedTransaction) -> Select[Any]:
+        if self._read_to_compare is None:  # by the type it has there: a model's may round it
+            compared = self.columns.compared
+            numbers = self.numbers(transaction, compared)
+            self._read_to_compare = self._reading(type_coerce(compared, numbers.type))
+        return self._read_to_compare
+
+    def _reading(self, seen: ColumnElement[Any]) -> Select[Any]:
+        columns = self.columns
+        return select(columns.value.label("value"), seen.label("seen")).where(
+            columns.key == bindparam(_KEY, type_=columns.key.type)
+        )
+
+    def shift(
+        self,
+        transaction: BorrowedTransaction,
+        key: Any,
+        amount: Number,
+        least: Number,
+        most: Number,
+    ) -> bool:
+        """Add an amount to a value from ``least`` to ``most``; False if there is none."""
+
+        def statement() -> ClauseElement:
+            value = self.columns.value
+            numbers = self.numbers(transaction, value)
+            amount, least, most = (
+                bindparam(name, type_=numbers.type) for name in (_AMOUNT, _LEAST, _MOST)
+            )
+            # About the value as it is, so that nothing is computed that the column cannot hold.
+            room = _rounded(value, numbers).between(least, most)
+            return self._update(transaction, room, _rounded(value + amount, numbers))
+
+        compiled = self._once("shift", transaction, statement)
+        values = {_KEY: key, _AMOUNT: amount, _LEAST: least, _MOST: most}
+        return self.run(transaction, compiled.query(values)).matched > 0
+
+    def set(self, transaction: BorrowedTransaction, key: Any, seen: Number, new: Number) -> bool:
+        """Set a row that is still as seen; False if none is."""
+
+        def statement() -> ClauseElement:
+            compared = self.columns.compared
+            numbers = self.numbers(transaction, compared)
+            same = _rounded(compared, numbers) == bindparam(_SEEN, type_=numbers.type)
+            numbers = self.numbers(transaction, self.columns.value)
+            return self._update(transaction, same, bindparam(_NEW, type_=numbers.type))
+
+        compiled = self._once("set", transaction, statement)
+        values = {_KEY: key, _SEEN: seen, _NEW: new}
+        return self.run(transaction, compiled.query(values)).matched == 1
+
+    def _update(
+        self, transaction: BorrowedTransaction, where: ColumnElement[bool], new: Any
+    ) -> ClauseElement:
+        columns = self.columns
+        conditions = [columns.key == bindparam(_KEY, type_=columns.key.type), where]
+        values = {columns.value.name: new}
+        if columns.version is not None:
+            numbers = self.numbers(transaction, columns.version)
+            conditions.append(columns.version < literal(numbers.most, numbers.type))
+            values[columns.version.name] = columns.version + 1
+        return update(columns.table).where(*conditions).values(values)
+
+    def _once(
+        self, name: str, transaction: BorrowedTransaction, make: Callable[[], ClauseElement]
+    ) -> Compiled:
+        """Return a statement as the driver wants it: built once, sent without Core's share."""
+        if name not in self._compiled:
+            self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
+        return self._compiled[name]
+
+    def run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
+        return self._retried(partial(transaction.run, ExecuteInTransaction(query)))
+
+    def _retried(self, do: Callable[[], T]) -> T:
+        """Run a statement, again where a wait for the row ended it and nothing else."""
+        database, number = self._database, 0
+        start = database.runtime.now()
+        while True:
+            number += 1
+            try:
+                return do()
+            except StatementError as failure:
+                sleep = None
+                if failure.fault is Fault.BUSY and not database.dialect.failure_aborts:
+                    elapsed = database.runtime.now() - start
+                    left = database.timeouts.socket - elapsed
+                    sleep = self._retry.sleep_after(
+                        f"<Counter {self.columns}>", number, elapsed, left
+                    )
+                if sleep is None:
+                    if failure.fault is Fault.DISCONNECTED:
+                        raise transaction_broken(failure) from failure.__cause__
+                    raise explain(database.dialect, failure) from failure.__cause__
+            database.runtime.sleep(sleep)
+
+
+def _column(what: str, given: object) -> Column[Any]:
+    found = given.property.columns[0] if isinstance(given, InstrumentedAttribute) else given
+    if not isinstance(found, Column):
+        raise TypeError(
+            f"a counter's {what} is a Column or a mapped attribute, not {type(given).__name__}"
+        )
+    return found
+
+
+def _rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:
+    return func.round(value, numbers.scale) if numbers.rounded else value

@@ -1,0 +1,53 @@
+"""Those of this process who want names of one database, as they are to each other and to others."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from typing import TYPE_CHECKING
+
+from .hot_names import HotNames
+from .local_queue import LocalQueue
+from .user_locks import UserLocks
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..protocol.waiters import Waiter
+    from .connections import Connections
+    from .runtime import Runtime
+
+_host = cache(socket.gethostname)
+
+
+class Contenders:
+    """What they are called, in which order they wait, and who of them waits in the server."""
+
+    def __init__(
+        self, label: str, connections: Connections, dialect: Dialect, runtime: Runtime
+    ) -> None:
+        self.label = label
+        self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
+        self.user_locks = UserLocks(connections, dialect)
+        self.hot = HotNames()
+        #: Those who are seen waiting although they hold nothing; see :class:`.Caller`.
+        self.seen: dict[object, Waiter] = {}
+
+    def owner(self, label: str) -> str:
+        """Return the owner label of this process now: for people, no proof of anything."""
+        label = label or self.label
+        return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
+
+    def disconnect(self) -> None:
+        """Close their connections, those in use once they are not; new ones are made if needed."""
+        try:
+            self.local_queue.disconnect()
+        finally:
+            self.user_locks.close()
+
+    def close(self) -> None:
+        """Close the connection that is told, and those that have user locks."""
+        try:
+            self.local_queue.close()
+        finally:
+            self.user_locks.close()

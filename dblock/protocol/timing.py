@@ -1,0 +1,33 @@
+"""The protocol's own times: after how long anybody looks, tells, or gives up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .term import FIRST_TERM
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long who waits for a lock does what, in seconds.
+
+    No user sets any of it. It comes with the statements, so that a test can have other ones for
+    the locks that it makes.
+    """
+
+    #: A free name is kept so long for each one in its queue, before the next may have it.
+    grace: float = 0.4
+    #: Between two looks of one who waits to be told, if it is the first or the second: as often as
+    #: the first term of one who does not answer. Those further back look less often, and this
+    #: often at least.
+    poll: float = FIRST_TERM
+    poll_max: float = 10.0
+    #: In the server is waited so long in one go.
+    server_wait: float = 2.5
+    #: Before anybody is told of who waits.
+    visible_after: float = 0.3
+    #: Between two looks for a cycle of one who holds something, at first and at most.
+    look: float = 0.4
+    look_max: float = 5.0
+    #: To leave the queue, or to give back, is tried so long where others are at the row.
+    leaving: float = 1.0
