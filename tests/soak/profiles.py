@@ -9,6 +9,7 @@ from tests.servers import MariaDB, PgBouncer, PostgreSQL, Server, execute
 
 from .calming import Calming
 from .failing_over import FailingOver, Pair
+from .file import File
 from .havoc import Havoc
 from .nemesis import Nemesis
 
@@ -70,4 +71,5 @@ PROFILES = {
         prepare=slow_commits,
     ),
     "fair": Profile(BOTH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
+    "hand-offs": Profile(BOTH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
 }
