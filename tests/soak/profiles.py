@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.servers import MariaDB, PgBouncer, PostgreSQL, Server, execute
+from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
 
 from .calming import Calming
 from .failing_over import FailingOver, Pair
@@ -15,21 +15,6 @@ from .nemesis import Nemesis
 
 # How slow commits are where they are to be, in seconds.
 SLOW_COMMIT = 0.06
-
-
-class Pooled(PgBouncer):
-    """A pooler with a server of its own behind it."""
-
-    def __init__(self) -> None:
-        super().__init__(PostgreSQL())
-
-    def start(self) -> None:
-        self.upstream.start()
-        super().start()
-
-    def close(self) -> None:
-        super().close()
-        self.upstream.close()
 
 
 @dataclass(frozen=True)
