@@ -226,7 +226,7 @@ def check(history: History) -> list[Rule]:
     results = []
     for rule in RULES:
         checked, violations = rule(facts)
-        says = (rule.__doc__ or "").strip()
+        says = (rule.__doc__ or "").partition("\n")[0]
         results.append(Rule(rule.__name__, says, checked, list(violations)))
     return results
 
