@@ -42,6 +42,7 @@ class Rule:
     lose: Lose
     hook: Callable[[], None] = lambda: None
     nth: int = 1
+    of_replies: bool = False  # it waits for what the server sends
     done: threading.Event = field(default_factory=threading.Event)
     send_late: Callable[[], None] | None = None
     answered: threading.Event = field(default_factory=threading.Event)
@@ -76,20 +77,26 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose(
-        self, what: Lose, marker: bytes, hook: Callable[[], None] = lambda: None, nth: int = 1
+        self,
+        what: Lose,
+        marker: bytes,
+        hook: Callable[[], None] = lambda: None,
+        nth: int = 1,
+        *,
+        of_replies: bool = False,
     ) -> Rule:
-        """Do it to the n-th request from now that contains ``marker``."""
-        self._rules.append(rule := Rule(marker, what, hook, nth))
+        """Do it to the n-th request, or reply, from now that contains ``marker``."""
+        self._rules.append(rule := Rule(marker, what, hook, nth, of_replies))
         return rule
 
     def count(self, marker: bytes) -> int:
         """Return how many requests so far contained ``marker``."""
         return sum(marker in request for request in self.requests)
 
-    def rule_for(self, request: bytes) -> Rule | None:
+    def rule_for(self, request: bytes, *, of_replies: bool = False) -> Rule | None:
         with self._lock:
             for rule in self._rules:
-                if rule.marker in request:
+                if rule.of_replies is of_replies and rule.marker in request:
                     rule.nth -= 1
                     if rule.nth == 0:
                         self._rules.remove(rule)
@@ -210,12 +217,16 @@ class Link:
             time.sleep(self._proxy.delay)
             self._answered = True
             rule, self._rule = self._rule, None
+            rule = rule or self._proxy.rule_for(reply, of_replies=True)
             if rule is not None:
                 self._mute = True
+                self._deaf = rule.lose is Lose.HEARING
                 rule.answered.set()
                 if not self._late:
                     rule.hook()
-                if rule.lose is not Lose.REPLY_SILENTLY and not self._late:
+                if rule.lose is Lose.CONNECTIONS:
+                    self._proxy.cut()
+                elif rule.lose not in (Lose.REPLY_SILENTLY, Lose.HEARING) and not self._late:
                     self.cut()
                 rule.done.set()
             if not (self._mute or self._proxy.deaf):

@@ -50,3 +50,11 @@ def test_waits_that_end_in_vain(own_server: OwnServers, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", PROFILES["fair"].servers)
 def test_equal_processes(kind: str, own_server: OwnServers, tmp_path: Path) -> None:
     run("fair", kind, own_server, tmp_path, 5, holds=300)
+
+
+@pytest.mark.parametrize("kind", PROFILES["hand-offs"].servers)
+def test_names_that_are_handed_over_beside_the_dying(
+    kind: str, own_server: OwnServers, tmp_path: Path
+) -> None:
+    history = run("hand-offs", kind, own_server, tmp_path, 5, holds=300)
+    assert any(event.kind == "death" for event in history.events)

@@ -63,9 +63,13 @@ class Process:
         """Let the function return from its `wait`."""
         self._go_on.set()
 
-    def send(self, signal: signal.Signals) -> None:
+    @property
+    def pid(self) -> int:
         assert self._process.pid is not None
-        os.kill(self._process.pid, signal)
+        return self._process.pid
+
+    def send(self, signal: signal.Signals) -> None:
+        os.kill(self.pid, signal)
 
     def kill(self) -> None:
         if self._process.is_alive():

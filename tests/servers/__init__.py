@@ -3,7 +3,7 @@
 from tests.servers.base import NotOwned, Server, ServerFailed, ServerMissing, execute
 from tests.servers.mariadb import MariaDB, find_mariadb, shared_mariadb
 from tests.servers.own import OwnServer
-from tests.servers.pgbouncer import PgBouncer, find_pgbouncer
+from tests.servers.pgbouncer import PgBouncer, Pooled, find_pgbouncer
 from tests.servers.postgresql import PostgreSQL, find_postgresql, shared_postgresql
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "NotOwned",
     "OwnServer",
     "PgBouncer",
+    "Pooled",
     "PostgreSQL",
     "Server",
     "ServerFailed",

@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 
 from tests.servers.base import Server, ServerMissing
 from tests.servers.own import OwnServer
+from tests.servers.postgresql import PostgreSQL
 
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 MISSING = "no pgbouncer on this machine (apt install pgbouncer)"
@@ -78,3 +79,18 @@ class PgBouncer(OwnServer):
     def _probe(self) -> None:
         # Not a query: PgBouncer is up even while the server behind it is not.
         socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+
+
+class Pooled(PgBouncer):
+    """A pooler with a server of its own behind it."""
+
+    def __init__(self) -> None:
+        super().__init__(PostgreSQL())
+
+    def start(self) -> None:
+        self.upstream.start()
+        super().start()
+
+    def close(self) -> None:
+        super().close()
+        self.upstream.close()

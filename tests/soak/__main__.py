@@ -27,12 +27,15 @@ MISSING = 69  # EX_UNAVAILABLE: there is no server to run it on
 @click.option("--minutes", type=click.FloatRange(0), default=5.0, show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="chaos", show_default=True)
 @click.option(
-    "--database", type=click.Choice(["postgresql", "mariadb", "pgbouncer"]), default="postgresql"
+    "--database",
+    type=click.Choice(["postgresql", "mariadb", "pgbouncer", "sqlite"]),
+    default="postgresql",
 )
 @click.option("--seed", type=int, help="Of the workers' choices and of the faults.")
 @click.option("--unguarded", is_flag=True, help="Write without the guard: must find stale writes.")
 @click.option("--workers", type=click.IntRange(2), help="Where not as many as the profile has.")
 @click.option("--names", type=click.IntRange(1), help="The same.")
+@click.option("--holds", type=click.IntRange(0), default=0, help="And until there were so many.")
 @click.option("--ttl", type=click.FloatRange(0.1), help="Seconds; the same.")
 @click.option("--keep", is_flag=True, help="Keep the history even if it is clean.")
 def main(
@@ -43,6 +46,7 @@ def main(
     unguarded: bool,
     workers: int | None,
     names: int | None,
+    holds: int,
     ttl: float | None,
     keep: bool,
 ) -> None:
@@ -54,7 +58,7 @@ def main(
         raise click.UsageError(f"in the profile {profile} nothing is written")
     asked = {"workers": workers, "names": names, "ttl": ttl}
     given = {name: value for name, value in asked.items() if value is not None}
-    settings = Settings.of(profile, minutes * 60, seed, guarded=not unguarded, **given)
+    settings = Settings.of(profile, minutes * 60, seed, guarded=not unguarded, holds=holds, **given)
     console = Console()
     if not console.is_terminal:
         console.width = 120
@@ -64,7 +68,7 @@ def main(
     console.print(f"soak: {title}: {minutes:g} minutes", highlight=False)
     try:
         make = PROFILES[profile].servers[database]
-        with make() as server, progress(console, settings.seconds) as watch:
+        with make() as server, progress(console, settings) as watch:
             history = soak(settings, server, directory, watch)
     except ServerMissing as missing:
         shutil.rmtree(directory)
@@ -76,7 +80,7 @@ def main(
     tail = Tail(directory)
     tail.follow()
     rules = check(history)
-    report.show(console, title, count(history), tail.faults, rules)
+    report.show(console, title, count(history), tail.faults, rules, history)
     for rule in rules:
         if rule.violations:
             for line in report.excerpt(rule.violations[0]):

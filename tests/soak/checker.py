@@ -12,7 +12,7 @@ from itertools import pairwise
 from .facts import Facts, Found, History, Rule, Violation
 from .history import PROBE, Event
 from .ledger import Row
-from .liveness import fair, ghosts, prompt
+from .liveness import fair, ghosts, handed_over, prompt
 from .operations import Hold, Write, gather
 
 # Refused tries to take a name, a TTL apart, after all faults and all workers have ended. One is
@@ -179,6 +179,16 @@ def live(facts: Facts) -> Found:
     return len(facts.history.names), found
 
 
+def left(facts: Facts) -> Found:
+    """In the end, each name having been taken once more, nobody stands in its queue."""
+    queues = [one for one in facts.operations.all if one.sent.kind == "queue"]
+    return len(queues), [
+        Violation(f"in the queue for {one.name!r} there is still {queue}", one.events)
+        for one in queues
+        if (queue := one.sent.detail["waiters"])
+    ]
+
+
 def promised(facts: Facts) -> Found:
     """No operation ends with an exception that the library does not promise."""
     return len(facts.operations.all), [
@@ -200,8 +210,10 @@ RULES: tuple[Callable[[Facts], Found], ...] = (
     stale,
     live,
     prompt,
+    handed_over,
     ghosts,
     fair,
+    left,
     promised,
 )
 # What writes without a guard are expected to break.
@@ -214,7 +226,7 @@ def check(history: History) -> list[Rule]:
     results = []
     for rule in RULES:
         checked, violations = rule(facts)
-        says = (rule.__doc__ or "").strip()
+        says = (rule.__doc__ or "").partition("\n")[0]
         results.append(Rule(rule.__name__, says, checked, list(violations)))
     return results
 

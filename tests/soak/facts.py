@@ -37,6 +37,8 @@ class History:
     events: Sequence[Event]
     ledger: Ledger
     names: Sequence[str]
+    #: Whether the database knows of a waiter in the queue that it has died.
+    sees_deaths: bool = True
 
 
 class Facts:

@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
+from typing import ClassVar
 
 from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
+from tests.aio.support import async_url
 
 from .history import Recorder
 from .plan import Plan
 from .recorded import TIMEOUTS, acquire, begin, got, outcome
 from .role import Role
 
-WAITS = 0.05, 0.6  # seconds, of those who wait
 THREADS, TASKS = 4, 4
 
 
@@ -28,6 +29,12 @@ class Leaver(Role):
     The first of them has the names, and renews them all the time: whoever leaves finds a row that
     is just being committed.
     """
+
+    #: Seconds: how long they wait, at least and at most; and how long they hold what they get.
+    waits: ClassVar[tuple[float, float]] = 0.05, 0.6
+    longest: ClassVar[float] = 0.02
+    #: Whether their leases are renewed.
+    renews: ClassVar[bool] = False
 
     def __init__(self, plan: Plan, recorder: Recorder, locks: Locks) -> None:
         super().__init__(plan, recorder, locks)
@@ -72,23 +79,23 @@ class Leaver(Role):
         return locks.lease(
             self._chance.choice(self._plan.names),
             ttl=self._plan.ttl,
-            wait=self._chance.uniform(*WAITS),
-            renew=False,
+            wait=self._chance.uniform(*self.waits),
+            renew=self.renews,
         )
 
     def _waits_in_vain(self, locks: Locks) -> None:
         while not self._over:
-            hold = acquire(self._recorder, self._lease(locks))
+            hold = acquire(self._recorder, self._lease(locks), renewing=self.renews)
             if hold is not None:
-                time.sleep(self._chance.uniform(0, 0.02))
+                time.sleep(self._chance.uniform(0, self.longest))
                 hold.release()
 
     def _is_interrupted(self) -> None:
         lease = self._lease(self._locks)
-        operation = begin(self._recorder, lease)
+        operation = begin(self._recorder, lease, renewing=self.renews)
         try:
             with outcome(operation, nothing_changed=True):
-                signal.setitimer(signal.ITIMER_REAL, self._chance.uniform(*WAITS))
+                signal.setitimer(signal.ITIMER_REAL, self._chance.uniform(*self.waits))
                 acquired = lease.acquire()
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 if acquired:
@@ -106,14 +113,15 @@ class Leaver(Role):
         asyncio.run(self._in_a_loop())
 
     async def _in_a_loop(self) -> None:
-        async with AsyncLocks(self._plan.url, timeouts=TIMEOUTS) as locks:
+        async with AsyncLocks(async_url(self._plan.url), timeouts=TIMEOUTS) as locks:
             await asyncio.gather(*(self._is_cancelled(locks) for _ in range(TASKS)))
 
     async def _is_cancelled(self, locks: AsyncLocks) -> None:
         while not self._over:
-            name, wait = self._chance.choice(self._plan.names), self._chance.uniform(*WAITS)
-            lease = locks.lease(name, ttl=self._plan.ttl, wait=2 * WAITS[1], renew=False)
-            operation = begin(self._recorder, lease.sync)
+            name, wait = self._chance.choice(self._plan.names), self._chance.uniform(*self.waits)
+            longer = 2 * self.waits[1]
+            lease = locks.lease(name, ttl=self._plan.ttl, wait=longer, renew=self.renews)
+            operation = begin(self._recorder, lease.sync, renewing=self.renews)
             with outcome(operation, nothing_changed=True):
                 try:
                     acquired = await asyncio.wait_for(lease.acquire(), wait)

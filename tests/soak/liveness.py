@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from dblock.protocol.statements import Statements
+
 from .facts import Facts, Found, Violation
+from .handoffs import LOOK, handoffs
 from .history import place_of
 from .spans import both
 from .times import Times, is_refused, waits
@@ -36,6 +39,27 @@ def prompt(facts: Facts) -> Found:
             if free > allowed:
                 what = f"{name!r} was free for {free:.3f} s, with somebody waiting for it"
                 found.append(Violation(f"{what}; {allowed:.3f} s are allowed", events))
+    return checked, found
+
+
+def handed_over(facts: Facts) -> Found:
+    """The next has a released name within 1.2 s; a term later where one just killed was first.
+
+    Where nobody sees that a waiter has died the name is kept for each for a moment.
+    """
+    times, found, checked = Times(facts), [], 0
+    kept = 0.0 if facts.history.sees_deaths else Statements.grace
+    for one in handoffs(times):
+        checked += 1
+        if one.free <= BOUND:
+            continue
+        events = times.around(one.after.name, one.span)
+        allowed = BOUND + STEPS * times.lateness(one.span) + times.allowance(one.span, events)
+        allowed += one.lost * (float(one.after.events[0].detail.get("ttl", 0.0)) + LOOK)
+        allowed += one.deaths * kept
+        if one.free > allowed:
+            what = f"{one.after.name!r} was not handed over for {one.free:.3f} s, {allowed:.3f} s "
+            found.append(Violation(f"{what}are allowed, {one.deaths} were killed", events))
     return checked, found
 
 

@@ -5,30 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.servers import MariaDB, PgBouncer, PostgreSQL, Server, execute
+from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
 
 from .calming import Calming
 from .failing_over import FailingOver, Pair
+from .file import File
 from .havoc import Havoc
 from .nemesis import Nemesis
 
 # How slow commits are where they are to be, in seconds.
 SLOW_COMMIT = 0.06
-
-
-class Pooled(PgBouncer):
-    """A pooler with a server of its own behind it."""
-
-    def __init__(self) -> None:
-        super().__init__(PostgreSQL())
-
-    def start(self) -> None:
-        self.upstream.start()
-        super().start()
-
-    def close(self) -> None:
-        super().close()
-        self.upstream.close()
 
 
 @dataclass(frozen=True)
@@ -70,4 +56,5 @@ PROFILES = {
         prepare=slow_commits,
     ),
     "fair": Profile(BOTH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
+    "hand-offs": Profile(BOTH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
 }

@@ -9,27 +9,34 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .history import Tail
-from .run import Watch
+from .run import Settings, Watch
 
 LINES = 10  # where there is no terminal
 
 
 @contextlib.contextmanager
-def progress(console: Console, seconds: float) -> Iterator[Watch]:
+def progress(console: Console, settings: Settings) -> Iterator[Watch]:
     """Yield what a soak calls to tell how far it is."""
+
+    def done(over: float, tail: Tail) -> float:
+        """Which share of it is done: of its seconds, or of its holds where those take longer."""
+        holds = tail.counts["acquire", "ok"]
+        asked = [(over, settings.seconds), (holds, settings.holds)]
+        return min((min(have / want, 1.0) for have, want in asked if want), default=1.0)
+
     if console.is_terminal:
         with _bar(console) as bar:
-            task = bar.add_task("", total=seconds)
+            task = bar.add_task("", total=1.0)
             yield lambda over, tail: bar.update(
-                task, completed=min(over, seconds), description=_counted(tail)
+                task, completed=done(over, tail), description=_counted(tail)
             )
         return
     told = 0
 
     def tell(over: float, tail: Tail) -> None:
         nonlocal told
-        if over >= (told + 1) * seconds / LINES:
-            told = int(over * LINES / seconds) if seconds else told + 1
+        if (lines := int(done(over, tail) * LINES)) > told:
+            told = lines
             console.print(f"{over:4.0f} s: {_counted(tail)}", highlight=False)
 
     yield tell

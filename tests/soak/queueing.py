@@ -8,6 +8,7 @@ import time
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
+from tests.aio.support import async_url
 
 from .recorded import TIMEOUTS, acquire, begin, got, outcome
 from .role import Role
@@ -54,7 +55,7 @@ class Fresh(Role):
         asyncio.run(self._in_a_loop())
 
     async def _in_a_loop(self) -> None:
-        async with AsyncLocks(self._plan.url, timeouts=TIMEOUTS) as fresh:
+        async with AsyncLocks(async_url(self._plan.url), timeouts=TIMEOUTS) as fresh:
             await asyncio.gather(*(self._task(fresh, name) for name in self._plan.own_names))
 
     async def _task(self, locks: AsyncLocks, name: str) -> None:

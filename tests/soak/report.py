@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from .checker import BROKEN_UNGUARDED
-from .facts import Rule, Violation
+from .facts import Facts, History, Rule, Violation
+from .handoffs import Handoff, handoffs
+from .liveness import BOUND
+from .times import Times
 
 OUTCOMES = ("ok", "failed", "unknown", "error")
 SHOWN = 40  # events of one violation
@@ -38,9 +41,11 @@ def show(
     counts: Counter[tuple[str, str]],
     faults: Counter[str],
     rules: Sequence[Rule],
+    history: History,
 ) -> None:
-    """Print the three tables."""
-    console.print(_operations(title, counts), _faults(faults), _rules(rules), sep="\n")
+    """Print the tables."""
+    tables = _operations(title, counts), _faults(faults), _handoffs(history), _rules(rules)
+    console.print(*tables, sep="\n")
 
 
 def _operations(title: str, counts: Counter[tuple[str, str]]) -> Table:
@@ -61,6 +66,28 @@ def _faults(faults: Counter[str]) -> Table:
         table.add_row(fault, str(number))
     table.add_section()
     table.add_row("all", str(faults.total()))
+    return table
+
+
+def _handoffs(history: History) -> Table:
+    """How long the names were free that somebody waited for, in milliseconds."""
+    times = Times(Facts(history))
+    kinds: dict[str, list[Handoff]] = {"nobody killed": [], "beside a death": [], "to the dead": []}
+    for one in handoffs(times):
+        kind = "to the dead" if one.lost else "beside a death" if one.deaths else "nobody killed"
+        kinds[kind].append(one)
+    table = Table(title="hand-offs: how long the name was free, in ms", title_justify="left")
+    table.add_column("with")
+    over = f"over {BOUND} s"
+    for heading in ("number", "50 %", "99 %", "most", over, "the machine was late then"):
+        table.add_column(heading, justify="right")
+    for kind, found in kinds.items():
+        free = sorted(one.free for one in found) or [0.0]
+        shares = (free[int(share * (len(free) - 1))] for share in (0.5, 0.99, 1))
+        long = [one for one in found if one.free > BOUND]
+        late = ", ".join(f"{1000 * times.lateness(one.span):.0f}" for one in long[:SHOWN])
+        figures = (f"{1000 * each:.1f}" for each in shares)
+        table.add_row(kind, str(len(found)), *figures, str(len(long)), late)
     return table
 
 

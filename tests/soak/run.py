@@ -12,10 +12,12 @@ from typing import Any
 
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import IsolationLevel
 
 from dblock import Locks
+from dblock.dialects.values import text
 from dblock.schema import upgrade
-from tests.servers import Server
+from tests.servers import Server, execute
 
 from . import ledger
 from .checker import PATIENCE
@@ -28,6 +30,8 @@ from .recorded import TIMEOUTS, acquire
 from .yardstick import Yardstick
 
 DATABASE = "soak"
+# Where the end of a waiter's session tells of it: not behind a pooler, and not in a file.
+SEE_DEATHS = ("postgresql", "mariadb")
 PULSE = 0.1  # how often the dead are replaced and the history is looked at
 
 
@@ -95,14 +99,19 @@ def soak(
     with connected(url) as connection:
         left = ledger.read(connection)
     (directory / "ledger.json").write_text(json.dumps(asdict(left), indent=1) + "\n")
-    return History(read(directory), left, names)
+    return History(read(directory), left, names, server.kind in SEE_DEATHS)
 
 
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
+    engine = create_engine(url, poolclass=NullPool, isolation_level=snapshot(url))
     with engine.begin() as connection:
         yield connection
+
+
+def snapshot(url: str) -> IsolationLevel:
+    """The isolation in which all is read as of one moment."""
+    return "SERIALIZABLE" if url.startswith("sqlite") else "REPEATABLE READ"
 
 
 def disturb(settings: Settings, plan: Plan, crew: Crew, server: Server, watch: Watch) -> None:
@@ -135,4 +144,6 @@ def probe(url: str, names: tuple[str, ...], ttl: float, directory: Path) -> None
                 time.sleep(ttl)
             leases = [locks.lease(name, ttl=ttl, wait=0) for name in left]
             left = [lease.name for lease in leases if acquire(recorder, lease) is None]
+    for key, waiters in execute(url, "SELECT lock_name, waiters FROM dblock_lock"):
+        recorder.begin("queue", name=text(key), waiters=waiters).tell("ok")
     recorder.close()

@@ -60,7 +60,9 @@ class Story:
             self.rows.append(Row(f"{who}:{op}", "a", fence, seen, seen + 1, place))
         return op
 
-    def check(self, register: int | None = None, *, probed: bool = True) -> dict[str, Rule]:
+    def check(
+        self, register: int | None = None, *, probed: bool = True, sees_deaths: bool = True
+    ) -> dict[str, Rule]:
         """Check it, with a last hold by the probe."""
         told = list(self.events)
         if probed:
@@ -69,11 +71,13 @@ class Story:
         events, self.events = sorted(self.events, key=_at), told
         last = self.rows[-1].value if self.rows else 0
         registers = {"a": last if register is None else register}
-        history = History(events, Ledger(registers, self.rows), ["a"])
+        history = History(events, Ledger(registers, self.rows), ["a"], sees_deaths)
         return {rule.name: rule for rule in check(history)}
 
-    def broken(self, register: int | None = None, *, probed: bool = True) -> set[str]:
-        rules = self.check(register, probed=probed)
+    def broken(
+        self, register: int | None = None, *, probed: bool = True, sees_deaths: bool = True
+    ) -> set[str]:
+        rules = self.check(register, probed=probed, sees_deaths=sees_deaths)
         return {name for name, rule in rules.items() if rule.violations}
 
 

@@ -43,8 +43,10 @@ def test_good(story: Story) -> None:
         "stale": 2,
         "live": 1,
         "prompt": 0,
+        "handed_over": 1,
         "ghosts": 0,
         "fair": 0,
+        "left": 0,
         "promised": 8,
     }
     assert len(RULES) == len(rules)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dblock.protocol.statements import Statements
+from tests.soak.handoffs import LOOK
 from tests.soak.liveness import BOUND, ENOUGH, FAIR, STEPS
 from tests.soak.spans import both, union, without
 from tests.soak.story import Story
@@ -12,6 +14,8 @@ from tests.soak.times import AFTER
 X, Y, Z = "worker-1-1", "worker-2-1", "worker-3-1"
 LATE = 1.1 + BOUND  # y gets the name, which was free since 1.1, too late then
 TTL = 3.0
+# Two rules see what was handed over late: one of them also goes by what nobody told of.
+LATE_BY_BOTH = {"prompt", "handed_over"}
 
 
 class Waits(Story):
@@ -68,13 +72,13 @@ def test_a_free_name_that_is_not_passed_on(story: Waits) -> None:
     rules = story.check()
     (violation,) = rules["prompt"].violations
     assert {event.process for event in violation.events} == {X, Y}
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 def test_waiters_that_come_and_go_in_vain(story: Waits) -> None:
     for number in range(4):
         story.acquire(Y, 1.0 + number / 2, 1.5 + number / 2, "failed", wait=0.5)
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 def test_a_free_name_that_nobody_waits_for(story: Waits) -> None:
@@ -98,7 +102,7 @@ def test_a_name_that_somebody_might_have(story: Waits) -> None:
 def test_a_name_that_nobody_can_have_any_more(story: Waits) -> None:
     story.acquire(Z, 1.0, 1.5, "unknown")
     story.granted(Y, 0.5, 1.5 + TTL + BOUND + 0.1, 2, released=6.0)
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 def test_a_release_that_was_repeated(story: Waits) -> None:
@@ -114,7 +118,7 @@ def test_a_hold_that_was_left_to_run_out(story: Waits) -> None:
     story.granted(Y, 1.4, 1.3 + TTL + BOUND - 0.1, 3, released=6.0)
     assert not story.broken()
     story.acquire(Z, 6.0, 6.1 + BOUND, "failed", wait=BOUND)
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 @pytest.mark.parametrize("place", [2, None])
@@ -127,13 +131,13 @@ def test_a_fault_that_touches_a_waiter_has_an_allowance(story: Waits, place: int
 def test_a_fault_that_touches_nobody_there_has_none(story: Waits) -> None:
     story.granted(Y, 0.5, LATE + 0.1, 2, released=20.0)
     story.fault(1.0, 1.5, 3)
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 def test_the_allowance_of_a_fault_is_used_up(story: Waits) -> None:
     story.granted(Y, 0.5, LATE + AFTER + 0.6, 2, released=20.0)
     story.fault(1.0, 1.6, None)
-    assert story.broken() == {"prompt"}
+    assert story.broken() == LATE_BY_BOTH
 
 
 def test_a_pause_belongs_to_its_fault(story: Waits) -> None:
@@ -142,7 +146,7 @@ def test_a_pause_belongs_to_its_fault(story: Waits) -> None:
     assert not story.broken()
 
 
-@pytest.mark.parametrize(("late", "broken"), [(0.06, set()), (0.04, {"prompt"})])
+@pytest.mark.parametrize(("late", "broken"), [(0.06, set()), (0.04, LATE_BY_BOTH)])
 def test_the_bound_grows_with_the_yardstick(story: Waits, late: float, broken: set[str]) -> None:
     story.granted(Y, 0.5, LATE + STEPS * 0.05, 2, released=4.0)
     story.yardstick(1.5, 1.5 + late)
@@ -155,6 +159,72 @@ def test_a_yardstick_that_has_not_come_back(story: Waits) -> None:
     story.begin(2.0, Z, "yardstick", due=2.1)
     story.begin(9.0, Z, "inside")  # its process was there all the time
     assert not story.broken()
+
+
+# --- handed over -------------------------------------------------------------------------------
+
+
+def killed_while_it_waits(story: Waits) -> None:
+    """Which might have had the name for a long time, but for the fences."""
+    op = story.begin(0.6, Z, "acquire", name="a", ttl=10 * TTL, wait=60)
+    assert op
+    story.begin(1.3, "worker-3-2", "inside")  # who comes after it, in its place
+
+
+def test_a_fence_that_is_not_missing_was_given_to_nobody(story: Waits) -> None:
+    killed_while_it_waits(story)
+    story.granted(Y, 0.5, LATE - 0.1, 2, released=4.0)
+    assert not story.broken()
+
+
+def test_who_died_is_no_reason_to_be_late(story: Waits) -> None:
+    killed_while_it_waits(story)
+    story.granted(Y, 0.5, LATE + 0.1, 2, released=4.0)
+    assert story.broken() == {"handed_over"}
+
+
+@pytest.mark.parametrize(("late", "broken"), [(-0.1, set()), (0.1, {"handed_over"})])
+def test_a_name_that_was_granted_to_who_died(story: Waits, late: float, broken: set[str]) -> None:
+    killed_while_it_waits(story)
+    story.granted(Y, 0.5, LATE + TTL + LOOK + late, 3, released=9.0)
+    assert story.broken() == broken
+
+
+def test_it_is_kept_for_the_dead_where_nobody_sees_them(story: Waits) -> None:
+    killed_while_it_waits(story)
+    story.granted(Y, 0.5, LATE + Statements.grace - 0.1, 2, released=4.0)
+    assert story.broken() == {"handed_over"}
+    assert not story.broken(sees_deaths=False)
+
+
+def test_a_fence_that_is_missing_where_nobody_died(story: Waits) -> None:
+    """Who was cancelled when it had just been granted the name has given it back at once."""
+    story.acquire(Z, 0.6, 1.2, "unknown")
+    story.granted(Y, 0.5, LATE + 0.1, 3, released=4.0)
+    assert not story.broken()
+    cancelled = next(event for event in story.events if event.process == Z and event.at == 1.2)
+    cancelled.detail["error"] = "CancelledError"
+    assert story.broken() == {"handed_over"}
+
+
+def test_waits_in_vain_hide_nothing(story: Waits) -> None:
+    """Each is shorter than the bound, and together they are longer."""
+    for number in range(3):
+        start = 0.5 + number * 0.5
+        story.acquire(Z, start, start + 0.49, "failed", wait=0.49)
+    story.granted(Y, 2.0, LATE + 0.2, 2, released=4.0)
+    assert "handed_over" in story.broken()
+
+
+# --- left --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("queue", "broken"), [(None, set()), (["0000abcd"], {"left"})])
+def test_who_is_left_in_the_queue(story: Waits, queue: list[str] | None, broken: set[str]) -> None:
+    op = story.begin(9.0, "probe", "queue", name="a", waiters=queue)
+    story.tell(9.0, "probe", op, "queue", "ok")
+    assert story.check()["left"].checked == 1
+    assert story.broken() == broken
 
 
 # --- ghosts ------------------------------------------------------------------------------------

@@ -13,12 +13,15 @@ from .spans import Span, touch, union, without
 
 # Seconds for each fault, after it: a lost call is made good by a look, 5 s later at most.
 AFTER = 6.0
+# What ends a wait, which holds nothing any more when it has been told.
+ENDED = ("CancelledError", "KeyboardInterrupt")
 
 
 class Times:
     """What the rules of waiting ask of a history."""
 
     def __init__(self, facts: Facts) -> None:
+        self.holds = facts.holds
         self.acquires: dict[str, list[Operation]] = defaultdict(list)
         self.yardsticks: list[Operation] = []
         self.faults: list[Operation] = []
@@ -63,10 +66,24 @@ class Times:
     def free(self, name: str) -> list[Span]:
         """When a name was certainly free: nobody had it, and nobody might have had it."""
         taken = [self._taken(one) for one in self.acquires[name] if one.outcome != "failed"]
-        # A takeover waits for the transaction that has a guard.
-        taken += [(write.sent.at, self.end(write)) for write in self._writes[name]]
+        taken += self._guarded(name)
         starts, ends = zip(*self.lives.values(), strict=True)
         return without([(min(starts), max(ends))], union(taken))
+
+    def in_doubt(self, name: str) -> list[Span]:
+        """When those might have had a name who lived to tell that they cannot know."""
+        unknown = [
+            self._taken(one)
+            for one in self.acquires[name]
+            if one.end is not None
+            and one.outcome == "unknown"
+            and one.end.detail.get("error") not in ENDED
+        ]
+        return union([*unknown, *self._guarded(name)])
+
+    def _guarded(self, name: str) -> list[Span]:
+        """When a takeover may have had to wait for the transaction that has a guard."""
+        return [(write.sent.at, self.end(write)) for write in self._writes[name]]
 
     def _taken(self, one: Operation) -> Span:
         hold = self._holds.get((one.sent.process, one.sent.op))
@@ -76,20 +93,27 @@ class Times:
 
     def _freed(self, hold: Hold) -> float:
         """When a hold was certainly over: released, or a TTL after all that may have renewed it."""
-        last: dict[int, Event] = {}
-        for event in hold.events:
-            last[event.op] = event
-        released = [
-            event.at for event in last.values() if (event.kind, event.step) == ("release", "ok")
-        ]
-        if released:
-            return min(released)
+        released = self.released(hold)
+        if released is not None:
+            return released
+        last = _last(hold)
         changes = ("acquire", "renew", "release")
         alive = [event.at for event in last.values() if event.kind in changes]
         asked = hold.events[0].detail
         if asked.get("renewing") or any(event.step == "sent" for event in last.values()):
             alive.append(self._gone[hold.events[0].process])
         return max(alive) + float(asked.get("ttl", 0.0))
+
+    def released(self, hold: Hold) -> float | None:
+        """When a hold was told to be released; None if it never was."""
+        return min(
+            (
+                event.at
+                for event in _last(hold).values()
+                if (event.kind, event.step) == ("release", "ok")
+            ),
+            default=None,
+        )
 
     def waited(self, name: str) -> list[Span]:
         """When somebody waited for a name, and lived to tell."""
@@ -137,6 +161,11 @@ class Times:
             if touch((start, end + after), span):
                 allowed += max(0.0, min(end, span[1]) - max(start, span[0])) + after
         return allowed
+
+
+def _last(hold: Hold) -> dict[int, Event]:
+    """The last that is known of each operation of a hold."""
+    return {event.op: event for event in hold.events}
 
 
 def waits(one: Operation) -> bool:

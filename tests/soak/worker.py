@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import traceback
 
 from dblock import Locks
 
 from .believing import Believer
 from .chaos import Chaos
+from .handing_over import HandingOver
 from .history import Recorder
 from .leaving import Leaver
 from .looping import Equal, LooperOrTryer
@@ -27,6 +29,7 @@ WORKERS: dict[str, type[Role]] = {
     "leaves": Leaver,
     "queues": Fresh,
     "fair": Equal,
+    "hand-offs": HandingOver,
 }
 
 
@@ -37,6 +40,12 @@ def work(plan: Plan, process: str) -> None:
     recorder = Recorder(plan.directory, process)
     role = WORKERS[plan.profile]
     life = recorder.begin("worker", pid=os.getpid(), like=role.like)
+
+    def failed(what: threading.ExceptHookArgs) -> None:
+        error = traceback.format_exception(what.exc_type, what.exc_value, what.exc_traceback)
+        recorder.begin("thread").tell("error", error="".join(error))
+
+    threading.excepthook = failed
     try:
         with Yardstick(recorder), Locks(plan.url, timeouts=TIMEOUTS) as locks:
             worker = role(plan, recorder, locks)

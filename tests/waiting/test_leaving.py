@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,11 +19,11 @@ from dblock import Attempt, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
 from dblock.protocol.retry import retry_or_raise
-from tests.aio.support import cancelled_at, settled
+from tests.aio.support import async_url, cancelled_at, settled
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
 from tests.processes.test_interrupts import Interrupt, each
-from tests.processes.workers import Process, queue_up
+from tests.processes.workers import Failed, Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import AGES, LISTENERS, NAME, NEVER, Entry, Queue, lease, take_turn
@@ -310,3 +311,58 @@ def test_where_commits_are_slow(
         threads.join()
         holder.release()
         assert lease(queue.locks()).acquire(blocking=False)
+
+
+async def cancel(url: str, *, fair: bool) -> None:
+    """Let tasks wait, and cancel each a while later than the one before."""
+    async with AsyncLocks(async_url(url)) as locks:
+        waiting = [
+            asyncio.create_task(locks.lease(NAME, wait=SECONDS, fair=fair).acquire())
+            for _ in range(4)
+        ]
+        for task in waiting:
+            await asyncio.sleep(0.1)
+            task.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+
+
+def interrupt(url: str) -> None:
+    """Let a process wait until it is seen, and interrupt it."""
+    with Process(queue_up, url, NAME) as waiter:
+        assert waiter.message() == "waiting"
+        owners = f"SELECT count(*) FROM dblock_waiter WHERE owner LIKE '%% pid {waiter.pid}'"
+        eventually(lambda: execute(url, owners) == [(1,)])
+        waiter.send(signal.SIGINT)
+        with pytest.raises(Failed, match="KeyboardInterrupt"):
+            waiter.message()
+
+
+@pytest.mark.parametrize("kind", [*SLOW, "pgbouncer", "sqlite"])
+@pytest.mark.parametrize("fair", [False, True], ids=["", "fair"])
+@pytest.mark.usefixtures("kept_for_ever")
+def test_waits_that_end_in_every_way(
+    new_database: NewDatabase, threads: Threads, kind: str, fair: bool
+) -> None:
+    """Who does not wait gets the free name that nobody waits for, also where commits are slow."""
+    slow = {**SLOW, "pgbouncer": SLOW["postgresql"], "sqlite": ()}
+    with ExitStack() as stack:
+        queue = Queue(new_database(kind, migrated=True), stack)
+        holder = lease(queue.locks())
+        assert holder.acquire()
+        for statement in slow[kind]:
+            execute(queue.db.url, statement)
+
+        def wait_in_vain(locks: Locks) -> None:
+            for wait in (0.05, 0.1, 0.2):
+                assert not lease(locks, wait=wait, fair=fair).acquire()
+
+        for _ in range(4):
+            threads.start(wait_in_vain, queue.locks())
+        threads.start(asyncio.run, cancel(queue.db.url, fair=fair))
+        interrupt(queue.db.url)
+        threads.join()
+        holder.release()
+        assert lease(queue.locks()).acquire(blocking=False)
+        assert queue.tickets == []
+        assert execute(queue.db.url, "SELECT id FROM dblock_waiter") == []

@@ -13,9 +13,27 @@ from enum import StrEnum
 # Bytes that occur in one statement only, of all that the operations send; the first that is
 # found in a request names it. Commit is the last: some statements commit by themselves.
 STATEMENTS: Mapping[str, bytes] = {
+    "join (PostgreSQL)": b"array_append(",
+    "join (MariaDB)": b"CONCAT_WS(',', waiters",
+    "leave (PostgreSQL)": b"SET waiters = nullif(ARRAY(",
+    "leave (MariaDB)": b"TRIM(BOTH",
+    "pass on": b"FROM newest LEFT JOIN first",
+    "take": b"mine.position",
+    "look in the queue (PostgreSQL)": b"CASE WHEN (SELECT number FROM unnest(waiters)",
+    "look in the queue (MariaDB)": b"CASE WHEN (LOCATE(",
+    "wait in the server": b"GET_LOCK(",
+    "unlock": b"RELEASE_ALL_LOCKS",
+    "find a channel": b"pg_try_advisory_lock(",
+    "listen": b"LISTEN dblock_",
+    "register": b"(id, lock_name, strategy",
+    "unregister (PostgreSQL)": b'"dblock_waiter" WHERE id = ',
+    "unregister (MariaDB)": b"`dblock_waiter` WHERE id = ",
+    "sweep (PostgreSQL)": b'DELETE FROM "dblock_waiter" WHERE id IN',
+    "sweep (MariaDB)": b"DELETE w FROM (SELECT id",
     "grant": b"acquired_at = ",
     "look": b"SELECT lock_name, fence, token, owner",
-    "renew": b"SET expires_at",
+    "renew (PostgreSQL)": b"secs => mine.ttl",
+    "renew (MariaDB)": b"INTERVAL asked.ttl",
     "release": b"SET token = NULL",
     "guard (PostgreSQL)": b"FOR KEY SHARE SKIP LOCKED",
     "guard (MariaDB)": b"LOCK IN SHARE MODE NOWAIT",
@@ -27,6 +45,9 @@ STATEMENTS: Mapping[str, bytes] = {
     "update": b"UPDATE stock SET",
     "commit": b"COMMIT",
 }
+
+
+POSTGRESQL, PGBOUNCER, MARIADB = "PostgreSQL", "PgBouncer", "MariaDB"
 
 
 class Fault(StrEnum):
@@ -63,20 +84,24 @@ class Cell:
     told: tuple[str, ...]
     found: tuple[str, ...]
     left: bool = False
+    #: What of a waiter may be there as well, or may not.
+    perhaps: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{' or '.join(self.told)}; {' or '.join(self.found)}"
+        text += "".join(f", perhaps {what}" for what in self.perhaps)
         return f"{text}; the session is left" if self.left else text
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One statement of an operation; ``cells`` has one for each fault."""
+    """One statement of an operation; ``cells`` has one for each fault that can meet it."""
 
     operation: str
     statement: str
     cells: Mapping[Fault, Cell]
     nth: int = 1  # of this operation's statements of this name
+    on: tuple[str, ...] = (POSTGRESQL, MARIADB)
 
 
 def row(operation: str, statement: str, usual: Cell, **special: Cell) -> Row:

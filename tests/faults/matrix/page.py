@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.box import MARKDOWN
@@ -11,16 +11,21 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.faults.matrix.expected import MEANING, ROWS, Fault, Row
+from tests.faults.matrix.expected_of_waiting import WAITING_ROWS
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 BEGIN = "<!-- The fault matrix: python -m tests.faults.matrix --publish -->\n"
 END = "<!-- The end of the fault matrix -->\n"
+WAITING = "And at the statements of those who wait, and of who passes a name on to them:\n"
 
 
-def table(cell: Callable[[Row, Fault], str]) -> Table:
-    made = Table("operation", "statement", *Fault, box=MARKDOWN)
-    for row in ROWS:
-        made.add_row(row.operation, row.statement, *(cell(row, fault) for fault in Fault))
+def table(cell: Callable[[Row, Fault], str], rows: Sequence[Row] = ROWS) -> Table:
+    """Return a table; where a row is of some databases only it says of which."""
+    where = rows is WAITING_ROWS
+    made = Table("operation", "statement", *["on"] * where, *Fault, box=MARKDOWN)
+    for row in rows:
+        cells = (cell(row, fault) if fault in row.cells else "" for fault in Fault)
+        made.add_row(row.operation, row.statement, *[", ".join(row.on)] * where, *cells)
     return made
 
 
@@ -36,8 +41,11 @@ def text_of(made: Table) -> str:
 def published() -> str:
     """Return what the page has to say between its two marks."""
     legend = "".join(f"- **{fault}**: {meaning}\n" for fault, meaning in MEANING.items())
-    demanded = text_of(table(lambda row, fault: str(row.cells[fault])))
-    return f"{BEGIN}\n{legend}\n{demanded}\n{END}"
+    first, second = (
+        text_of(table(lambda row, fault: str(row.cells[fault]), rows))
+        for rows in (ROWS, WAITING_ROWS)
+    )
+    return f"{BEGIN}\n{legend}\n{first}\n{WAITING}\n{second}\n{END}"
 
 
 def publish() -> None:

@@ -14,13 +14,15 @@ from dblock import Locks, Timeouts
 from dblock.schema import upgrade
 from tests.faults.matrix.expected import STATEMENTS, Cell, Fault, Row
 from tests.faults.matrix.operations import OPERATIONS, Operation, Ways, metadata
+from tests.faults.matrix.waiting import WAITING
 from tests.faults.matrix.within import impatient_engine
 from tests.faults.proxy import SECONDS, Lose, Proxy
-from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
+from tests.servers import MariaDB, OwnServer, Pooled, PostgreSQL, execute
 from tests.support import LONG, MOMENT
 from tests.worlds.world import World
 
 KINDS: dict[str, Callable[[], OwnServer]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+WAITED_ON = KINDS | {"pgbouncer": Pooled}
 
 # Deaf and stopped servers are waited for as long as these say; a restart takes its time.
 SHORT = Timeouts(connect=1, query=0.5, socket=1)
@@ -28,6 +30,21 @@ PATIENT = Timeouts(connect=SECONDS, query=0.5, socket=SECONDS)
 TTL = 2.0  # where nobody can be reached, a renewal is tried until it is over
 SESSIONS_END = 5.0
 
+# What the server sends to one who listens, with the channel; it is no request.
+CALL, CHANNEL = "call", b"dblock_"
+COM_QUIT = b"\1\0\0\0\1"
+SET_UP = (
+    b"client_encoding\0",  # PostgreSQL's
+    b"pg_backend_pid()",
+    b"wanted.setting",
+    b"pg_control_system()",
+    b"mysql_native_password",  # MariaDB's
+    b"SET NAMES",
+    b"SET AUTOCOMMIT",
+    b"SET SESSION",
+    b"id = CONNECTION_ID()",
+    b"dblock_schema",
+)
 SESSIONS = {
     "postgresql": "SELECT client_port, state, query FROM pg_stat_activity "
     "WHERE datname = current_database() AND client_port > 0",
@@ -45,7 +62,12 @@ class Outcome:
     left: tuple[str, ...]
 
     def fits(self, cell: Cell) -> bool:
-        return self.told in cell.told and self.found in cell.found and bool(self.left) == cell.left
+        if self.told not in cell.told or bool(self.left) != cell.left:
+            return False
+        found = self.found
+        for what in cell.perhaps:
+            found = found.replace(f", {what}", "")
+        return self.found in cell.found or found in cell.found
 
     def __str__(self) -> str:
         text = f"{self.told}; {self.found}"
@@ -124,7 +146,8 @@ class Site:
             subject.told()
             # The user's pool rolls back what it is given back; that is the user's own.
             seen = [request for request in proxy.requests[before:] if not is_rollback(request)]
-        return [name_of(request) for request in seen]
+            subject.found()
+        return [name_of(request) for request in seen if not is_set_up(request)]
 
     def meet(self, fault: Fault, rows: Sequence[Row]) -> list[Outcome]:
         """Let each row's statement meet a fault, all at the same time; return what came of them.
@@ -165,7 +188,10 @@ class Site:
         ttl = TTL if fault is Fault.STOPPED else LONG
         subject = self._subject(row.operation, proxy, direct, client, timeouts, ttl)
         case = Case(row.cells[fault], subject, proxy, client)
-        marker = marker_of(row.statement, self.server.kind)
+        if row.statement == CALL:
+            proxy.lose(LOSES[fault], CHANNEL, case.reached.set, of_replies=True)
+            return case
+        marker = marker_of(row.statement, database_of(self.server))
         if fault in LOSES:
             proxy.lose(LOSES[fault], marker, case.reached.set, row.nth)
         else:
@@ -192,7 +218,7 @@ class Site:
         locks = client.enter_context(self.world.locks(proxy.url, timeouts=timeouts))
         engine = impatient_engine(proxy.url)
         client.callback(engine.dispose)
-        subject = OPERATIONS[operation](Ways(locks, engine, direct, self.onlooker, ttl))
+        subject = (OPERATIONS | WAITING)[operation](Ways(locks, engine, direct, self.onlooker, ttl))
         subject.prepare()
         return subject
 
@@ -201,7 +227,7 @@ class Site:
         while True:
             left = tuple(
                 " ".join(f"{state} {query or ''}".split())[:60]
-                for port, state, query in execute(self.url, SESSIONS[self.server.kind])
+                for port, state, query in execute(self.url, SESSIONS[database_of(self.server)])
                 if port in proxy.ports
             )
             if not left or time.monotonic() > deadline:
@@ -224,12 +250,22 @@ def marker_of(statement: str, kind: str) -> bytes:
     return STATEMENTS.get(statement) or STATEMENTS[f"{statement} ({named})"]
 
 
+def database_of(server: OwnServer) -> str:
+    return "mariadb" if server.kind == "mariadb" else "postgresql"
+
+
 def name_of(request: bytes) -> str:
     """Name a request by what only its statement contains."""
     for name, marker in STATEMENTS.items():
         if marker in request:
             return name.partition(" (")[0]
     return f"a statement the matrix does not know: {request!r}"
+
+
+def is_set_up(request: bytes) -> bool:
+    """Whether it is of a connection that is being made, which tests/soak/test_found.py breaks; or
+    that is being closed."""
+    return request == COM_QUIT or any(marker in request for marker in SET_UP)
 
 
 def is_rollback(request: bytes) -> bool:

@@ -1,0 +1,107 @@
+"""What has to come of each fault at each statement of those who wait, as :mod:`.expected` has it.
+
+What is found of a waiter, its place in the queue and its row in the table of waiters, was read in
+the tables. A place that is there still is nobody's: whoever comes next passes it over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.faults.matrix.expected import (
+    MARIADB,
+    PGBOUNCER,
+    POSTGRESQL,
+    Cell,
+    Fault,
+    Row,
+    left,
+    row,
+)
+from tests.faults.matrix.waiting import IN_QUEUE, ITS_ROW
+
+GOT = Cell(("acquired",), ("held, fence 2",))
+REFUSED = Cell(("refused",), ("another's",))
+PASSED = Cell(("released",), ("the next one's, fence 2",))
+# The server does it when it runs on, and the next one has the name then.
+NOT_TOLD = replace(PASSED, told=("OutcomeUnknown", "Unavailable"))
+UNKNOWN = Cell(("Unavailable", "OutcomeUnknown"), ("another's",), perhaps=(IN_QUEUE, ITS_ROW))
+IN_VAIN = Cell(("refused", "Unavailable"), ("another's",), perhaps=(IN_QUEUE, ITS_ROW))
+# Once it is seen the name is released, to one who may know of nothing when the server is frozen.
+RELEASED = replace(UNKNOWN, found=("another's", "free", "free within the TTL"))
+LATE = Cell(("acquired",), ("held, fence 2", "free within the TTL"), perhaps=(ITS_ROW,))
+# After a crash what was passed on may be granted anew.
+ANEW = Cell(("acquired",), ("held, fence 2", "held, fence 3"), perhaps=(ITS_ROW,))
+
+
+def on(*where: str, made: Row, nth: int = 1, but: tuple[Fault, ...] = ()) -> Row:
+    """Return a row of some databases; ``but`` are the faults that cannot meet it."""
+    cells = {fault: cell for fault, cell in made.cells.items() if fault not in but}
+    return replace(made, on=where, nth=nth, cells=cells)
+
+
+ALL = POSTGRESQL, PGBOUNCER, MARIADB
+AS_A_CALL = Fault.REQUEST, Fault.STOPPED, Fault.RESTARTED  # it is no request
+AT_A_SERVER = Fault.STOPPED, Fault.RESTARTED
+WAITING_ROWS = (
+    on(
+        POSTGRESQL,
+        made=row("wait", "find a channel", GOT, deaf=left(GOT), stopped=UNKNOWN),
+    ),
+    on(POSTGRESQL, made=row("wait", "listen", GOT, deaf=left(GOT), stopped=UNKNOWN)),
+    on(POSTGRESQL, PGBOUNCER, made=row("wait", "join", GOT, stopped=UNKNOWN)),
+    on(POSTGRESQL, made=row("wait", "call", GOT, deaf=left(GOT)), but=AS_A_CALL),
+    on(PGBOUNCER, made=row("wait", "look in the queue", GOT), but=AT_A_SERVER),
+    on(MARIADB, made=row("wait", "wait in the server", GOT, stopped=UNKNOWN)),
+    on(*ALL, made=row("wait", "register", GOT, deaf=left(GOT), stopped=UNKNOWN)),
+    on(*ALL, made=row("wait", "sweep", GOT, deaf=left(GOT), stopped=RELEASED, restarted=ANEW)),
+    on(POSTGRESQL, made=row("wait", "renew", GOT, stopped=RELEASED, restarted=ANEW)),
+    on(PGBOUNCER, made=row("wait", "take", GOT), but=AT_A_SERVER),
+    on(MARIADB, made=row("wait", "grant", GOT, stopped=RELEASED, restarted=ANEW), nth=2),
+    on(*ALL, made=row("wait", "unregister", GOT, stopped=LATE, restarted=ANEW)),
+    on(MARIADB, made=row("wait (fair)", "join", GOT, stopped=UNKNOWN)),
+    on(MARIADB, made=row("wait (fair)", "look in the queue", GOT, stopped=UNKNOWN)),
+    on(
+        POSTGRESQL,
+        PGBOUNCER,
+        made=row("wait in vain", "look in the queue", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+    ),
+    on(
+        POSTGRESQL,
+        PGBOUNCER,
+        made=row("wait in vain", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+    ),
+    on(*ALL, made=row("wait in vain", "unregister", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN)),
+    on(
+        MARIADB,
+        made=row("wait in vain (fair)", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+    ),
+    on(*ALL, made=row("release (waited for)", "release", PASSED, stopped=NOT_TOLD)),
+    on(
+        POSTGRESQL, PGBOUNCER, made=row("release (waited for)", "pass on", PASSED, stopped=NOT_TOLD)
+    ),
+)
+# Of those who wait, but met in the table before this one: they do not know yet that they will.
+BEFORE = "grant", "look"
+
+
+def rows_on(kind: str, fault: Fault | None = None) -> list[Row]:
+    """Return the rows of a kind of database, all of them or those that a fault can meet.
+
+    A pooler can be neither frozen nor killed here: to its clients both are a network's faults. And
+    the sessions are its own, which it keeps.
+    """
+    where = {"postgresql": POSTGRESQL, "pgbouncer": PGBOUNCER, "mariadb": MARIADB}[kind]
+    rows = [row for row in WAITING_ROWS if where in row.on]
+    if where == PGBOUNCER:
+        rows = [_behind_a_pooler(row) for row in rows]
+    return [row for row in rows if fault is None or fault in row.cells]
+
+
+def _behind_a_pooler(made: Row) -> Row:
+    cells: dict[Fault, Cell] = {
+        fault: replace(cell, left=False)
+        for fault, cell in made.cells.items()
+        if fault not in AT_A_SERVER
+    }
+    return replace(made, cells=cells)

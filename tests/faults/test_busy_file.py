@@ -1,0 +1,108 @@
+"""SQLite's row of the fault matrix: another has the file locked, for longer than a statement waits.
+
+Nothing can be lost on the way to a file; that is all that can be in the way of those who wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import NullPool, create_engine, make_url
+
+from dblock import Locks, Timeouts
+from tests.conftest import NewDatabase
+from tests.faults.matrix.expected import Cell
+from tests.faults.matrix.expected_of_waiting import GOT, PASSED, REFUSED
+from tests.faults.matrix.operations import Ways
+from tests.faults.matrix.site import Outcome
+from tests.faults.matrix.waiting import WAITING
+from tests.support import LONG
+from tests.worlds.portal import WORLDS
+
+# A statement waits for so long, and is tried again.
+IMPATIENT = Timeouts(query=0.2, socket=10)
+# What is sent by who does each, of what waiting has to do with; and what comes of it.
+SENT: dict[str, tuple[Cell, set[str]]] = {
+    "wait": (GOT, {"join", "look_queued", "register", "sweep", "unregister"}),
+    "wait in vain": (REFUSED, {"join", "look_queued", "register", "sweep", "leave", "unregister"}),
+    "release (waited for)": (PASSED, {"release"}),
+}
+CELLS = [(operation, kind) for operation, (_, kinds) in SENT.items() for kind in sorted(kinds)]
+
+
+class Busy:
+    """Locks the file when a kind of statement is about to be sent, until the next one is."""
+
+    def __init__(self, locks: Any, file: str, kind: str, patch: pytest.MonkeyPatch) -> None:
+        self.kinds: set[str] = set()
+        self.met = False
+        self._other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        adapter: Any = locks.dialect.adapter
+        send = adapter.send
+
+        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+            self.kinds.add(query.kind)
+            self.end()
+            if query.kind == kind and not self.met:
+                self.met = True
+                self._other.execute("BEGIN IMMEDIATE")
+            return send(driver, query, *args, **how)
+
+        patch.setattr(adapter, "send", sending)
+
+    def end(self) -> None:
+        if self._other.in_transaction:
+            self._other.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.end()
+        self._other.close()
+
+
+@pytest.fixture(params=WORLDS)
+def ways(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Ways]:
+    db = new_database("sqlite", migrated=True)
+    onlooker = create_engine(db.url, poolclass=NullPool)
+    with (
+        WORLDS[request.param]() as world,
+        world.locks(db.url, timeouts=IMPATIENT) as locks,
+        Locks(db.url) as direct,
+    ):
+        yield Ways(locks, onlooker, direct, onlooker, LONG)
+
+
+def busy(ways: Ways, kind: str, patch: pytest.MonkeyPatch) -> contextlib.closing[Busy]:
+    file = make_url(str(ways.onlooker.url)).database
+    assert file is not None
+    return contextlib.closing(Busy(ways.locks, file, kind, patch))
+
+
+@pytest.mark.parametrize(("operation", "kind"), CELLS)
+def test_a_statement_of_those_who_wait_finds_the_file_locked(
+    ways: Ways, monkeypatch: pytest.MonkeyPatch, operation: str, kind: str
+) -> None:
+    subject = WAITING[operation](ways)
+    subject.prepare()
+    with busy(ways, kind, monkeypatch) as other:
+        told = subject.told()
+        other.end()
+        outcome = Outcome(told, subject.found(), ())
+        assert other.met
+    cell = SENT[operation][0]
+    assert outcome.fits(cell), f"expected {cell}, but {outcome}"
+
+
+@pytest.mark.parametrize("operation", SENT)
+def test_every_statement_is_there(
+    ways: Ways, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    subject = WAITING[operation](ways)
+    subject.prepare()
+    with busy(ways, "none of them", monkeypatch) as other:
+        subject.told()
+        subject.found()
+        assert other.kinds - {"grant", "look"} == SENT[operation][1]

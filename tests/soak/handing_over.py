@@ -1,0 +1,45 @@
+"""Workers that pass names on to each other, and waits of theirs that end in every way there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from functools import partial
+
+from .leaving import Leaver
+from .recorded import acquire
+
+LIFE = 0.05  # seconds of waiting until one that is to die does, in the mean
+
+
+class HandingOver(Leaver):
+    """Waits time out, are cancelled and are interrupted, about when their turn comes.
+
+    In every second place there is one that waits alone and is killed while it does.
+    """
+
+    waits = 0.001, 0.4
+    longest = 0.001
+    renews = True
+
+    def section(self) -> None:
+        if self._plan.place % 2 == 0:
+            self._is_killed()
+            return
+        vain = (partial(self._waits_in_vain, locks) for locks in self._fresh)
+        self._together(self._cancels, *vain, meanwhile=self._is_interrupted)
+
+    def _is_killed(self) -> None:
+        death = threading.Timer(self._chance.expovariate(1 / LIFE), self._die)
+        death.daemon = True
+        death.start()
+        hold = acquire(self._recorder, self._lease(self._locks), renewing=self.renews)
+        death.cancel()
+        if hold is not None:
+            hold.release()
+
+    def _die(self) -> None:
+        death = self._recorder.begin("death")
+        death.tell("ok")
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,55 @@
+"""From one holder to the next: how long each name was free while somebody waited for it. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .operations import Hold
+from .spans import Span, both, without
+from .times import Times, waits
+
+# Seconds after a waiter's death in which the server may not have noticed it yet.
+JUST = 1.0
+# What it takes to look, when the term of such a one is over that was granted the name.
+LOOK = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """From a release to the next hold that is known of.
+
+    ``free`` is how much of that it was certainly free and somebody waited who lived to tell:
+    that nobody else had it is what the fences show. ``deaths`` are those who waited
+    for the name and were killed then, or just before. Of the grants in between that nobody told of
+    ``lost`` went to them at most.
+    """
+
+    before: Hold
+    after: Hold
+    span: Span
+    free: float
+    deaths: int
+    lost: int
+
+
+def handoffs(times: Times) -> Iterator[Handoff]:
+    """All of them: a hold that was not told to be released hands nothing over."""
+    for name, holds in times.holds.items():
+        waited = without(times.waited(name), times.in_doubt(name))
+        starts, ends = [start for start, _ in waited], [end for _, end in waited]
+        killed = [one for one in times.acquires[name] if waits(one) and one.end is None]
+        sent, gone = sorted(one.sent.at for one in killed), sorted(map(times.end, killed))
+        for before, after in pairwise(sorted(holds, key=lambda hold: hold.fence)):
+            released = times.released(before)
+            if released is None:
+                continue
+            # Who is passed a name may know before the release has its reply.
+            span = min(released, after.start), after.start
+            near = waited[bisect_left(ends, span[0]) : bisect_right(starts, span[1])]
+            free = sum(end - start for start, end in both([span], near))
+            deaths = bisect_right(sent, span[1]) - bisect_left(gone, span[0] - JUST)
+            lost = min(after.fence - before.fence - 1, deaths)
+            yield Handoff(before, after, span, free, deaths, lost)
