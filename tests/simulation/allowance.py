@@ -52,6 +52,8 @@ _COSTS = {
 #: The same for a connection that is made.
 _CONNECT_COSTS = {"lost": _TRY, "mute": _CONNECT + _TRY}
 
+#: The longest that anything is tried while the database does not answer at all.
+SILENT = _SOCKET + _CONNECT + _TRY
 
 #: Faults of the server, which fail all that is under way, and may undo what was done.
 FALLS = frozenset({"crash", "crash-after", "promote"})

@@ -19,7 +19,7 @@ NEXT = 6
 FAULTS = (
     *map(Fault, ("lost", "mute", "unanswered", "deaf", "kill", "kill-before", "interrupt")),
     *map(Fault, ("crash", "crash-after")),
-    *(Fault("late", 1.0), Fault("late", 9.0), Fault("pause", 9.0)),
+    Fault("pause", 9.0),
 )
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
 NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))

@@ -84,6 +84,8 @@ class Ledger:
         self.refused: set[str] = set()
         #: In which slots a job has run, as its callers were told.
         self._succeeded: set[tuple[str, str]] = set()
+        #: The runs that have been on record as successes.
+        self._recorded: set[tuple[str, str]] = set()
         #: Called with a name that was granted, its row before, and by whom.
         self.granted: Callable[[str, Row, Actor | None], None] = lambda name, before, actor: None
         #: Called with a name that was passed on, and to whom.
@@ -158,6 +160,10 @@ class Ledger:
         if (name, slot) in self._succeeded:
             raise Violation(f"two are told that they have run {name!r} in {slot!r}")
         self._succeeded.add((name, slot))
+
+    def is_recorded(self, name: str, slot: str) -> bool:
+        """Whether a run is, or was, on record as a success."""
+        return (name, slot) in self._recorded
 
     def _compare(
         self, name: str, before: Row, row: Row, now: float, actor: Actor | None, query: Any
@@ -249,6 +255,7 @@ class Ledger:
     def _commit(self, rows: dict[str, Row]) -> None:
         """Promise 6: whoever wrote under a guard had the name until it was committed."""
         before, self.committed = self.committed, self.store.committed()
+        self._recorded |= {run for run, status in self.committed.runs.items() if status == 0}
         for id, (name, fence) in self.committed.written.items():
             if id in before.written:
                 continue

@@ -61,6 +61,9 @@ class Fault:
 
 Change = Later | After | Fault
 
+#: A request arrives when its connection was given up: where it has a way to go, to a server.
+LATE = (Fault("late", 1.0), Fault("late", 9.0))
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

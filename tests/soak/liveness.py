@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from dblock.protocol.statements import Statements
+from dblock.protocol.timing import Timing
 
 from .facts import Facts, Found, Violation
 from .handoffs import LOOK, handoffs
@@ -48,7 +48,7 @@ def handed_over(facts: Facts) -> Found:
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = 0.0 if facts.history.sees_deaths else Statements.grace
+    kept = 0.0 if facts.history.sees_deaths else Timing().grace
     for one in handoffs(times):
         checked += 1
         if one.free <= BOUND:

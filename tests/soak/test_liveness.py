@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dblock.protocol.statements import Statements
+from dblock.protocol.timing import Timing
 from tests.soak.handoffs import LOOK
 from tests.soak.liveness import BOUND, ENOUGH, FAIR, STEPS
 from tests.soak.spans import both, union, without
@@ -192,7 +192,7 @@ def test_a_name_that_was_granted_to_who_died(story: Waits, late: float, broken: 
 
 def test_it_is_kept_for_the_dead_where_nobody_sees_them(story: Waits) -> None:
     killed_while_it_waits(story)
-    story.granted(Y, 0.5, LATE + Statements.grace - 0.1, 2, released=4.0)
+    story.granted(Y, 0.5, LATE + Timing().grace - 0.1, 2, released=4.0)
     assert story.broken() == {"handed_over"}
     assert not story.broken(sees_deaths=False)
 

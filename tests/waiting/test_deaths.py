@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from dblock.dialects import Dialect
 from dblock.protocol.term import FIRST_TERM
+from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
 from tests.processes.workers import Process, queue_up
 from tests.servers import PgBouncer, execute
@@ -31,7 +31,7 @@ LOOK = 0.5
 @pytest.fixture(params=["postgresql", "pgbouncer", "mariadb", "sqlite"])
 def waited(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Queue]:
     with ExitStack() as stack:
-        yield Queue(new_database(request.param, migrated=True), stack)
+        yield Queue(new_database(request.param, migrated=True), stack, {})
 
 
 def listens(queue: Queue) -> bool:
@@ -86,7 +86,7 @@ def test_the_first_was_killed(waited: Queue, threads: Threads) -> None:
             eventually(lambda: len(execute(waited.db.url, LISTENERS)) == 1)
         release()
 
-    allowed = 0.0 if listens(waited) else Dialect.grace + LOOK
+    allowed = 0.0 if listens(waited) else Timing().grace + LOOK
     assert late(waited, threads, killed) < allowed + LOOK
 
 
@@ -102,5 +102,5 @@ def test_the_first_is_killed_at_that_moment(
         release()
         first.send(signal.SIGKILL)
 
-    allowed = FIRST_TERM if listens(waited) else Dialect.grace + LOOK
+    allowed = FIRST_TERM if listens(waited) else Timing().grace + LOOK
     assert late(waited, threads, killed) < allowed + LOOK

@@ -342,12 +342,16 @@ def interrupt(url: str) -> None:
 @pytest.mark.parametrize("fair", [False, True], ids=["", "fair"])
 @pytest.mark.usefixtures("kept_for_ever")
 def test_waits_that_end_in_every_way(
-    new_database: NewDatabase, threads: Threads, kind: str, fair: bool
+    new_database: NewDatabase,
+    threads: Threads,
+    times: dict[str, float],
+    kind: str,
+    fair: bool,
 ) -> None:
     """Who does not wait gets the free name that nobody waits for, also where commits are slow."""
     slow = {**SLOW, "pgbouncer": SLOW["postgresql"], "sqlite": ()}
     with ExitStack() as stack:
-        queue = Queue(new_database(kind, migrated=True), stack)
+        queue = Queue(new_database(kind, migrated=True), stack, times)
         holder = lease(queue.locks())
         assert holder.acquire()
         for statement in slow[kind]:

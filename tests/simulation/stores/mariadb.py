@@ -29,7 +29,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
 from tests.simulation.loop import Loop
-from tests.simulation.schedule import Fault, Schedule
+from tests.simulation.schedule import LATE, Fault, Schedule
 from tests.simulation.store import Blocked, Pending, Store
 from tests.simulation.stores.mariadb_session import Driver, For, Wait
 from tests.simulation.stores.mariadb_statements import (
@@ -91,7 +91,7 @@ class MariaDBStore(Store):
     url = "mysql+pymysql://"
     database = "mariadb"
     adapter = simulated(PyMySQL, _Simulated)  # type: ignore[type-abstract]
-    faults = (Fault("cut", 0.2),)
+    faults = (*LATE, Fault("cut", 0.2))
     # A user's transaction sees what there was when it began: that is the usual level here.
     has = frozenset({"runs", "rows", "lending", "snapshots", "gates"})
 

@@ -25,7 +25,7 @@ from dblock.protocol.steps import Query
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
-from tests.simulation.schedule import Fault
+from tests.simulation.schedule import LATE, Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Simulated, simulated
@@ -147,6 +147,7 @@ class ModelStore(Store):
     look = LOOK
     ends_sessions = True
     faults = (
+        *LATE,
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
         Fault("given-up", 0.5),
         *(Fault("promote", lost) for lost in (0.0, 1.0, 3.0)),

@@ -19,7 +19,7 @@ from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
-from tests.simulation.schedule import Fault
+from tests.simulation.schedule import LATE, Fault
 from tests.simulation.store import Blocked, Store
 from tests.simulation.stores.postgresql_backend import (
     Backend,
@@ -56,6 +56,7 @@ class PostgreSQLStore(Store):
     look = LOOK
     ends_sessions = True
     faults = (
+        *LATE,
         *(Fault("cut", 0.2), Fault("crash", 9.0), Fault("crash-after", 9.0)),
         *map(Fault, ("promote",) * 3, (0.0, 1.0, 3.0)),
     )
