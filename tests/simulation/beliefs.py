@@ -94,6 +94,8 @@ class Beliefs:
         self.knowing: Knowing
         self.story: list[str] = []
         self.waits: list[Wait] = []
+        #: When a name was given back last.
+        self.given_back: dict[str, float] = {}
         #: Who has waited for which name in vain, and does not any more.
         self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
@@ -147,6 +149,7 @@ class Beliefs:
         if belief is not None:
             self.note(f"{thread.name} gives {name} back")
             self._now[name].remove(belief)
+            self.given_back[name] = self.loop.now
         return belief
 
     def end_all(self, thread: Thread, link: Link) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.explore import deviations, faults
 from tests.simulation.exploring import store_of
 from tests.simulation.folder import prepared
-from tests.simulation.run import run
+from tests.simulation.run import Outcome, run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
 from tests.simulation.stores import HAS
@@ -42,4 +42,9 @@ def test_the_model_does_what_the_server_does(name: str) -> None:
         schedule = Schedule().plus(label, change)
         modelled, real = run(scenario, model, schedule), run(scenario, server, schedule)
         assert modelled.story == real.story, str(schedule)
-        assert modelled.steps == real.steps, str(schedule)
+        assert _clients(modelled) == _clients(real), str(schedule)
+
+
+def _clients(outcome: Outcome) -> list[str]:
+    """Return the steps of the clients: the model's server does not look for deadlocks."""
+    return [step for step in outcome.steps if not step.startswith("server.")]

@@ -3,6 +3,7 @@ compared with what is so."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -186,7 +187,9 @@ class Thread:
             return True
         expired = row.expires is None or row.expires < moment
         waiting = [one for one in row.tickets if not (calls and self.ledger.is_gone(one))]
-        return expired and not waiting and self.ledger.changed[name] < start
+        changed = self.ledger.changed.get(name, -math.inf)
+        begun = max(changed, self.beliefs.given_back.get(name, -math.inf))
+        return expired and not waiting and begun < start
 
     @contextmanager
     def _lent(self, lock: Lease | RowLock) -> Iterator[None]:

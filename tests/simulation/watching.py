@@ -208,7 +208,7 @@ class Watcher:
             actor = self.ledger.tickets.get(ticket)
             if before is not None and ticket in before.tickets:
                 continue
-            if actor is not None and self._answers(actor, "leave", "connect"):
+            if actor is not None and self._answers(actor, "leave", "connect", "select"):
                 raise Violation(f"{actor.name} stands in the queue of {name!r}, and is gone")
         if row.token is None or row.token in self.ledger.left or row.free(self.store.clock()):
             return

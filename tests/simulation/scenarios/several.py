@@ -269,7 +269,8 @@ def pruned(clients: Clients) -> None:
         before = me.ledger.store.committed().runs
         me.locks.prune(5)
         kept = [slot for slot in ("yesterday", "today") if ("job", slot) in before][-1:]
-        if [slot for _, slot in me.ledger.store.committed().runs] != kept:
+        left = [slot for _, slot in me.ledger.store.committed().runs]
+        if left != kept and not me.allowance.fails_over:  # which may bring some back
             raise Violation(f"of {list(before)} not only the last run is left")
 
     clients.thread("a", host)

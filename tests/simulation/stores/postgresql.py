@@ -40,6 +40,8 @@ LONGEST_TTL = 10.0
 LOOK = 2.7
 #: Seconds of a wait before the server looks whether it would never end: its default.
 DEADLOCK_TIMEOUT = 1.0
+#: Moments this near are one: the clock is a float.
+ROUNDED = 1e-9
 
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|COMMIT)\b", re.IGNORECASE)
 _LISTEN = re.compile(r"LISTEN (\w+)")
@@ -222,7 +224,7 @@ class PostgreSQLStore(Store):
     def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
         assert driver.wait is not None
         cause, since = driver.wait
-        now = self.clock() + 1e-9
+        now = self.clock() + ROUNDED
         error: Exception
         if now >= since + driver.requests.seconds("lock_timeout"):
             error = LockNotAvailable("canceling statement due to lock timeout")
@@ -247,7 +249,8 @@ class PostgreSQLStore(Store):
             driver.began + requests.seconds("statement_timeout"),
         )
         look = since + DEADLOCK_TIMEOUT
-        return Blocked((min(look, until) if now < look else until) - now, cause=driver.wait)
+        until = min(look, until) if now + ROUNDED < look else until
+        return Blocked(until - now, cause=driver.wait)
 
     def _heed(self, driver: Driver) -> None:
         """See to what a statement has asked the server for."""
