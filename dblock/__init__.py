@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
-from .counter import Counter
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .cron import CronJob
 from .errors import (
     Conflict,
@@ -33,9 +35,12 @@ from .multi import MultiLock
 from .policy import Attempt, RetryPolicy
 from .protocol.schedule import Danger
 from .protocol.state import RunState
-from .retrying import retry_on_conflict
 from .row import RowLock
 from .timeouts import Timeouts
+
+if TYPE_CHECKING:
+    from .counter import Counter
+    from .retrying import retry_on_conflict
 
 __version__ = "0.1.0"
 
@@ -69,3 +74,17 @@ __all__ = [
     "WaiterState",
     "retry_on_conflict",
 ]
+
+#: What is of use to who has SQLAlchemy's ORM, which takes long to import: on first use.
+_LATER = {"Counter": "counter", "retry_on_conflict": "retrying"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from .arguments import (
     Seconds,
@@ -19,8 +20,6 @@ from .arguments import (
     check_wait,
     seconds,
 )
-from .counter import Counter
-from .counter_table import Types
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
+    from .counter import Counter
+    from .counter_table import Types
     from .io.borrowed import Borrowable
 
 
@@ -89,7 +90,7 @@ class Locks:
         lent = self.engine is target
         runtime = self._runtime()
         #: Of tables of the user's that counters count in.
-        self._types = Types()
+        self._types: Types = WeakKeyDictionary()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
         #: What the strategies share; not part of the public surface.
         self.database = Database(
@@ -257,6 +258,8 @@ class Locks:
         ``version`` is a column that every change raises by one; ``floor`` the least value that
         ``take`` leaves, None for none.
         """
+        from .counter import Counter  # and with it the ORM, which takes long
+
         return Counter(
             self.database,
             self._types,
