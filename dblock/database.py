@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 from .arguments import check_label
 from .errors import NotAcquired, SchemaMissing
 from .io.borrowed import Borrowed, borrow
-from .io.connections import Connections, OwnConnection
+from .io.connecting import OwnConnection
+from .io.connections import Connections
 from .io.driver import Driver, Transaction
 from .io.hot_names import HotNames
 from .io.local_queue import LocalQueue
@@ -171,7 +172,7 @@ class Database:
         """Refuse tables of another version than this code's, on the first connection."""
         query: Query[int] = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
-            reply = self.connections.execute(connection, query)
+            reply = self.connections.execute(connection, query, self.timeouts.connect)
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
                 raise StatementError(

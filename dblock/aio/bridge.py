@@ -11,10 +11,10 @@
 
 It is SQLAlchemy's own way into asyncio, so sessions and connections of the user's come along.
 
-A cancellation never meets a driver in the middle of a statement. That is run by a task of its own,
-and its answer is awaited first: then it is known what the statement did, and its connection is fit
-for use. :func:`check` raises the cancellation afterwards. Only what waits for others, a row lock,
-is cut short, and its connection thrown away.
+A cancellation never meets a driver in the middle of a statement. The answer is awaited first, by a
+task of its own where it is the driver that waits: then it is known what the statement did, and its
+connection is fit for use. :func:`check` raises the cancellation afterwards. Only what waits for
+others, a row lock, is cut short, and its connection thrown away.
 """
 
 from __future__ import annotations
@@ -119,6 +119,50 @@ def answer(
             raise
     result: T = await_(_answer(statement, within, give_up, waits, after))
     return result
+
+
+def ready(descriptor: int, seconds: float, *, writing: bool = False, waits: bool = True) -> bool:
+    """Wait until a descriptor can be read, or ``writing`` written to, so long; return whether.
+
+    A cancelled caller waits on for a moment, as with :func:`answer`, unless the statement waits.
+    """
+    until = None
+    while True:
+        try:
+            if await_(_ready(descriptor, seconds, writing)):
+                return True
+        except asyncio.CancelledError as error:
+            if waits:
+                raise
+            now = asyncio.get_running_loop().time()
+            if until is None:
+                until = now + min(seconds, GRACE)
+                _pending.setdefault(this_task(), again(error))
+            seconds = until - now
+        else:
+            check()
+            return False
+
+
+async def _ready(descriptor: int, seconds: float, writing: bool) -> bool:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[bool] = loop.create_future()
+    loop.add_reader(descriptor, _tell, ready, True)
+    if writing:
+        loop.add_writer(descriptor, _tell, ready, True)
+    timer = loop.call_later(seconds, _tell, ready, False)
+    try:
+        return await ready
+    finally:
+        timer.cancel()
+        loop.remove_reader(descriptor)
+        if writing:
+            loop.remove_writer(descriptor)
+
+
+def _tell(ready: asyncio.Future[bool], whether: bool) -> None:
+    if not ready.done():
+        ready.set_result(whether)
 
 
 async def _answer(

@@ -93,18 +93,27 @@ class Adapter(ABC):
 
     # --- statements --------------------------------------------------------------------------
 
-    def cursor(self, connection: Any) -> Any:
-        """Return a cursor to keep for a connection; None where each statement has its own."""
+    def sender(self, connection: Any) -> Any:
+        """Return what to keep for a connection, to send its statements with; None for nothing."""
         return None
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self,
+        connection: Any,
+        query: Query[Any],
+        sender: Any = None,
+        *,
+        within: float | None = None,
+        waits: bool = False,
     ) -> Answer:
-        """Run one statement on a driver's connection; on the cursor that is kept for it, if any.
+        """Run one statement on a driver's connection; with the sender that is kept for it, if any.
 
-        ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
-        nobody wants its answer any more.
+        An answer is awaited for ``within`` seconds, then the connection is ended; None is for one
+        that is being made. ``waits`` tells that it may wait for others, so that there is no use in
+        waiting for it when nobody wants its answer any more.
         """
+        if within is not None:
+            self.bound_reads(connection, within)
         cursor = connection.cursor()
         try:
             cursor.execute(query.sql, query.params)
@@ -134,10 +143,6 @@ class Adapter(ABC):
         ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
         """
         return contextlib.nullcontext()
-
-    def can_resend(self, connection: Any, error: Exception) -> bool:
-        """Mend the connection if the error proves that the statement never ran."""
-        return False
 
     @abstractmethod
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:

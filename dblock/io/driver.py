@@ -23,7 +23,8 @@ from ..protocol.steps import (
     WaitNotification,
     WaitTurn,
 )
-from .connections import UNUSABLE, Connections, OwnConnection
+from .connecting import OwnConnection
+from .connections import UNUSABLE, Connections
 from .fork import leave_to_parent
 
 if TYPE_CHECKING:

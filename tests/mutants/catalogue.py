@@ -400,9 +400,9 @@ CATALOGUE = (
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
-        "read_deadline._until",
-        "clock.now() >= start + connection.read_within",
-        "clock.now() >= start + connection.read_within + 30",
+        "Sender._result",
+        "left, until = within, clock.now() + within",
+        "left, until = within + 30, clock.now() + within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
@@ -599,7 +599,7 @@ CATALOGUE = (
     Mutant(
         "connections-queue",
         "nobody waits for others to connect",
-        "connections.detached",
+        "connecting.detached",
         "proxy = pool.recreate().connect()",
         "proxy = pool.connect()",
         f"{CONNECTING}::test_a_first_connection_that_is_not_answered_holds_up_no_other"

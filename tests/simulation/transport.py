@@ -377,15 +377,24 @@ class Simulated(Adapter):
         self._client = ref(client)
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self,
+        connection: Any,
+        query: Query[Any],
+        sender: Any = None,
+        *,
+        within: float | None = None,
+        waits: bool = False,
     ) -> Answer:
-        return self.client.link(connection).send(query)
+        link = self.client.link(connection)
+        if within is not None:
+            link.bound = within
+        return link.send(query)
 
     def ask(self, connection: Any, query: Query[Any]) -> Any:
         rows, _ = self.send(connection, query)
         return rows[0] if rows else ()
 
-    def cursor(self, connection: Any) -> Any:
+    def sender(self, connection: Any) -> Any:
         return None
 
     def bound_reads(self, connection: Any, seconds: float) -> None:

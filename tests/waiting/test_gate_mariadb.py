@@ -13,7 +13,7 @@ import pytest
 import dblock.io.user_locks
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
 from dblock.dialects import Dialect
-from dblock.io.connections import OwnConnection
+from dblock.io.connecting import OwnConnection
 from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
