@@ -121,8 +121,14 @@ class Lease(SingleHandle):
         owner = self._database.owner(options.label)
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
-        waiter = self._database.waiter(self.name, "lease", options.label)
         start = self._runtime.now()
+        waiters: list[Waiter] = []  # one, once it was refused
+
+        def waiter() -> Waiter:
+            waiters.append(self._database.waiter(self.name, "lease", options.label))
+            waiters[0].start = start
+            return waiters[0]
+
         hot = wait != 0 and self._database.hot.take(self.name, start)
         user_lock = None if wait == 0 else self._database.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
@@ -133,15 +139,14 @@ class Lease(SingleHandle):
                 request,
                 options.retry,
                 fair=options.fair,
+                start=start,
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
             )
-            outcome = self._database.run(
-                waiter.during(procedure), orphaned=orphaned, user_lock=user_lock
-            )
+            outcome = self._database.run(procedure, orphaned=orphaned, user_lock=user_lock)
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -160,7 +165,8 @@ class Lease(SingleHandle):
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)
-            self._database.withdraw(waiter)
+            if waiters:
+                self._database.withdraw(waiters[0])
         except BaseException as error:
             if user_lock is not None:
                 user_lock.drop()
@@ -168,7 +174,7 @@ class Lease(SingleHandle):
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
-                self._abandon(request, orphaned, waiter)
+                self._abandon(request, orphaned, waiters)
             raise
         if isinstance(outcome, Held):
             return None
@@ -398,7 +404,9 @@ class Lease(SingleHandle):
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, request: LeaseRequest, orphaned: list[Query[bool]], waiter: Waiter) -> None:
+    def _abandon(
+        self, request: LeaseRequest, orphaned: list[Query[bool]], waiters: list[Waiter]
+    ) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
         ``orphaned`` ends the session that its last statement may still come to.
@@ -411,7 +419,8 @@ class Lease(SingleHandle):
             with contextlib.suppress(Exception):
                 start = self._runtime.now()
                 database.run(release.abandon(database.dialect, request, orphaned, patience, start))
-            with contextlib.suppress(Exception):
-                database.withdraw(waiter)
+            for waiter in waiters:
+                with contextlib.suppress(Exception):
+                    database.withdraw(waiter)
 
         self._runtime.finish(abandon, cancelled=True)

@@ -126,38 +126,40 @@ def ready(descriptor: int, seconds: float, *, writing: bool = False, waits: bool
 
     A cancelled caller waits on for a moment, as with :func:`answer`, unless the statement waits.
     """
-    until = None
-    while True:
-        try:
-            if await_(_ready(descriptor, seconds, writing)):
-                return True
-        except asyncio.CancelledError as error:
-            if waits:
-                raise
-            now = asyncio.get_running_loop().time()
-            if until is None:
-                until = now + min(seconds, GRACE)
-                _pending.setdefault(this_task(), again(error))
-            seconds = until - now
-        else:
-            check()
-            return False
+    return bool(await_(_ready(descriptor, seconds, writing, waits)))
 
 
-async def _ready(descriptor: int, seconds: float, writing: bool) -> bool:
+async def _ready(descriptor: int, seconds: float, writing: bool, waits: bool) -> bool:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[bool] = loop.create_future()
-    loop.add_reader(descriptor, _tell, ready, True)
-    if writing:
-        loop.add_writer(descriptor, _tell, ready, True)
     timer = loop.call_later(seconds, _tell, ready, False)
+    _watch(loop, descriptor, ready, writing)
     try:
         return await ready
+    except asyncio.CancelledError as error:
+        if waits:
+            raise
+        ready, cancelled = loop.create_future(), again(error)
+        _watch(loop, descriptor, ready, writing)
+        await outlast(ready, min(seconds, GRACE))
+        if not ready.done():
+            ready.cancel()
+            raise cancelled() from None
+        _pending.setdefault(this_task(), cancelled)
+        return True
     finally:
         timer.cancel()
         loop.remove_reader(descriptor)
         if writing:
             loop.remove_writer(descriptor)
+
+
+def _watch(
+    loop: asyncio.AbstractEventLoop, descriptor: int, ready: asyncio.Future[bool], writing: bool
+) -> None:
+    loop.add_reader(descriptor, _tell, ready, True)
+    if writing:
+        loop.add_writer(descriptor, _tell, ready, True)
 
 
 def _tell(ready: asyncio.Future[bool], whether: bool) -> None:
@@ -194,7 +196,7 @@ async def _answer(
     return task.result()
 
 
-async def outlast(task: asyncio.Task[Any], grace: float | None = None) -> Again | None:
+async def outlast(task: asyncio.Future[Any], grace: float | None = None) -> Again | None:
     """Wait for a task, not cut short by cancellations; return the first.
 
     For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done

@@ -76,10 +76,13 @@ class Driver:
                     outcome: T = stop.value
                     return outcome
                 failure = None
-                if isinstance(step, WaitTurn) and waiter is None:
+                if waiter is None and isinstance(step, WaitTurn):
                     waiter = self.local_queue.waiter(step.line)
                 try:
-                    reply = self._perform(step, transaction, orphaned, waiter, user_lock)
+                    if isinstance(step, Execute):
+                        reply = self._run(step, orphaned)
+                    else:
+                        reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
                 self.runtime.check()
@@ -99,8 +102,7 @@ class Driver:
         waiter: LocalWaiter | None,
         user_lock: UserLock | None,
     ) -> Reply:
-        if isinstance(step, Execute):
-            return self._run(step, orphaned)
+        assert not isinstance(step, Execute)
         if isinstance(step, ExecuteOnSession):
             assert user_lock is not None, "only who has been given a user lock waits for it"
             return user_lock.run(step, orphaned)

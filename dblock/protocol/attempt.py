@@ -154,7 +154,7 @@ class Attempt:
         """Run the statement that takes the name, or lets the ticket stand in its queue."""
         query = self.statement(ticket)
         deadline = self.deadline
-        reply = yield from retry(query, deadline.reach, deadline.now, AWAY - {_BROKEN})
+        reply = yield from retry(query, deadline.reach, deadline.now, _ELSEWHERE)
         return Answer(query, reply)
 
     def statement(
@@ -330,3 +330,4 @@ class Attempt:
 
 
 _BROKEN = Fault.DISCONNECTED
+_ELSEWHERE = AWAY - {_BROKEN}
