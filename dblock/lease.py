@@ -200,7 +200,10 @@ class Lease(SingleHandle):
         after = check_after(after)
         self._runtime.finish(lambda: self._release(after))
 
-    def _release(self, after: float) -> None:
+    def leave(self) -> None:
+        self._runtime.finish(self._release)
+
+    def _release(self, after: float = 0.0) -> None:
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1

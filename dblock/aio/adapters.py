@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..dialects import Adapter
-from ..dialects.adapter import Answer
+from ..dialects.adapter import Answer, Send
 from ..dialects.mariadb.adapter import PyMySQL
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.postgresql.sender import Sender
@@ -25,21 +25,15 @@ class AsyncPsycopg(Psycopg):
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
 
-    def sender(self, connection: Any) -> Sender:
-        return Sender(connection, partial(ready, connection.fileno()))
+    def sender(self, connection: Any) -> Send:
+        send = Sender(connection, partial(ready, connection.fileno())).send
 
-    def send(
-        self,
-        connection: Any,
-        query: Query[Any],
-        sender: Any = None,
-        *,
-        within: float | None = None,
-        waits: bool = False,
-    ) -> Answer:
-        if waits:
-            check()
-        return super().send(connection, query, sender, within=within, waits=waits)
+        def unless_cancelled(query: Query[Any], within: float, waits: bool = False) -> Answer:
+            if waits:
+                check()
+            return send(query, within, waits)
+
+        return unless_cancelled
 
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.set_autocommit(True))
@@ -89,13 +83,7 @@ class AsyncMy(PyMySQL):
             timer.cancel()
 
     def send(
-        self,
-        connection: Any,
-        query: Query[Any],
-        sender: Any = None,
-        *,
-        within: float | None = None,
-        waits: bool = False,
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
         within = self.timeouts.connect if within is None else within
         try:
@@ -138,13 +126,7 @@ class AioSQLite(SQLite3):
     longest_wait = 0.5
 
     def send(
-        self,
-        connection: Any,
-        query: Query[Any],
-        sender: Any = None,
-        *,
-        within: float | None = None,
-        waits: bool = False,
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
         statement = connection._execute(super().send, connection._connection, query)
         found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)

@@ -10,7 +10,8 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 from ..protocol.faults import Fault
 from ..protocol.state import Passed
@@ -21,6 +22,17 @@ from .values import text
 
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
+
+
+class Send(Protocol):
+    """Runs one statement on a connection. Raises the driver's errors.
+
+    An answer is awaited for ``within`` seconds, then the connection is ended. ``waits`` tells that
+    it may wait for others, so that there is no use in waiting for it when nobody wants its answer
+    any more.
+    """
+
+    def __call__(self, query: Query[Any], within: float, waits: bool = False) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +105,16 @@ class Adapter(ABC):
 
     # --- statements --------------------------------------------------------------------------
 
-    def sender(self, connection: Any) -> Any:
-        """Return what to keep for a connection, to send its statements with; None for nothing."""
-        return None
+    def sender(self, connection: Any) -> Send:
+        """Return how statements are sent on a connection that is ready."""
+        return partial(self.send, connection)
 
     def send(
-        self,
-        connection: Any,
-        query: Query[Any],
-        sender: Any = None,
-        *,
-        within: float | None = None,
-        waits: bool = False,
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        """Run one statement on a driver's connection; with the sender that is kept for it, if any.
+        """Run one statement on a driver's connection; see :class:`Send`.
 
-        An answer is awaited for ``within`` seconds, then the connection is ended; None is for one
-        that is being made. ``waits`` tells that it may wait for others, so that there is no use in
-        waiting for it when nobody wants its answer any more.
+        Without ``within`` it is one that is being made.
         """
         if within is not None:
             self.bound_reads(connection, within)

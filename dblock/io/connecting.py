@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-    from ..dialects.adapter import Adapter, ServerSession
+    from ..dialects.adapter import Adapter, Send, ServerSession
 
 _log = logging.getLogger("dblock")
 
-# The servers that this process has reached.
-_reached: set[str] = set()
+#: The servers that this process has reached.
+reached: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +35,10 @@ class OwnConnection:
 
     driver: Any
     session: ServerSession
+    #: Sends its statements.
+    send: Send
     #: How often its :class:`.Connections` had been cleared when it was made.
     cleared: int = 0
-    #: What its statements are sent with, where that is kept.
-    sender: Any = None
 
 
 class Connector:
@@ -79,9 +79,9 @@ class Connector:
         try:
             driver = detached(self._pool)
             session = self.adapter.prepare_connection(driver)
-            connection = OwnConnection(driver, session, cleared, self.adapter.sender(driver))
+            connection = OwnConnection(driver, session, self.adapter.sender(driver), cleared)
             if session.server is not None:
-                _reached.add(session.server)
+                reached.add(session.server)
                 if is_behind(connection, self.adapter):
                     raise StatementError(Fault.UNREACHABLE, _BEHIND)
             verify = self._verify
@@ -115,9 +115,7 @@ class Connector:
 def is_behind(connection: OwnConnection, adapter: Adapter) -> bool:
     """Whether this process has reached a server since that another one's failover made."""
     server = connection.session.server
-    if server is None or len(_reached) == 1:
-        return False
-    return any(adapter.precedes(server, other) for other in tuple(_reached))
+    return server is not None and any(adapter.precedes(server, other) for other in tuple(reached))
 
 
 _BEHIND = (

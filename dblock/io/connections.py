@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query, Reply
-from .connecting import Connector, OwnConnection, close, is_behind
+from .connecting import Connector, OwnConnection, close, is_behind, reached
 from .driver_errors import first_line
 from .fork import begins_anew, leave_to_parent
 
@@ -106,8 +106,9 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            unusable = not self._adapter.is_usable(connection.driver)
-            if not (unusable or is_behind(connection, self._adapter)):
+            usable = self._adapter.is_usable(connection.driver)
+            # Only where another server was reached too.
+            if usable and not (len(reached) > 1 and is_behind(connection, self._adapter)):
                 return connection
             close(connection.driver, self._adapter)
         return None
@@ -122,18 +123,14 @@ class Connections:
     ) -> Reply:
         """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
 
-        ``waits`` is as in :meth:`.Adapter.send`. Raises StatementError for what a database can do.
+        ``waits`` is as with :class:`.Send`. Raises StatementError for what a database can do.
         """
         adapter, session = self._adapter, connection.session
         socket = adapter.timeouts.socket
         sent = self._runtime.now()
         try:
-            rows, matched = adapter.send(
-                connection.driver,
-                query,
-                connection.sender,
-                within=socket if within is None else min(within, socket),
-                waits=waits,
+            rows, matched = connection.send(
+                query, socket if within is None else min(within, socket), waits
             )
         except Exception as error:
             fault = adapter.classify(error)

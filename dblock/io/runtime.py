@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import os
 import random
-import secrets
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -57,8 +57,9 @@ class ThreadSemaphore:
 
     def __init__(self, limit: int) -> None:
         self._free: SimpleQueue[None] = SimpleQueue()
+        self.release = partial(self._free.put, None)
         for _ in range(limit):
-            self._free.put(None)
+            self.release()
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         try:
@@ -66,9 +67,6 @@ class ThreadSemaphore:
         except Empty:
             return False
         return True
-
-    def release(self) -> None:
-        self._free.put(None)
 
 
 class Runtime:
@@ -86,7 +84,7 @@ class Runtime:
     #: A number from 0 to 1, for what is not to be in step with others.
     random: Callable[[], float] = staticmethod(random.random)
     #: So many bytes that nobody can guess, in hexadecimal.
-    token: Callable[[int], str] = staticmethod(secrets.token_hex)
+    token: Callable[[int], str] = staticmethod(lambda size: os.urandom(size).hex())
 
     # --- waiting -----------------------------------------------------------------------------
 

@@ -281,7 +281,7 @@ CATALOGUE = (
     Mutant(
         "given-up-is-refused",
         "a try that the server gave up is not told as a name that others have",
-        "acquire.acquire",
+        "acquire._refuse",
         "if attempt.timed_out is not None and attempt.seen.position.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
@@ -400,7 +400,7 @@ CATALOGUE = (
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
-        "Sender._result",
+        "Sender._answer",
         "left, until = within, clock.now() + within",
         "left, until = within + 30, clock.now() + within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",

@@ -132,11 +132,11 @@ def _alone() -> Iterator[None]:
     """Keep what was before, and what is around, out of a run."""
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
-    connecting._reached.clear()
+    connecting.reached.clear()
     clock, time.time = time.time, lambda: WRONG
     try:
         yield
     finally:
         time.time = clock
         gc.enable()
-        connecting._reached.clear()
+        connecting.reached.clear()

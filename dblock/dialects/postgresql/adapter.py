@@ -14,7 +14,7 @@ from ...protocol.faults import Fault
 from ...protocol.state import Passed
 from ...protocol.steps import Query, any_row
 from ...timeouts import Timeouts
-from ..adapter import Adapter, Answer, ServerSession
+from ..adapter import Adapter, Answer, Send, ServerSession
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .fragments import milliseconds
@@ -117,24 +117,15 @@ class Psycopg(Adapter):
     def is_usable(self, connection: Any) -> bool:
         return bool(connection.pgconn.status == _OK)
 
-    def sender(self, connection: Any) -> Sender:
-        return Sender(connection, polling(connection.fileno()))
+    def sender(self, connection: Any) -> Send:
+        return Sender(connection, polling(connection.fileno())).send
 
     def send(
-        self,
-        connection: Any,
-        query: Query[Any],
-        sender: Any = None,
-        *,
-        within: float | None = None,
-        waits: bool = False,
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        if sender is None:  # it is being made
-            sender = self.sender(connection)
-        answer: Answer = sender.send(
-            query, self.timeouts.connect if within is None else within, waits=waits
-        )
-        return answer
+        if within is None:
+            within = self.timeouts.connect
+        return self.sender(connection)(query, within, waits)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
         read_deadline.bound(connection, seconds)

@@ -40,7 +40,7 @@ _COMMAND_OK, _TUPLES_OK, _IDLE, _BINARY = 1, 2, 0, 1  # of libpq
 class Ready(Protocol):
     """Waits until a connection can be read, or ``writing`` written to, so long; returns whether.
 
-    ``waits`` is as with :meth:`.Adapter.send`.
+    ``waits`` is as with :class:`.Send`.
     """
 
     def __call__(self, seconds: float, *, writing: bool, waits: bool) -> bool: ...
@@ -60,7 +60,7 @@ class Sender:
         self._sent: Counter[_Statement] = Counter()
         self._prepared: dict[_Statement, bytes] = {}
 
-    def send(self, query: Query[Any], within: float, *, waits: bool) -> Answer:
+    def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
         """Return a statement's answer, awaited for ``within`` seconds.
 
         Raises psycopg's errors.
@@ -116,26 +116,15 @@ class Sender:
     # --- answers -----------------------------------------------------------------------------
 
     def _answer(self, within: float, waits: bool) -> Answer:
-        """Await the answer to what was sent; return its rows, and how many it was about."""
-        result = self._result(within, waits)
-        status = result.status
-        if status == _TUPLES_OK:
-            self._adapt.set_pgresult(result)
-            return self._adapt.load_rows(0, result.ntuples, tuple), result.ntuples
-        if status == _COMMAND_OK:
-            matched = result.command_tuples
-            return (), -1 if matched is None else matched
-        from psycopg.errors import error_from_result
+        """Await the answer to what was sent; return its rows, and how many it was about.
 
-        raise error_from_result(result)
-
-    def _result(self, within: float, waits: bool) -> Any:
-        """Await what comes of what was sent. The connection is closed if that takes too long."""
+        The connection is closed if that takes too long.
+        """
         pgconn = self._pgconn
         result: Any = None
         left, until = within, clock.now() + within
+        writing = bool(pgconn.flush())  # it is longer than the socket takes at once
         while True:
-            writing = bool(pgconn.flush())  # it is longer than the socket takes at once
             while writing or pgconn.is_busy():
                 if left <= 0 or not self._ready(left, writing=writing, waits=waits):
                     raise read_deadline.give_up(self._connection, within)
@@ -144,14 +133,23 @@ class Sender:
                 left = until - clock.now()
             more = pgconn.get_result()
             if more is None:
-                return result
+                break
             result = more
+        if result.status == _TUPLES_OK:
+            self._adapt.set_pgresult(result)
+            return self._adapt.load_rows(0, result.ntuples, tuple), result.ntuples
+        if result.status == _COMMAND_OK:
+            matched = result.command_tuples
+            return (), -1 if matched is None else matched
+        from psycopg.errors import error_from_result
+
+        raise error_from_result(result)
 
     def _cancel(self, within: float) -> None:
         """Let the server do nothing any more for who was interrupted, as psycopg does."""
         with contextlib.suppress(Exception):
             self._connection.cancel_safe(timeout=CANCELLING)
-            self._result(min(within, CANCELLING), False)
+            self._answer(min(within, CANCELLING), False)
 
 
 #: A statement as the server knows it: its text, and its parameters' types.

@@ -65,7 +65,7 @@ class ServerWait(Polling):
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
             query = self.attempt.statement(self.turn.ticket)
-            return Answer(query, (yield ExecuteOnSession(query)))
+            return query, (yield ExecuteOnSession(query))
         except StatementError as failure:
             if failure.fault not in UNDONE:
                 self.lock.had, self.lock.fence = False, None
