@@ -19,6 +19,18 @@ from ..protocol.steps import Query
 from .bridge import answer, await_, check, leave, ready
 
 
+class TaskSender(Sender):
+    """Sends for tasks, which are cancelled between statements, or while one waits for others."""
+
+    def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
+        if waits:
+            check()
+        return super().send(query, within, waits)
+
+    def cancel(self, within: float) -> None:
+        """Leave it: what was interrupted is the loop."""
+
+
 class AsyncPsycopg(Psycopg):
     """psycopg's AsyncConnection, which is spoken to as the sync one is but for how a task waits."""
 
@@ -26,14 +38,7 @@ class AsyncPsycopg(Psycopg):
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
 
     def sender(self, connection: Any) -> Send:
-        send = Sender(connection, partial(ready, connection.fileno())).send
-
-        def unless_cancelled(query: Query[Any], within: float, waits: bool = False) -> Answer:
-            if waits:
-                check()
-            return send(query, within, waits)
-
-        return unless_cancelled
+        return TaskSender(connection, partial(ready, connection.fileno())).send
 
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.set_autocommit(True))

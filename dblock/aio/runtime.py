@@ -68,7 +68,9 @@ class TaskSemaphore:
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         if not self._free.locked():
-            return bool(await_(self._free.acquire()))  # at once
+            with contextlib.suppress(StopIteration):  # it is had at once, without the loop
+                self._free.acquire().send(None)
+            return True
         return bool(await_(self._acquire(timeout)))
 
     async def _acquire(self, timeout: float | None) -> bool:

@@ -175,7 +175,8 @@ class LocalWaiter:
     def leave(self) -> None:
         """Let the next one have the place."""
         self._queue.leave(self._line, self)
-        self._drop()
+        if self._call is not None:
+            self._drop()
 
     def _drop(self) -> None:
         if self._call is not None:

@@ -23,6 +23,7 @@ from dblock.protocol.waiting import queueing, server_wait
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
+from tests.waiting.watching import before_each
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
@@ -307,20 +308,18 @@ def test_cancelled_before_it_waits(
         async with AsyncLocks(url, timeouts=timeouts) as locks, soon:
             for _ in range(2):
                 await asyncio.create_task(once(locks.row("report")))
-            dialect, begun = locks.database.dialect, 0
-            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.adapter.send
+            begun, stepped = 0, Stepped(once(locks.row("report")), 10_000)
 
-            def counting(connection: Any, query: Query[Any], kept: Any, **how: bool) -> Any:
+            def note(query: Query[Any]) -> None:
                 nonlocal begun
                 if query.sql.startswith("BEGIN"):
                     begun = stepped.points + 1
-                return send(connection, query, kept, **how)
 
             async def dry_run() -> None:
                 await stepped
 
             with monkeypatch.context() as patch:
-                patch.setattr(dialect.adapter, "send", counting)
+                before_each(locks.database, patch, note)
                 await asyncio.create_task(dry_run())
             with blocked(engine, direct, "report"):
                 assert await cancelled_at(locks.row("report").acquire(), begun, "answered")

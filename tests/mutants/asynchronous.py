@@ -20,7 +20,7 @@ ASYNCHRONOUS = (
     Mutant(
         "cancellation-waits",
         "a cancellation is not kept until a wait is over",
-        "AsyncPsycopg.sender",
+        "TaskSender.send",
         "if waits:",
         "if False:",
         f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",

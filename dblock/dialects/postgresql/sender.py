@@ -84,7 +84,7 @@ class Sender:
             self._pgconn.send_query_params(sql, values, types, formats, _BINARY)
             return self._answer(within, waits)
         except KeyboardInterrupt:
-            self._cancel(within)
+            self.cancel(within)
             raise
 
     # --- prepared statements -----------------------------------------------------------------
@@ -145,7 +145,7 @@ class Sender:
 
         raise error_from_result(result)
 
-    def _cancel(self, within: float) -> None:
+    def cancel(self, within: float) -> None:
         """Let the server do nothing any more for who was interrupted, as psycopg does."""
         with contextlib.suppress(Exception):
             self._connection.cancel_safe(timeout=CANCELLING)
