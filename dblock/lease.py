@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """What a lease was asked for with; see :meth:`.Locks.lease`. All of it has been checked."""
+    """What a lease was asked for with; see :meth:`.Locks.lease`.
+
+    All of it has been checked but ``wait``, as every handle does.
+    """
 
     name: str
     plan: Plan
     retry: RetryPolicy
-    wait: float | None = None
+    wait: Seconds | None = None
     reentrant: bool = False
     fair: bool = False
     label: str = ""
@@ -197,13 +200,9 @@ class Lease(SingleHandle):
         when it was lost before, by expiry, takeover or force: the work done meanwhile may have
         overlapped another's.
         """
-        after = check_after(after)
-        self._runtime.finish(lambda: self._release(after))
+        self._runtime.finish(partial(self._release, check_after(after)))
 
-    def leave(self) -> None:
-        self._runtime.finish(self._release)
-
-    def _release(self, after: float = 0.0) -> None:
+    def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1

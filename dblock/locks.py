@@ -17,7 +17,6 @@ from .arguments import (
     check_name,
     check_renew,
     check_ttl,
-    check_wait,
     seconds,
 )
 from .counter import Counter
@@ -161,7 +160,7 @@ class Locks:
             check_name(name),
             _plan(check_ttl(ttl), renew, max_renewals, max_hold),
             self._policy(retry),
-            check_wait(wait),
+            wait,
             reentrant,
             check_fair(fair),
             check_label(label or ""),

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -57,9 +56,8 @@ class ThreadSemaphore:
 
     def __init__(self, limit: int) -> None:
         self._free: SimpleQueue[None] = SimpleQueue()
-        self.release = partial(self._free.put, None)
         for _ in range(limit):
-            self.release()
+            self._free.put(None)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         try:
@@ -67,6 +65,9 @@ class ThreadSemaphore:
         except Empty:
             return False
         return True
+
+    def release(self) -> None:
+        self._free.put(None)
 
 
 class Runtime:

@@ -69,7 +69,7 @@ class Sender:
         adapt = self._adapt
         params: Any = query.params
         values = adapt.dump_sequence(tuple(map(params.__getitem__, names)), _auto(len(names)))
-        types, formats = adapt.types or (), adapt.formats or ()
+        types, formats = adapt.types or (), adapt.formats or []
         statement = sql, types
         try:
             name = self._prepared.get(statement) or self._prepare(statement, within, waits)
