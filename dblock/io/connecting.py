@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dblock")
 
-#: The servers that this process has reached.
+#: The servers that this process has reached; and those of them that another's failover replaced.
 reached: set[str] = set()
+replaced: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +82,8 @@ class Connector:
             session = self.adapter.prepare_connection(driver)
             connection = OwnConnection(driver, session, self.adapter.sender(driver), cleared)
             if session.server is not None:
-                reached.add(session.server)
-                if is_behind(connection, self.adapter):
+                _note(session.server, self.adapter)
+                if session.server in replaced:
                     raise StatementError(Fault.UNREACHABLE, _BEHIND)
             verify = self._verify
             if verify is not None:
@@ -112,10 +113,14 @@ class Connector:
         return StatementError(fault, first_line(cause), timed_out=self.adapter.timed_out(cause))
 
 
-def is_behind(connection: OwnConnection, adapter: Adapter) -> bool:
-    """Whether this process has reached a server since that another one's failover made."""
-    server = connection.session.server
-    return server is not None and any(adapter.precedes(server, other) for other in tuple(reached))
+def _note(server: str, adapter: Adapter) -> None:
+    """Take down that a server was reached."""
+    reached.add(server)  # first, for others who do so now
+    for other in tuple(reached):
+        if adapter.precedes(other, server):
+            replaced.add(other)
+        elif adapter.precedes(server, other):
+            replaced.add(server)
 
 
 _BEHIND = (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query, Reply
-from .connecting import Connector, OwnConnection, close, is_behind, reached
+from .connecting import Connector, OwnConnection, close, replaced
 from .driver_errors import first_line
 from .fork import begins_anew, leave_to_parent
 
@@ -107,8 +107,7 @@ class Connections:
             except IndexError:  # another thread was faster
                 break
             usable = self._adapter.is_usable(connection.driver)
-            # Only where another server was reached too.
-            if usable and not (len(reached) > 1 and is_behind(connection, self._adapter)):
+            if usable and connection.session.server not in replaced:
                 return connection
             close(connection.driver, self._adapter)
         return None

@@ -133,6 +133,7 @@ def _alone() -> Iterator[None]:
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
     connecting.reached.clear()
+    connecting.replaced.clear()
     clock, time.time = time.time, lambda: WRONG
     try:
         yield
@@ -140,3 +141,4 @@ def _alone() -> Iterator[None]:
         time.time = clock
         gc.enable()
         connecting.reached.clear()
+        connecting.replaced.clear()
