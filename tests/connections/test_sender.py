@@ -143,6 +143,18 @@ def test_who_does_not_answer_in_time_is_given_up(
     assert not ADAPTER.is_usable(connection)
 
 
+def test_who_ends_the_session_is_heard(
+    send: Send, connection: psycopg.Connection[Any], db: Database
+) -> None:
+    with psycopg.connect(db.url.replace("+psycopg", ""), autocommit=True) as another:
+        end = "SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,)
+        ending = threading.Timer(0.1, lambda: another.execute(*end))
+        ending.start()
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            send(Query("SELECT pg_sleep(%(long)s)", {"long": SECONDS}), 2 * SECONDS)
+        ending.join()
+
+
 def test_ctrl_c_ends_the_statement_too(send: Send, connection: psycopg.Connection[Any]) -> None:
     interrupt = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
     interrupt.start()

@@ -35,6 +35,7 @@ CANCELLING = 5.0
 
 _GONE, _THERE = "26000", "42P05"  # a prepared statement does not exist; it does already
 _COMMAND_OK, _TUPLES_OK, _IDLE, _BINARY = 1, 2, 0, 1  # of libpq
+_DONE = (_COMMAND_OK, _TUPLES_OK)
 
 
 class Ready(Protocol):
@@ -128,7 +129,13 @@ class Sender:
             while writing or pgconn.is_busy():
                 if left <= 0 or not self._ready(left, writing=writing, waits=waits):
                     raise read_deadline.give_up(self._connection, within)
-                pgconn.consume_input()
+                try:
+                    pgconn.consume_input()
+                except Exception as lost:
+                    if result is None or result.status in _DONE:
+                        raise
+                    # The server has said why before it closed the connection.
+                    raise _error(result) from lost
                 writing = writing and bool(pgconn.flush())
                 left = until - clock.now()
             more = pgconn.get_result()
@@ -141,9 +148,7 @@ class Sender:
         if result.status == _COMMAND_OK:
             matched = result.command_tuples
             return (), -1 if matched is None else matched
-        from psycopg.errors import error_from_result
-
-        raise error_from_result(result)
+        raise _error(result)
 
     def cancel(self, within: float) -> None:
         """Let the server do nothing any more for who was interrupted, as psycopg does."""
@@ -180,6 +185,12 @@ def _auto(count: int) -> tuple[Any, ...]:
 
 def _name(statement: _Statement) -> bytes:
     return f"dblock_{blake2b(repr(statement).encode(), digest_size=16).hexdigest()}".encode()
+
+
+def _error(result: Any) -> Exception:
+    from psycopg.errors import error_from_result
+
+    return error_from_result(result)
 
 
 def polling(descriptor: int) -> Ready:
