@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from .arguments import check_label
 from .errors import NotAcquired, SchemaMissing
 from .io.borrowed import Borrowed, borrow
-from .io.connections import Connections, OwnConnection
+from .io.connecting import OwnConnection
+from .io.connections import Connections
 from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
 from .io.user_locks import UserLock
@@ -158,7 +159,7 @@ class Database:
         """Refuse tables of another version than this code's, on the first connection."""
         query: Query[int] = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
         try:
-            reply = self.connections.execute(connection, query)
+            reply = self.connections.execute(connection, query, self.timeouts.connect)
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
                 raise StatementError(

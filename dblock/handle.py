@@ -10,7 +10,7 @@ from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
 from .arguments import Seconds, check_acquire, check_runnable, check_wait
 from .errors import DBLockError, NotAcquired
-from .events import Kind, outcome, tell
+from .events import Kind, outcome, tell, wanted
 from .io.runtime import Runtime
 
 P = ParamSpec("P")
@@ -109,4 +109,5 @@ class SingleHandle(Handle):
     def _try_within(self, wait: float | None) -> NotAcquired | None: ...
 
     def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
-        tell(kind, self.strategy, self.name, self._runtime.now() - start, error)
+        if wanted(kind):
+            tell(kind, self.strategy, self.name, self._runtime.now() - start, error)

@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """What a lease was asked for with; see :meth:`.Locks.lease`. All of it has been checked."""
+    """What a lease was asked for with; see :meth:`.Locks.lease`.
+
+    All of it has been checked but ``wait``, as every handle does.
+    """
 
     name: str
     plan: Plan
     retry: RetryPolicy
-    wait: float | None = None
+    wait: Seconds | None = None
     reentrant: bool = False
     fair: bool = False
     label: str = ""
@@ -118,11 +121,17 @@ class Lease(SingleHandle):
         if refusal is not None:
             return refusal
         options = self._options
-        owner = self._database.owner(options.label)
+        owner = self._database.contenders.owner(options.label)
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
-        waiter = self._database.waiter(self.name, "lease", options.label)
         start = self._runtime.now()
+        waiters: list[Waiter] = []  # one, once it was refused
+
+        def waiter() -> Waiter:
+            waiters.append(self._database.waiter(self.name, "lease", options.label))
+            waiters[0].start = start
+            return waiters[0]
+
         hot = wait != 0 and self._database.contenders.hot.take(self.name, start)
         user_lock = None if wait == 0 else self._database.contenders.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
@@ -133,15 +142,14 @@ class Lease(SingleHandle):
                 request,
                 options.retry,
                 fair=options.fair,
+                start=start,
                 wait=wait,
-                patience=self._database.timeouts.socket,
+                patience=self._database.dialect.timeouts.socket,
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
             )
-            outcome = self._database.run(
-                waiter.during(procedure), orphaned=orphaned, user_lock=user_lock
-            )
+            outcome = self._database.run(procedure, orphaned=orphaned, user_lock=user_lock)
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,
@@ -160,7 +168,8 @@ class Lease(SingleHandle):
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)
-            self._database.withdraw(waiter)
+            if waiters:
+                self._database.withdraw(waiters[0])
         except BaseException as error:
             if user_lock is not None:
                 user_lock.drop()
@@ -168,7 +177,7 @@ class Lease(SingleHandle):
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
                     self._database.keeper.drop(hold)
-                self._abandon(request, orphaned, waiter)
+                self._abandon(request, orphaned, waiters)
             raise
         if isinstance(outcome, Held):
             return None
@@ -191,8 +200,7 @@ class Lease(SingleHandle):
         when it was lost before, by expiry, takeover or force: the work done meanwhile may have
         overlapped another's.
         """
-        after = check_after(after)
-        self._runtime.finish(lambda: self._release(after))
+        self._runtime.finish(partial(self._release, check_after(after)))
 
     def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
@@ -226,14 +234,14 @@ class Lease(SingleHandle):
     def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper.drop(hold)
-        hold.end(min(self._database.timeouts.socket, hold.lease.term.remaining(now)))
+        hold.end(min(self._database.dialect.timeouts.socket, hold.lease.term.remaining(now)))
         with_user_lock = hold.user_lock is not None and hold.user_lock.kept
         ending: Procedure[object] = release.release(
             self._database.dialect,
             self.name,
             hold.token,
             hold.lease,
-            self._database.timeouts.socket,
+            self._database.dialect.timeouts.socket,
             now,
             with_user_lock=with_user_lock,
             guarded=hold.guarded,
@@ -313,7 +321,7 @@ class Lease(SingleHandle):
                     self.name,
                     hold.token,
                     lambda: hold.lease,
-                    self._database.timeouts.socket,
+                    self._database.dialect.timeouts.socket,
                     self._runtime.now(),
                 ),
                 transaction,
@@ -398,7 +406,9 @@ class Lease(SingleHandle):
         assert hold.loss is not None
         return hold.loss
 
-    def _abandon(self, request: LeaseRequest, orphaned: list[Query[bool]], waiter: Waiter) -> None:
+    def _abandon(
+        self, request: LeaseRequest, orphaned: list[Query[bool]], waiters: list[Waiter]
+    ) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
         ``orphaned`` ends the session that its last statement may still come to.
@@ -411,7 +421,8 @@ class Lease(SingleHandle):
             with contextlib.suppress(Exception):
                 start = self._runtime.now()
                 database.run(release.abandon(database.dialect, request, orphaned, patience, start))
-            with contextlib.suppress(Exception):
-                database.withdraw(waiter)
+            for waiter in waiters:
+                with contextlib.suppress(Exception):
+                    database.withdraw(waiter)
 
         self._runtime.finish(abandon, cancelled=True)

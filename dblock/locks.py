@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -17,7 +18,6 @@ from .arguments import (
     check_name,
     check_renew,
     check_ttl,
-    check_wait,
     seconds,
 )
 from .cron import Cron, Job
@@ -165,14 +165,9 @@ class Locks:
         """
         options = LeaseOptions(
             check_name(name),
-            Plan(
-                check_ttl(ttl),
-                check_renew(renew),
-                check_max_renewals(max_renewals),
-                check_max_hold(max_hold),
-            ),
+            _plan(check_ttl(ttl), renew, max_renewals, max_hold),
             self._policy(retry),
-            check_wait(wait),
+            wait,
             reentrant,
             check_fair(fair),
             check_label(label or ""),
@@ -344,3 +339,9 @@ class Locks:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@lru_cache(maxsize=64, typed=True)
+def _plan(ttl: float, renew: bool, max_renewals: int | None, max_hold: Seconds | None) -> Plan:
+    """Return a plan, the same for most leases. Its TTL has been checked."""
+    return Plan(ttl, check_renew(renew), check_max_renewals(max_renewals), check_max_hold(max_hold))

@@ -178,6 +178,7 @@ def test_time_and_randomness_are_the_runtimes() -> None:
         "policy.py": {"random", "time"},
         "retrying.py": {"clock", "time"},
         "dialects/postgresql/read_deadline.py": {"clock"},
+        "dialects/postgresql/sender.py": {"clock"},
         "dialects/postgresql/migrations.py": {"secrets"},
         "contrib/opentelemetry.py": {"time"},
         "schema": {"clock", "time"},

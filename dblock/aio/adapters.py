@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 from ..dialects import Adapter
-from ..dialects.adapter import Answer
+from ..dialects.adapter import Answer, Send
 from ..dialects.mariadb.adapter import PyMySQL
-from ..dialects.postgresql import read_deadline
 from ..dialects.postgresql.adapter import Psycopg
+from ..dialects.postgresql.sender import Sender
 from ..dialects.sqlite.adapter import SQLite3
 from ..protocol.faults import StatementError
 from ..protocol.steps import Query
-from ..timeouts import Timeouts
-from .bridge import answer, await_, check, leave
+from .bridge import answer, await_, check, leave, ready
+
+
+class TaskSender(Sender):
+    """Sends for tasks, which are cancelled between statements, or while one waits for others."""
+
+    def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
+        if waits:
+            check()
+        return super().send(query, within, waits)
+
+    def cancel(self, within: float) -> None:
+        """Leave it: what was interrupted is the loop."""
 
 
 class AsyncPsycopg(Psycopg):
-    """psycopg's AsyncConnection, whose waits take the same read deadline as the sync ones."""
+    """psycopg's AsyncConnection, which is spoken to as the sync one is but for how a task waits."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
 
-    def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
-    ) -> Answer:
-        # A wait looks at its bound every tenth of a second, so it can be ended from outside.
-        give_up = partial(read_deadline.bound, connection, 0.0)
-        cursor = self.cursor(connection) if kept is None else kept
-        return answer(_run(cursor, query), give_up=give_up, waits=waits)
-
-    def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
-        statement = _run(self.cursor(connection), query, prepare=False)
-        rows, _ = answer(statement, give_up=partial(self.close, connection), waits=False)
-        return rows[0] if rows else ()
+    def sender(self, connection: Any) -> Send:
+        return TaskSender(connection, partial(ready, connection.fileno())).send
 
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.set_autocommit(True))
@@ -56,10 +56,6 @@ class AsyncMy(PyMySQL):
     modules: ClassVar[tuple[str, ...]] = ("asyncmy",)
     extra = "mariadb-async"
 
-    def __init__(self, timeouts: Timeouts, trust_server: bool = False) -> None:
-        super().__init__(timeouts, trust_server)
-        self._within: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-
     def connect_args(self) -> dict[str, Any]:
         return {"async_creator_fn": partial(_connect_mysql, self.timeouts.connect)}
 
@@ -67,7 +63,7 @@ class AsyncMy(PyMySQL):
         return []
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
-        self._within[connection] = seconds
+        pass
 
     @contextlib.contextmanager
     def bounded(
@@ -92,9 +88,9 @@ class AsyncMy(PyMySQL):
             timer.cancel()
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        within = self._within.get(connection)
+        within = self.timeouts.connect if within is None else within
         try:
             return answer(
                 self._execute(connection.cursor(_quiet_cursor()), query),
@@ -141,7 +137,7 @@ class AioSQLite(SQLite3):
     longest_wait = 0.5
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
         statement = connection._execute(super().send, connection._connection, query)
         found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)
@@ -177,12 +173,6 @@ ASYNC_ADAPTERS: dict[str, type[Adapter]] = {
     "mariadb": AsyncMy,
     "sqlite": AioSQLite,
 }
-
-
-async def _run(cursor: Any, query: Query[Any], **options: Any) -> Answer:
-    """As :meth:`.Psycopg.send`."""
-    await cursor.execute(query.sql, query.params, **options)
-    return await cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
 
 
 def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:

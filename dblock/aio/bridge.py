@@ -11,10 +11,10 @@
 
 It is SQLAlchemy's own way into asyncio, so sessions and connections of the user's come along.
 
-A cancellation never meets a driver in the middle of a statement. That is run by a task of its own,
-and its answer is awaited first: then it is known what the statement did, and its connection is fit
-for use. :func:`check` raises the cancellation afterwards. Only what waits for others, a row lock,
-is cut short, and its connection thrown away.
+A cancellation never meets a driver in the middle of a statement. The answer is awaited first, by a
+task of its own where it is the driver that waits: then it is known what the statement did, and its
+connection is fit for use. :func:`check` raises the cancellation afterwards. Only what waits for
+others, a row lock, is cut short, and its connection thrown away.
 """
 
 from __future__ import annotations
@@ -121,6 +121,52 @@ def answer(
     return result
 
 
+def ready(descriptor: int, seconds: float, *, writing: bool = False, waits: bool = True) -> bool:
+    """Wait until a descriptor can be read, or ``writing`` written to, so long; return whether.
+
+    A cancelled caller waits on for a moment, as with :func:`answer`, unless the statement waits.
+    """
+    return bool(await_(_ready(descriptor, seconds, writing, waits)))
+
+
+async def _ready(descriptor: int, seconds: float, writing: bool, waits: bool) -> bool:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[bool] = loop.create_future()
+    timer = loop.call_later(seconds, _tell, ready, False)
+    _watch(loop, descriptor, ready, writing)
+    try:
+        return await ready
+    except asyncio.CancelledError as error:
+        if waits:
+            raise
+        ready, cancelled = loop.create_future(), again(error)
+        _watch(loop, descriptor, ready, writing)
+        await outlast(ready, min(seconds, GRACE))
+        if not ready.done():
+            ready.cancel()
+            raise cancelled() from None
+        _pending.setdefault(this_task(), cancelled)
+        return True
+    finally:
+        timer.cancel()
+        loop.remove_reader(descriptor)
+        if writing:
+            loop.remove_writer(descriptor)
+
+
+def _watch(
+    loop: asyncio.AbstractEventLoop, descriptor: int, ready: asyncio.Future[bool], writing: bool
+) -> None:
+    loop.add_reader(descriptor, _tell, ready, True)
+    if writing:
+        loop.add_writer(descriptor, _tell, ready, True)
+
+
+def _tell(ready: asyncio.Future[bool], whether: bool) -> None:
+    if not ready.done():
+        ready.set_result(whether)
+
+
 async def _answer(
     statement: Coroutine[Any, Any, T],
     within: float | None,
@@ -150,7 +196,7 @@ async def _answer(
     return task.result()
 
 
-async def outlast(task: asyncio.Task[Any], grace: float | None = None) -> Again | None:
+async def outlast(task: asyncio.Future[Any], grace: float | None = None) -> Again | None:
     """Wait for a task, not cut short by cancellations; return the first.
 
     For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done

@@ -31,7 +31,7 @@ class AsyncioRuntime(Runtime):
         return bool(await_(event.wait(seconds)))
 
     def readable(self, descriptor: int, seconds: float) -> bool:
-        return bool(await_(_readable(descriptor, seconds)))
+        return bridge.ready(descriptor, seconds)
 
     def semaphore(self, limit: int) -> Semaphore:
         return TaskSemaphore(limit)
@@ -68,7 +68,9 @@ class TaskSemaphore:
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         if not self._free.locked():
-            return bool(await_(self._free.acquire()))  # at once
+            with contextlib.suppress(StopIteration):  # it is had at once, without the loop
+                self._free.acquire().send(None)
+            return True
         return bool(await_(self._acquire(timeout)))
 
     async def _acquire(self, timeout: float | None) -> bool:
@@ -118,20 +120,6 @@ class TaskEvent:
             with lock:
                 self._waiting.discard(future)
         return self.is_set()
-
-
-async def _readable(descriptor: int, seconds: float) -> bool:
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.add_reader(descriptor, _wake, future)
-    try:
-        async with asyncio.timeout(seconds):
-            await future
-    except TimeoutError:
-        return False
-    finally:
-        loop.remove_reader(descriptor)
-    return True
 
 
 def _wake(future: asyncio.Future[None]) -> None:

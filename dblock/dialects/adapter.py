@@ -10,7 +10,8 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 from ..protocol.faults import Fault
 from ..protocol.state import Passed
@@ -21,6 +22,17 @@ from .values import text
 
 #: A statement's rows, and how many rows it was about.
 Answer = tuple[Sequence[Sequence[Any]], int]
+
+
+class Send(Protocol):
+    """Runs one statement on a connection. Raises the driver's errors.
+
+    An answer is awaited for ``within`` seconds, then the connection is ended. ``waits`` tells that
+    it may wait for others, so that there is no use in waiting for it when nobody wants its answer
+    any more.
+    """
+
+    def __call__(self, query: Query[Any], within: float, waits: bool = False) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +105,19 @@ class Adapter(ABC):
 
     # --- statements --------------------------------------------------------------------------
 
-    def cursor(self, connection: Any) -> Any:
-        """Return a cursor to keep for a connection; None where each statement has its own."""
-        return None
+    def sender(self, connection: Any) -> Send:
+        """Return how statements are sent on a connection that is ready."""
+        return partial(self.send, connection)
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        """Run one statement on a driver's connection; on the cursor that is kept for it, if any.
+        """Run one statement on a driver's connection; see :class:`Send`.
 
-        ``waits`` tells that it may wait for others, so that there is no use in waiting for it when
-        nobody wants its answer any more.
+        Without ``within`` it is one that is being made.
         """
+        if within is not None:
+            self.bound_reads(connection, within)
         cursor = connection.cursor()
         try:
             cursor.execute(query.sql, query.params)
@@ -138,10 +151,6 @@ class Adapter(ABC):
         ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
         """
         return contextlib.nullcontext()
-
-    def can_resend(self, connection: Any, error: Exception) -> bool:
-        """Mend the connection if the error proves that the statement never ran."""
-        return False
 
     @abstractmethod
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:

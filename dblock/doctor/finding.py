@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..dialects.look_alikes import LookAlike
-    from ..io.connections import OwnConnection
+    from ..io.connecting import OwnConnection
 
 
 class Level(Enum):

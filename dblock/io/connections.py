@@ -9,62 +9,37 @@ back only when its state is known; everything else is thrown away.
 from __future__ import annotations
 
 import contextlib
-import logging
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
-
-from ..dialects.look_alikes import unreadable
-from ..errors import Unsupported
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query, Reply
-from .driver_errors import first_line, is_driver_error
+from .connecting import Connector, OwnConnection, close, replaced
+from .driver_errors import first_line
 from .fork import begins_anew, leave_to_parent
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
-    from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-    from ..dialects.adapter import Adapter, ServerSession
+    from ..dialects.adapter import Adapter
     from .runtime import Runtime, Semaphore
-
-_log = logging.getLogger("dblock")
 
 IDLE_MAX = 8
 
 # After these a connection is not used again: it is broken, or leads to a server that cannot write.
 UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
-# The servers that this process has reached.
-_reached: set[str] = set()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnConnection:
-    """A driver's connection, and how the server knows it."""
-
-    driver: Any
-    session: ServerSession
-    #: How often its :class:`Connections` had been cleared when it was made.
-    cleared: int = 0
-    #: Kept for all its statements, where making a cursor takes its time.
-    cursor: Any = None
-
 
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
     ``limit`` bounds how many are in use at once; a statement waits for its turn up to
-    ``Timeouts.socket``. ``verify`` is called with the first connection made. ``lent`` tells
-    that the engine is the user's, and how it connects is not ours to say. ``beside`` are others
-    whose idle connections are used where a server takes no more of them, but for one, by which
-    leases are renewed.
+    ``Timeouts.socket``. ``verify`` and ``lent`` are as with :class:`.Connector`. ``beside`` are
+    others whose idle connections are used where a server takes no more of them, but for one, by
+    which leases are renewed.
     """
 
     def __init__(
@@ -80,15 +55,11 @@ class Connections:
     ) -> None:
         self._adapter = adapter
         self._runtime = runtime
-        self._pool = engine.pool.recreate()
-        # The first: SQLAlchemy itself asks things of a new connection.
-        event.listen(self._pool, "connect", self._bound, insert=True)
+        self._connector = Connector(engine, adapter, verify=verify, lent=lent)
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
-        self._lent = lent
         self._limit = limit
         self._turns = self._new_turns()
-        self._verify = verify
         self._closed = False
         self._cleared = 0
         weakref.finalize(self, close_all, self._idle, adapter)
@@ -96,13 +67,6 @@ class Connections:
 
     def _new_turns(self) -> Semaphore | None:
         return None if self._limit is None else self._runtime.semaphore(self._limit)
-
-    def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
-        driver = record.driver_connection
-        lent, self._lent = self._lent, False
-        if lent:
-            _warn_of_unbounded(self._adapter, driver)
-        self._adapter.bound_reads(driver, self._adapter.timeouts.connect)
 
     def take(self) -> OwnConnection:
         """Return a usable connection.
@@ -118,7 +82,8 @@ class Connections:
                 Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
             )
         try:
-            return self._take_idle() or self._runtime.connect(self._connect, self._keep)
+            connect = partial(self._connector.connect, self._cleared)
+            return self._take_idle() or self._runtime.connect(connect, self._keep)
         except BaseException as error:
             refused = isinstance(error, StatementError) and not error.timed_out
             connection = self._beside._spare() if refused and self._beside is not None else None
@@ -141,17 +106,11 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if self._adapter.is_usable(connection.driver) and not self._behind(connection):
+            usable = self._adapter.is_usable(connection.driver)
+            if usable and connection.session.server not in replaced:
                 return connection
-            _close(connection.driver, self._adapter)
+            close(connection.driver, self._adapter)
         return None
-
-    def _behind(self, connection: OwnConnection) -> bool:
-        """Whether this process has reached a server since that another one's failover made."""
-        server = connection.session.server
-        if server is None or len(_reached) == 1:
-            return False
-        return any(self._adapter.precedes(server, other) for other in tuple(_reached))
 
     def execute(
         self,
@@ -163,33 +122,26 @@ class Connections:
     ) -> Reply:
         """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
 
-        ``waits`` is as in :meth:`.Adapter.send`. Raises StatementError for what a database can do.
+        ``waits`` is as with :class:`.Send`. Raises StatementError for what a database can do.
         """
-        adapter, driver, session = self._adapter, connection.driver, connection.session
-        if within is not None:
-            adapter.bound_reads(driver, min(within, adapter.timeouts.socket))
+        adapter, session = self._adapter, connection.session
+        socket = adapter.timeouts.socket
         sent = self._runtime.now()
         try:
-            while True:
-                try:
-                    rows, matched = adapter.send(driver, query, connection.cursor, waits=waits)
-                    break
-                except Exception as error:
-                    if adapter.can_resend(driver, error):
-                        continue
-                    fault = adapter.classify(error)
-                    if fault is None:
-                        raise
-                    lost = fault is Fault.DISCONNECTED
-                    raise StatementError(
-                        fault,
-                        first_line(error),
-                        timed_out=lost and adapter.timed_out(error),
-                        end=session.end if lost else None,
-                    ) from error
-        finally:
-            if within is not None:
-                adapter.bound_reads(driver, adapter.timeouts.socket)
+            rows, matched = connection.send(
+                query, socket if within is None else min(within, socket), waits
+            )
+        except Exception as error:
+            fault = adapter.classify(error)
+            if fault is None:
+                raise
+            lost = fault is Fault.DISCONNECTED
+            raise StatementError(
+                fault,
+                first_line(error),
+                timed_out=lost and adapter.timed_out(error),
+                end=session.end if lost else None,
+            ) from error
         if session.doubts:  # as good as none
             raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
         return Reply(rows, matched, sent, self._runtime.now(), session.server)
@@ -206,11 +158,11 @@ class Connections:
         if self._closed or stale or len(self._idle) > IDLE_MAX:
             with contextlib.suppress(ValueError):  # another thread has it by now
                 self._idle.remove(connection)
-                _close(connection.driver, self._adapter)
+                close(connection.driver, self._adapter)
 
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
-        _close(connection.driver, self._adapter)
+        close(connection.driver, self._adapter)
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -229,100 +181,16 @@ class Connections:
         self._closed = True
         self.clear()
 
-    def _connect(self) -> OwnConnection:
-        driver = None
-        cleared = self._cleared
-        try:
-            driver = detached(self._pool)
-            session = self._adapter.prepare_connection(driver)
-            connection = OwnConnection(driver, session, cleared, self._adapter.cursor(driver))
-            if session.server is not None:
-                _reached.add(session.server)
-                if self._behind(connection):
-                    raise StatementError(Fault.UNREACHABLE, _BEHIND)
-            verify = self._verify
-            if verify is not None:
-                verify(connection)
-                self._verify = None
-            self._adapter.bound_reads(driver, self._adapter.timeouts.socket)
-        except TypeError as error:
-            if driver is not None:
-                raise
-            # An option of the URL that the driver does not have.
-            raise Unsupported(f"the driver refuses to connect: {error}") from error
-        except BaseException as raised:
-            if driver is not None:
-                _close(driver, self._adapter)
-            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
-            traceback.clear_frames(raised.__traceback__)
-            if not is_driver_error(_cause(raised)):
-                raise
-            # No variable of this frame has it: they would keep each other, and whoever connects.
-            raise self._unreachable(_cause(raised)) from _cause(raised)
-        return connection
-
-    def _unreachable(self, cause: BaseException) -> StatementError:
-        """Return what to tell of a connection that could not be made."""
-        fault = self._adapter.classify(cause)
-        if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
-            fault = Fault.UNREACHABLE
-        return StatementError(fault, first_line(cause), timed_out=self._adapter.timed_out(cause))
-
     def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
         self._idle.clear()
         self._turns = self._new_turns()
 
 
-_BEHIND = (
-    "this server can be written to, but another has taken its place: this process has reached a "
-    "later timeline of it. Fence the old primary. Where it was put back on purpose, start anew"
-)
-
-
-def _warn_of_unbounded(adapter: Adapter, driver: Any) -> None:
-    """Say what a connection that the user's engine made lacks, for it to end in time."""
-    missing = adapter.unbounded(driver)
-    if missing:
-        _log.warning(
-            "this engine connects without %s: on a network that fails silently its connections "
-            "hang for as long as the operating system says. Give them in create_engine's "
-            "connect_args",
-            " and ".join(missing),
-        )
-
-
-def _close(driver: Any, adapter: Adapter) -> None:
-    with contextlib.suppress(Exception):
-        adapter.close(driver)
-
-
 def close_all(connections: deque[OwnConnection], adapter: Adapter) -> None:
     """Close connections, whatever state they are in."""
     while True:
         try:
-            _close(connections.pop().driver, adapter)
+            close(connections.pop().driver, adapter)
         except IndexError:
             return
-
-
-def _cause(raised: BaseException) -> BaseException:
-    """Return the driver's own error."""
-    if isinstance(raised, DBAPIError) and raised.orig is not None:
-        return raised.orig  # of what SQLAlchemy itself asks an engine's first connection
-    return raised
-
-
-def detached(pool: Pool) -> Any:
-    """Return a driver connection made as a pool makes them, which has no part in it.
-
-    A pool, of whatever class, lets some wait while others connect. A copy has its events, and
-    nobody who waits.
-    """
-    try:
-        proxy = pool.recreate().connect()
-    except AssertionError as error:  # SQLAlchemy reads the version of the first
-        raise unreadable(str(error)) from error
-    connection = proxy.driver_connection
-    proxy.detach()
-    return connection

@@ -23,7 +23,8 @@ from ..protocol.steps import (
     WaitNotification,
     WaitTurn,
 )
-from .connections import UNUSABLE, Connections, OwnConnection
+from .connecting import OwnConnection
+from .connections import UNUSABLE, Connections
 from .fork import leave_to_parent
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Driver:
                     outcome: T = stop.value
                     return outcome
                 failure = None
-                if isinstance(step, WaitTurn) and waiter is None:
+                if waiter is None and isinstance(step, WaitTurn):
                     waiter = self.local_queue.waiter(step.line)
                 try:
                     reply = self._perform(step, transaction, orphaned, waiter, user_lock)

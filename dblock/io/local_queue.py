@@ -80,7 +80,11 @@ class LocalQueue:
     def leave(self, line: Hashable, mine: LocalWaiter) -> None:
         """Give a place up, if there is one; whoever is the first then may go on."""
         with lock:
-            left = [place for place in self._lines.get(line, ()) if place() not in (None, mine)]
+            places = self._lines.get(line)
+            if places is None or (len(places) == 1 and places[0]() is mine):  # as it is mostly
+                self._lines.pop(line, None)
+                return
+            left = [place for place in places if place() not in (None, mine)]
             if not left:
                 self._lines.pop(line, None)
                 return
@@ -145,6 +149,8 @@ class LocalWaiter:
         The same as before, unless the connection it belongs to was lost. ``server`` is the one to
         be called by, None for none; ``look`` allows for a ticket that nobody calls.
         """
+        if self._call is None and server is None and not look:
+            return self._uncalled, False
         other = self._call is not None and server not in (None, ANY_SERVER, self._call.server)
         if self._call is None or self._call.over or other:
             self._drop()
@@ -169,7 +175,8 @@ class LocalWaiter:
     def leave(self) -> None:
         """Let the next one have the place."""
         self._queue.leave(self._line, self)
-        self._drop()
+        if self._call is not None:
+            self._drop()
 
     def _drop(self) -> None:
         if self._call is not None:

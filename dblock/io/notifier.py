@@ -22,7 +22,8 @@ from .process_lock import lock
 
 if TYPE_CHECKING:
     from ..dialects.adapter import Adapter
-    from .connections import Connections, OwnConnection
+    from .connecting import OwnConnection
+    from .connections import Connections
     from .runtime import Event, Runtime
 
 _log = logging.getLogger("dblock")

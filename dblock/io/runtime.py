@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import secrets
 import select
 import socket
 import threading
@@ -86,7 +85,7 @@ class Runtime:
     #: A number from 0 to 1, for what is not to be in step with others.
     random: Callable[[], float] = staticmethod(random.random)
     #: So many bytes that nobody can guess, in hexadecimal.
-    token: Callable[[int], str] = staticmethod(secrets.token_hex)
+    token: Callable[[int], str] = staticmethod(lambda size: os.urandom(size).hex())
 
     # --- waiting -----------------------------------------------------------------------------
 

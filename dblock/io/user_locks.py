@@ -20,7 +20,8 @@ from .process_lock import lock
 if TYPE_CHECKING:
     from ..dialects import Dialect
     from ..protocol.steps import ExecuteOnSession, Query, Reply
-    from .connections import Connections, OwnConnection
+    from .connecting import OwnConnection
+    from .connections import Connections
 
 # So many a process has or waits for; and as many again for names that are hot: it would starve for
 # those while it waits for others.

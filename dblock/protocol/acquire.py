@@ -12,10 +12,12 @@ from .attempt import Attempt
 from .deadline import Deadline
 from .lease import Held, LeaseRequest, Refused
 from .release import give_back, leave
-from .steps import Procedure
+from .steps import Procedure, WaitTurn
 from .waiting import Waiting, way_to_wait
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..policy import RetryPolicy
     from .statements import Statements
     from .waiters import Waiter
@@ -27,50 +29,81 @@ def acquire(
     policy: RetryPolicy,
     *,
     fair: bool,
+    start: float,
     wait: float | None,
     patience: float,
-    waiter: Waiter,
+    waiter: Callable[[], Waiter],
     can_wait_in_server: bool = False,
     hot: bool = False,
 ) -> Procedure[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from the waiter's start.
+    """Take the lease, waiting up to ``wait`` seconds from ``start``.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. ``fair`` keeps the order of arrival in any case.
+    reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``waiter`` makes
+    the waiter that others see: nothing of waiting is there before the first refusal.
     ``can_wait_in_server`` says that there may be a connection for that; ``hot``, that the name was
-    waited for a moment ago.
+    waited for a moment ago, so that the first thing is to wait.
     """
-    attempt = Attempt(dialect, request, Deadline(waiter.start, wait, patience, waiter.start))
+    attempt = Attempt(dialect, request, Deadline(start, wait, patience, start))
+    line = request.name, id(policy.wait), fair
+    first = wait == 0
+    if not (first or hot):
+        # Others of this process may wait for it, and came before.
+        turn = yield WaitTurn(line, 0.0, server=None, look=False)
+        attempt.deadline.now, first = turn.now, bool(turn.rows)
+    if first:
+        held = yield from attempt.run(None)
+        if held is not None:
+            return held
+        if wait == 0:
+            return (yield from _refuse(attempt))
     waiting = way_to_wait(
-        attempt, policy, waiter, fair=fair, can_wait_in_server=can_wait_in_server, hot=hot
+        attempt,
+        policy,
+        waiter(),
+        line,
+        fair=fair,
+        can_wait_in_server=can_wait_in_server,
+        hot=hot,
+        asked=first,
     )
+    return (yield from waiting.waiter.during(_wait(attempt, waiting)))
+
+
+def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
+    """Ask until it is held, or refused for good, and leave the queue then."""
     try:
         held = yield from _take(attempt, waiting)
     except DeadlockDetected:
         yield from _give_up(attempt)
         raise
     except DBLockError:
-        yield from leave(dialect, request, attempt.deadline.now)
+        yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
         raise
-    if held is not None:
-        return held
-    yield from _give_up(attempt)
-    if attempt.timed_out is not None and attempt.seen.position.free:
-        raise attempt.timed_out
-    return Refused(attempt.seen.state, attempt.closed)
+    return held if held is not None else (yield from _refuse(attempt))
 
 
 def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
     """Ask until it is held, or the deadline or the policy ends that."""
-    if attempt.deadline.wait != 0 and not (yield from waiting.begin()):
-        yield from attempt.look(None)
-        return None
-    while True:
+    if waiting.number == 0:  # it was not asked for yet
+        if not (yield from waiting.begin()):
+            yield from attempt.look(None)
+            return None
         held = yield from waiting.ask()
         if held is not None:
             return held
-        if not (yield from waiting.rest()):
-            return None
+    while (yield from waiting.rest()):
+        held = yield from waiting.ask()
+        if held is not None:
+            return held
+    return None
+
+
+def _refuse(attempt: Attempt) -> Procedure[Refused]:
+    yield from _give_up(attempt)
+    if attempt.timed_out is not None and attempt.seen.position.free:
+        raise attempt.timed_out
+    return Refused(attempt.seen.state, attempt.closed)
 
 
 def _give_up(attempt: Attempt) -> Procedure[None]:

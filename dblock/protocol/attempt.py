@@ -33,20 +33,12 @@ if TYPE_CHECKING:
     from .statements import Statements
 
 NOWHERE = QueuePosition(None, free=False)
+#: A statement that comes to a hold, or to where the ticket stands since, or to neither.
+Try = Query[Granted | None] | Query[Granted | Queued | None]
+#: A try, and its reply.
+Answer = tuple[Try, Reply]
 #: Asks once, in whatever way.
-Ask = Callable[[], "Procedure[Answer]"]
-
-
-class Answer(NamedTuple):
-    """The reply to a try, and the statement that understands it."""
-
-    query: Query[Granted | None] | Query[Granted | Queued | None]
-    reply: Reply
-
-    @property
-    def outcome(self) -> Granted | Queued | None:
-        """The hold, or where the ticket stands since; None if neither came of it."""
-        return self.query.read(self.reply)
+Ask = Callable[[], Procedure[Answer]]
 
 
 class Seen(NamedTuple):
@@ -104,8 +96,9 @@ class Attempt:
     @property
     def _needs_row(self) -> bool:
         """Whether the name was seen to have no row, without which it is not granted."""
-        missing = self.seen is not UNSEEN and self.seen.state is None
-        return missing and not self.dialect.creates_names
+        if self.dialect.creates_names:
+            return False
+        return self.seen is not UNSEEN and self.seen.state is None
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -114,34 +107,32 @@ class Attempt:
 
         With a ticket a name that is not free is queued for.
         """
-        first = self.cuts == 0
-        held = yield from self._run(ticket, ask)
-        free = self.seen.state is None or not self.seen.state.held
-        if held is None and first and self.cuts and free:
+        replaced = self.cuts > 0
+        while True:
+            refused, held = yield from self._once(ticket, ask)
+            if refused and (yield from self._mend(ticket)):
+                _, held = yield from self._once(ticket, ask)
+            if held is not None:
+                if not held.term.over(self.deadline.now):
+                    return held
+                # The reply took longer than the lease is good for.
+                yield from give_back(self.dialect, self.request, self.deadline.now)
+                yield from self.look(ticket)
+            free = self.seen.state is None or not self.seen.state.held
+            if replaced or not self.cuts or not free:
+                return None
             # A connection that had died while idle is no reason to be refused.
-            held = yield from self._run(ticket, ask)
-        return held
-
-    def _run(self, ticket: str | None, ask: Ask | None) -> Procedure[Held | None]:
-        refused, held = yield from self._once(ticket, ask)
-        if refused and (yield from self._mend(ticket)):
-            _, held = yield from self._once(ticket, ask)
-        if held is None or not held.term.over(self.deadline.now):
-            return held
-        # The reply took longer than the lease is good for.
-        yield from give_back(self.dialect, self.request, self.deadline.now)
-        yield from self.look(ticket)
-        return None
+            replaced = True
 
     def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         try:
-            answer = yield from self.grant(ticket) if ask is None else ask()
+            query, reply = yield from self.grant(ticket) if ask is None else ask()
         except StatementError as failure:
             self._take_doubt(failure)
         else:
-            outcome, reply = answer.outcome, answer.reply
+            outcome = query.read(reply)
             self._note(reply)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 term = self._term(outcome.remaining, reply.sent)
@@ -161,12 +152,10 @@ class Attempt:
         """Run the statement that takes the name, or lets the ticket stand in its queue."""
         query = self.statement(ticket)
         deadline = self.deadline
-        reply = yield from retry(query, deadline.reach, deadline.now, AWAY - {_BROKEN})
-        return Answer(query, reply)
+        reply = yield from retry(query, deadline.reach, deadline.now, _ELSEWHERE)
+        return query, reply
 
-    def statement(
-        self, ticket: str | None
-    ) -> Query[Granted | None] | Query[Granted | Queued | None]:
+    def statement(self, ticket: str | None) -> Try:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
@@ -343,3 +332,4 @@ class Attempt:
 
 
 _BROKEN = Fault.DISCONNECTED
+_ELSEWHERE = AWAY - {_BROKEN}

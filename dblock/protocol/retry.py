@@ -53,7 +53,8 @@ def retry(
     lost: list[Query[bool]] = []
     while True:
         try:
-            yield from end_lost(lost, within)
+            if lost:
+                yield from end_lost(lost, within)
             return (yield Execute(query, within))
         except StatementError as failure:
             if failure.fault not in faults:

@@ -13,7 +13,7 @@ A good renewal begins a new term. A missed one is repeated soon, until the term 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import LockLost
@@ -64,17 +64,18 @@ class Plan:
     max_renewals: int | None = None
     max_hold: float | None = None
     at_least: float = 0.0
+    #: Whether the first term may be a short one, which a renewal makes longer at once.
+    short: bool = field(init=False, repr=False)
+    #: The TTL to acquire with.
+    first: float = field(init=False, repr=False)
 
-    @property
-    def short(self) -> bool:
-        """Whether the first term may be a short one, which a renewal makes longer at once."""
-        return self.renew and self.max_renewals is None and self.at_least <= FIRST_TERM
-
-    @property
-    def first(self) -> float:
-        """The TTL to acquire with."""
+    def __post_init__(self) -> None:
+        short = self.renew and self.max_renewals is None and self.at_least <= FIRST_TERM
         first = max(self.ttl, self.at_least)
-        return first if self.max_hold is None else min(first, self.max_hold)
+        if self.max_hold is not None:
+            first = min(first, self.max_hold)
+        object.__setattr__(self, "short", short)
+        object.__setattr__(self, "first", first)
 
 
 class RenewalSchedule:

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from .. import clock
 from ..dialects import Dialect
 from ..errors import Unsupported
-from ..io.connections import detached
+from ..io.connecting import detached
 from ..protocol.faults import Fault
 from ..target import Target, resolve
 from ..timeouts import Timeouts

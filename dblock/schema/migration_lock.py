@@ -29,7 +29,7 @@ from .. import clock
 from ..arguments import Seconds, check_name, check_wait
 from ..dialects import Dialect
 from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
-from ..io.connections import detached
+from ..io.connecting import detached
 from ..io.driver_errors import first_line, is_driver_error
 from ..policy import RetryPolicy
 from ..protocol.explain import explain

@@ -94,14 +94,14 @@ class Wired(SQLite3):
         self.wire = wire
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
         command = query.command
         loss = self.wire.request(None if command is None else _DOES.get(type(command)))
         if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
             answer: Answer = (), 0  # it is locked in a transaction of the user's
         else:
-            answer = super().send(connection, self._timed(query), kept, waits=waits)
+            answer = super().send(connection, self._timed(query), within, waits)
         self.wire.reply(loss)
         return answer
 

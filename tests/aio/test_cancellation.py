@@ -21,6 +21,7 @@ from dblock.protocol.steps import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
+from tests.waiting.watching import before_each
 from tests.worlds.behind import timed
 
 HOW = ("waiting", "answered", "again")
@@ -304,20 +305,18 @@ def test_cancelled_before_it_waits(
         async with in_one_piece as locks, soon:
             for _ in range(2):
                 await asyncio.create_task(once(locks.row("report")))
-            dialect, begun = locks.database.dialect, 0
-            stepped, send = Stepped(once(locks.row("report")), 10_000), dialect.adapter.send
+            begun, stepped = 0, Stepped(once(locks.row("report")), 10_000)
 
-            def counting(connection: Any, query: Query[Any], kept: Any, **how: bool) -> Any:
+            def note(query: Query[Any]) -> None:
                 nonlocal begun
                 if query.sql.startswith("BEGIN"):
                     begun = stepped.points + 1
-                return send(connection, query, kept, **how)
 
             async def dry_run() -> None:
                 await stepped
 
             with monkeypatch.context() as patch:
-                patch.setattr(dialect.adapter, "send", counting)
+                before_each(locks.database, patch, note)
                 await asyncio.create_task(dry_run())
             with blocked(engine, direct, "report"):
                 assert await cancelled_at(locks.row("report").acquire(), begun, "answered")

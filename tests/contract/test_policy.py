@@ -151,9 +151,10 @@ def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: b
         new_claim(),
         policy,
         fair=fair,
+        start=START,
         wait=wait,
         patience=10.0,
-        waiter=unseen(dialect),
+        waiter=lambda: unseen(dialect),
     )
 
 

@@ -20,8 +20,8 @@ ASYNCHRONOUS = (
     Mutant(
         "cancellation-waits",
         "a cancellation is not kept until a wait is over",
-        "bridge.answer",
-        "if waits and _pending:",
+        "TaskSender.send",
+        "if waits:",
         "if False:",
         f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",
     ),

@@ -281,7 +281,7 @@ CATALOGUE = (
     Mutant(
         "given-up-is-refused",
         "a try that the server gave up is not told as a name that others have",
-        "acquire.acquire",
+        "acquire._refuse",
         "if attempt.timed_out is not None and attempt.seen.position.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
@@ -401,16 +401,16 @@ CATALOGUE = (
         "ghost-reader",
         "the session that a read lost does not stay on the server",
         "retry.retry",
-        "yield from end_lost(lost, within)",
+        "if lost:\n    yield from end_lost(lost, within)",
         "",
         f"{MATRIX}[postgresql-deaf]",
     ),
     Mutant(
         "no-read-deadline",
         "a server that acknowledges and never answers blocks nobody",
-        "read_deadline._until",
-        "clock.now() >= start + connection.read_within",
-        "clock.now() >= start + connection.read_within + 30",
+        "Sender._answer",
+        "left, until = within, clock.now() + within",
+        "left, until = within + 30, clock.now() + within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
     ),
     Mutant(
@@ -466,7 +466,7 @@ CATALOGUE = (
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "Lease._try_within",
-        "self._abandon(request, orphaned, waiter)",
+        "self._abandon(request, orphaned, waiters)",
         "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",
     ),
@@ -607,7 +607,7 @@ CATALOGUE = (
     Mutant(
         "connections-queue",
         "nobody waits for others to connect",
-        "connections.detached",
+        "connecting.detached",
         "proxy = pool.recreate().connect()",
         "proxy = pool.connect()",
         f"{CONNECTING}::test_a_first_connection_that_is_not_answered_holds_up_no_other"

@@ -55,7 +55,7 @@ CRASHES = (
     Mutant(
         "refused-without-a-reason",
         "whoever is refused by a witness that is missing has it written anew",
-        "Attempt._run",
+        "Attempt.run",
         "if refused and (yield from self._mend(ticket)):",
         "if False:",
         f"{TESTS}::test_nothing_granted_means_no_pause",
@@ -144,8 +144,8 @@ CRASHES = (
     Mutant(
         "back-to-an-old-primary",
         "a server that another has replaced is not gone back to",
-        "Connections._connect",
-        "if self._behind(connection):",
+        "Connector.connect",
+        "if session.server in replaced:",
         "if False:",
         "tests/faults/test_promotion.py::test_an_old_primary_beside_the_new_one_is_left[threads]",
     ),
@@ -153,7 +153,7 @@ CRASHES = (
         "connections-to-an-old-primary",
         "nor is a connection used that leads there since before",
         "Connections._take_idle",
-        "and not self._behind(connection)",
+        "and connection.session.server not in replaced",
         "",
         "tests/faults/test_promotion.py::test_an_old_primary_beside_the_new_one_is_left[threads]",
     ),

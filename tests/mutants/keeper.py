@@ -136,7 +136,7 @@ KEEPER = (
     Mutant(
         "loss-keeps-a-connection",
         "who keeps a lost lease keeps no half-made connection open",
-        "Connections._connect",
+        "Connector.connect",
         "traceback.clear_frames(raised.__traceback__)",
         "pass",
         "tests/faults/test_matrix.py::test_every_statement_meets[postgresql-server stopped]",

@@ -215,7 +215,7 @@ PASSING_ON = (
     Mutant(
         "a-counted-renewal-for-the-first-term",
         "who does not renew has its TTL",
-        "Plan.short",
+        "Plan.__post_init__",
         "self.renew and self.max_renewals is None and",
         "self.renew and",
         f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",

@@ -11,9 +11,9 @@ PRESET = (
     Mutant(
         "moments-as-text",
         MEANING,
-        "Psycopg.cursor",
-        "connection.cursor(binary=True)",
-        "connection.cursor()",
+        "Sender.send",
+        "send_query_params(sql, values, types, formats, _BINARY)",
+        "send_query_params(sql, values, types, formats, 0)",
         f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",
     ),
     Mutant(

@@ -19,7 +19,8 @@ from sqlalchemy.engine import Connection
 
 from dblock import Locks
 from dblock.io.borrowed import BorrowedTransaction
-from dblock.io.connections import Connections, OwnConnection
+from dblock.io.connecting import OwnConnection
+from dblock.io.connections import Connections
 from dblock.io.runtime import Runtime
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database

@@ -46,7 +46,14 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     request = LeaseRequest("report", "mine", "me", 30.0)
     policy = RetryPolicy(stop=stop)
     acquiring = acquire(
-        DIALECT, request, policy, fair=False, wait=None, patience=1.0, waiter=waiter
+        DIALECT,
+        request,
+        policy,
+        fair=False,
+        start=0.0,
+        wait=None,
+        patience=1.0,
+        waiter=lambda: waiter,
     )
     said: list[tuple[type[object], Rows]] = [
         (WaitTurn, [(None, False)]),  # nobody knows yet which server can call
@@ -71,7 +78,14 @@ def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held |
     waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
     acquiring = acquire(
-        DIALECT, request, RetryPolicy(), fair=False, wait=None, patience=0.0, waiter=waiter
+        DIALECT,
+        request,
+        RetryPolicy(),
+        fair=False,
+        start=0.0,
+        wait=None,
+        patience=0.0,
+        waiter=lambda: waiter,
     )
     next(acquiring)
     step: object = acquiring.send(reply([(None, False)]))

@@ -44,18 +44,18 @@ def taking(
 ) -> Procedure[Any]:
     dialect = stage.dialect
     waiter = stage.waiter("lease", holds or {})
-    taking = acquire(
+    return acquire(
         dialect,
         LeaseRequest("report", "token", "me", TTL, short),
         policy,
         fair=fair,
+        start=START,
         wait=wait,
         patience=PATIENCE,
-        waiter=waiter,
+        waiter=lambda: waiter,
         can_wait_in_server=wait != 0 and dialect.can_wait_in_server,
         hot=hot,
     )
-    return waiter.during(taking)
 
 
 def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
@@ -251,7 +251,7 @@ SCENES = [
         taking,
         {
             "grant": ["refused", "granted"],
-            "wait_turn": ["not in front", "not in front", "in front"],
+            "wait_turn": ["not in front", "not in front", "not in front", "in front"],
             "look": ["held", "free"],
             "join": ["granted"],
         },
@@ -259,7 +259,11 @@ SCENES = [
     Scene(
         "others of this process found that the database is away",
         partial(taking, wait=5.0),
-        {"wait_turn": ["alarm", "in front"], "grant": ["granted"], "join": ["granted"]},
+        {
+            "wait_turn": ["not in front", "alarm", "in front"],
+            "grant": ["granted"],
+            "join": ["granted"],
+        },
     ),
     Scene(
         "held until it is released, in strict order",

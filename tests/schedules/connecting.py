@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from sqlalchemy import create_engine
 
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.io.connections import Connections, OwnConnection
+from dblock.io.connecting import OwnConnection
+from dblock.io.connections import Connections
 from dblock.io.runtime import ThreadSemaphore
 from dblock.protocol.faults import Fault, StatementError
 from dblock.timeouts import Timeouts

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Danger, Lease, LockLost, Locks
 from dblock.holding.keeper import Keeper
-from dblock.io.connections import OwnConnection
+from dblock.io.connecting import OwnConnection
 from dblock.schema import upgrade
 
 from .scheduler import Run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dblock.io import connections
+from dblock.io import connecting
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
@@ -132,11 +132,13 @@ def _alone() -> Iterator[None]:
     """Keep what was before, and what is around, out of a run."""
     # A collection would end what an earlier run has left, in the midst of this one.
     gc.disable()
-    connections._reached.clear()
+    connecting.reached.clear()
+    connecting.replaced.clear()
     clock, time.time = time.time, lambda: WRONG
     try:
         yield
     finally:
         time.time = clock
         gc.enable()
-        connections._reached.clear()
+        connecting.reached.clear()
+        connecting.replaced.clear()

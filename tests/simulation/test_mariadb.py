@@ -48,7 +48,7 @@ class Direct(PyMySQL):
         self._store = store
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
         return self._store.execute(connection, query)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from dblock.dialects.adapter import Adapter, Answer, ServerSession
+from dblock.dialects.adapter import Adapter, Answer, Send, ServerSession
 from dblock.dialects.postgresql.adapter import read_call
 from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.state import Passed
@@ -377,16 +377,19 @@ class Simulated(Adapter):
         self._client = ref(client)
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        return self.client.link(connection).send(query)
+        link = self.client.link(connection)
+        if within is not None:
+            link.bound = within
+        return link.send(query)
 
     def ask(self, connection: Any, query: Query[Any]) -> Any:
         rows, _ = self.send(connection, query)
         return rows[0] if rows else ()
 
-    def cursor(self, connection: Any) -> Any:
-        return None
+    def sender(self, connection: Any) -> Send:
+        return partial(self.send, connection)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
         self.client.link(connection).bound = seconds

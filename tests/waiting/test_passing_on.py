@@ -24,6 +24,7 @@ from dblock import Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.database import Database
 from dblock.dialects.tickets import NUMBER, TICKET
+from dblock.protocol.steps import Query
 from dblock.protocol.term import FIRST_TERM
 from dblock.protocol.timing import Timing
 from tests.faults.database import WRITER, shorten_pause
@@ -32,7 +33,7 @@ from tests.processes.workers import Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, lease
-from tests.waiting.watching import Statements, Watched, calls
+from tests.waiting.watching import Statements, Watched, before_each, calls
 from tests.worlds.portal import WORLDS
 
 both = pytest.mark.parametrize("world", WORLDS, indirect=True)
@@ -100,16 +101,13 @@ class Meanwhile:
     def __init__(self, database: Database, patch: pytest.MonkeyPatch, kind: str) -> None:
         self.happened = False
         self._do: Callable[[], object] = lambda: None
-        dialect: Any = database.dialect
-        send = dialect.adapter.send
 
-        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+        def once(query: Query[Any]) -> None:
             if query.kind == kind and not self.happened:
                 self.happened = True
                 self._do()
-            return send(driver, query, *args, **how)
 
-        patch.setattr(dialect.adapter, "send", sending)
+        before_each(database, patch, once)
 
     def do(self, what: Callable[[], object]) -> None:
         self._do = what

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
-from dblock.io.connections import OwnConnection
+from dblock.io.connecting import OwnConnection
 from dblock.io.user_locks import USER_LOCKS
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query

@@ -14,9 +14,10 @@ from sqlalchemy.engine import Connection
 from dblock import Lease, Locks, Timeouts, clock
 from dblock.database import Database
 from dblock.dialects import MariaDB
+from dblock.protocol.steps import Query
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
-from tests.waiting.watching import Statements, Watched
+from tests.waiting.watching import Statements, Watched, before_each
 from tests.worlds.surface import Surface
 
 TABLE = "dblock_lock"
@@ -113,14 +114,12 @@ class Asked(Statements):
         super().__init__(locks, patch)
         self.params: list[Any] = []
         self.threads: set[int] = set()
-        send = self._dialect.adapter.send
 
-        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+        def note(query: Query[Any]) -> None:
             self.params.append(query.params)
             self.threads.add(threading.get_ident())
-            return send(driver, query, *args, **how)
 
-        patch.setattr(self._dialect.adapter, "send", sending)
+        before_each(locks, patch, note)
 
     @property
     def waits(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,9 @@ from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
 from dblock.database import Database
+from dblock.io.connecting import OwnConnection
+from dblock.io.connections import Connections
+from dblock.protocol.steps import Query, Reply
 from tests.support import SECONDS
 from tests.waiting.conftest import NAME, Queue
 from tests.worlds.world import World
@@ -73,6 +76,22 @@ class Watched(Queue):
         )
 
 
+def before_each(
+    locks: Locks | Database, patch: pytest.MonkeyPatch, do: Callable[[Query[Any]], object]
+) -> None:
+    """Have something done before each statement of some Locks is sent."""
+    adapter, execute = locks.dialect.adapter, Connections.execute
+
+    def executing(
+        of: Connections, connection: OwnConnection, query: Query[Any], *args: Any, **how: Any
+    ) -> Reply:
+        if of._adapter is adapter:
+            do(query)
+        return execute(of, connection, query, *args, **how)
+
+    patch.setattr(Connections, "execute", executing)
+
+
 class Statements:
     """What dblock's statements are from now on, of some Locks."""
 
@@ -80,15 +99,12 @@ class Statements:
         self.all: list[str] = []
         #: The same as they are called for all databases.
         self.kinds: list[str] = []
-        self._dialect: Any = locks.dialect
-        send = self._dialect.adapter.send
 
-        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+        def note(query: Query[Any]) -> None:
             self.all.append(query.sql)
             self.kinds.append(query.kind)
-            return send(driver, query, *args, **how)
 
-        patch.setattr(self._dialect.adapter, "send", sending)
+        before_each(locks, patch, note)
 
 
 def calls(locks: Locks) -> int:

@@ -47,7 +47,7 @@ def _is_in_use(database: Database) -> bool:
         return False  # who asks next is told
     try:
         for sql in ("BEGIN EXCLUSIVE", "ROLLBACK"):
-            database.dialect.adapter.send(connection.driver, Query(sql, {}), connection.cursor)
+            connection.send(Query(sql, {}), database.timeouts.socket)
     except sqlite3.Error as error:
         busy = database.dialect.adapter.classify(error) is Fault.BUSY
         if not busy:

@@ -14,11 +14,12 @@ from ...protocol.faults import Fault
 from ...protocol.state import Passed
 from ...protocol.steps import Query, any_row
 from ...timeouts import Timeouts
-from ..adapter import Adapter, Answer, ServerSession
+from ..adapter import Adapter, Answer, Send, ServerSession
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .fragments import milliseconds
 from .queue import CHANNEL, CLASS, PREFIX
+from .sender import Sender, polling
 from .witness import SERVER
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -41,13 +42,10 @@ _FAULTS = {
     "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
     "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
-# A pooler gave this session another one's backend: 26000 "does not exist", 42P05 "exists already".
-# Both are raised before the statement runs.
-_FOREIGN_PREPARED = {"26000", "42P05"}
 
 
 class Psycopg(Adapter):
-    """Text would come as a session's settings have it, so all results are binary."""
+    """Connections of dblock's own are spoken to by a :class:`.Sender`."""
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     extra = "postgresql"
@@ -75,6 +73,7 @@ class Psycopg(Adapter):
         return [name for name in wanted if name not in given]
 
     def prepare_connection(self, connection: Any) -> ServerSession:
+        read_deadline.bound(connection, None)  # who sends has one from now on
         # Autocommit is the client's own matter. No SET: it would leak through a pooler.
         self.set_autocommit(connection)
         version = connection.info.server_version
@@ -116,25 +115,17 @@ class Psycopg(Adapter):
         connection.autocommit = True
 
     def is_usable(self, connection: Any) -> bool:
-        return not connection.closed  # as a broken one is
+        return bool(connection.pgconn.status == _OK)
 
-    def cursor(self, connection: Any) -> Any:
-        # As text, moments and numbers would come as DateStyle and extra_float_digits have it.
-        return connection.cursor(binary=True)
+    def sender(self, connection: Any) -> Send:
+        return Sender(connection, polling(connection.fileno())).send
 
     def send(
-        self, connection: Any, query: Query[Any], kept: Any = None, *, waits: bool = False
+        self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        cursor = self.cursor(connection) if kept is None else kept
-        cursor.execute(query.sql, query.params)
-        # A description would be made for this alone.
-        return cursor.fetchall() if cursor.pgresult.nfields else (), cursor.rowcount
-
-    def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
-        with self.cursor(connection) as cursor:
-            # Not prepared: behind a pooler another client may have prepared another.
-            cursor.execute(query.sql, query.params or None, prepare=False)
-            return cursor.fetchone() or ()
+        if within is None:
+            within = self.timeouts.connect
+        return self.sender(connection)(query, within, waits)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
         read_deadline.bound(connection, seconds)
@@ -151,12 +142,6 @@ class Psycopg(Adapter):
             yield
         finally:
             read_deadline.bound(connection, None)
-
-    def can_resend(self, connection: Any, error: Exception) -> bool:
-        if getattr(error, "sqlstate", None) not in _FOREIGN_PREPARED:
-            return False
-        connection.prepare_threshold = None
-        return True
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         if connection.closed:
@@ -219,6 +204,7 @@ def read_call(message: str) -> tuple[str, Passed | None]:
     return ticket[:NUMBER], None
 
 
+_OK = 0  # libpq's CONNECTION_OK
 _IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 # Where the server waits for its standbys, after the local commit. Its messages are translated.

@@ -1,5 +1,8 @@
 """A read deadline for psycopg's connections, which have none of their own.
 
+Those of dblock's own have it where they wait, in :mod:`.sender`, once they are made; the user's,
+and whatever SQLAlchemy asks of a new one, have it here.
+
 Keepalives notice a host that is gone, and ``tcp_user_timeout`` a request that nobody acknowledges.
 Neither notices a peer that acknowledges and never answers: a proxy, a stopped server.
 """
@@ -51,21 +54,22 @@ def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> 
         while True:
             came = yield wanted
             if not came and clock.now() >= start + connection.read_within:
-                connection.pgconn.finish()
-                waiting.throw(_given_up(connection.read_within))
+                waiting.throw(give_up(connection, connection.read_within))
             wanted = waiting.send(came)
     except StopIteration as stop:
         return stop.value
 
 
-def given_up(error: BaseException) -> bool:
-    """Whether this is the error of a wait that took too long."""
-    return isinstance(error.__cause__, TimeoutError)
-
-
-def _given_up(seconds: float) -> Exception:
+def give_up(connection: Any, seconds: float) -> Exception:
+    """Close a connection whose server has not answered for so long; return what to raise."""
     from psycopg import OperationalError
 
+    connection.pgconn.finish()
     error = OperationalError(f"the server did not answer within {seconds:g} s")
     error.__cause__ = TimeoutError()
     return error
+
+
+def given_up(error: BaseException) -> bool:
+    """Whether this is the error of a wait that took too long."""
+    return isinstance(error.__cause__, TimeoutError)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ..attempt import Attempt
@@ -27,14 +28,19 @@ def way_to_wait(
     attempt: Attempt,
     policy: RetryPolicy,
     waiter: Waiter,
+    line: Hashable,
     *,
     fair: bool,
     can_wait_in_server: bool,
     hot: bool,
+    asked: bool,
 ) -> Waiting:
-    """Return how to wait: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`."""
+    """Return how to wait: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`.
+
+    ``line`` is that of this process, ``asked`` tells that the name was refused already.
+    """
     if can_wait_in_server and policy.endless and not fair:  # in the server the order is a rough one
-        return ServerWait(attempt, policy, waiter, fair, hot)
+        return ServerWait(attempt, policy, waiter, line, fair, asked, hot)
     if attempt.dialect.can_notify:
-        return Queueing(attempt, policy, waiter, fair, hot)
-    return Polling(attempt, policy, waiter, fair)
+        return Queueing(attempt, policy, waiter, line, fair, asked, hot)
+    return Polling(attempt, policy, waiter, line, fair, asked)

@@ -13,6 +13,7 @@ later the third, and so on; so a waiter that has died stops nobody for long.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,14 +49,23 @@ class Turn(NamedTuple):
 class Polling:
     """One wait for a name. The others are made of it."""
 
-    def __init__(self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        policy: RetryPolicy,
+        waiter: Waiter,
+        line: Hashable,
+        fair: bool,
+        asked: bool,
+    ) -> None:
         self.attempt = attempt
         self.policy = policy
         self.waiter = waiter
+        self.line = line
         self.fair = fair
         self.turn = Turn()
         #: How often was asked, or looked.
-        self.number = 0
+        self.number = int(asked)
         #: The next time is no more than the rest of the last: it joins the queue.
         self.joins = False
         #: For how many looks the place in the queue has been the same.
@@ -176,10 +186,9 @@ class Polling:
         Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
         Return whether somebody has found that the database is away.
         """
-        line = self.attempt.request.name, id(self.policy.wait), self.fair
         tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
         look = tired or (self.fair and self.number > 0)
-        stand = partial(WaitTurn, line, server=self.server(), look=look)
+        stand = partial(WaitTurn, self.line, server=self.server(), look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
         self.deadline.now = reply.now
         ticket, told = reply.rows[0] if reply.rows else (None, False)

@@ -13,6 +13,7 @@ the others that term: the second has looked by then, and knows when it ends.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ..attempt import Attempt
@@ -34,9 +35,16 @@ class Queueing(Polling):
     """Where nobody can tell, behind a pooler or while there is no connection for it, it polls."""
 
     def __init__(
-        self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
+        self,
+        attempt: Attempt,
+        policy: RetryPolicy,
+        waiter: Waiter,
+        line: Hashable,
+        fair: bool,
+        asked: bool,
+        hot: bool,
     ) -> None:
-        super().__init__(attempt, policy, waiter, fair)
+        super().__init__(attempt, policy, waiter, line, fair, asked)
         #: The name was waited for a moment ago, so the first thing is to join.
         self.hot = hot
         self.passed: Passed | None = None

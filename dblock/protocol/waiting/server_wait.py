@@ -6,6 +6,7 @@ That lock decides nothing. The row does, and who stands in its queue comes first
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,9 +40,16 @@ class ServerWait(Polling):
     """Who finds no room in the server polls, as others do."""
 
     def __init__(
-        self, attempt: Attempt, policy: RetryPolicy, waiter: Waiter, fair: bool, hot: bool
+        self,
+        attempt: Attempt,
+        policy: RetryPolicy,
+        waiter: Waiter,
+        line: Hashable,
+        fair: bool,
+        asked: bool,
+        hot: bool,
     ) -> None:
-        super().__init__(attempt, policy, waiter, fair)
+        super().__init__(attempt, policy, waiter, line, fair, asked)
         self.lock = SessionLock(waits_next=hot)
 
     def ask(self) -> Procedure[Held | None]:
@@ -54,7 +62,7 @@ class ServerWait(Polling):
             return (yield from self.attempt.grant(self.turn.ticket))
         try:
             query = self.attempt.statement(self.turn.ticket)
-            return Answer(query, (yield ExecuteOnSession(query)))
+            return query, (yield ExecuteOnSession(query))
         except StatementError as failure:
             if failure.fault not in UNDONE:
                 self.lock.had, self.lock.fence = False, None

@@ -1,0 +1,169 @@
+"""Making dblock's own connections: as the engine makes them, outside its pool."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+
+from ..dialects.look_alikes import unreadable
+from ..errors import Unsupported
+from ..protocol.faults import Fault, StatementError
+from .driver_errors import first_line, is_driver_error
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.pool import ConnectionPoolEntry, Pool
+
+    from ..dialects.adapter import Adapter, Send, ServerSession
+
+_log = logging.getLogger("dblock")
+
+#: The servers that this process has reached; and those of them that another's failover replaced.
+reached: set[str] = set()
+replaced: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnConnection:
+    """A driver's connection, and how the server knows it."""
+
+    driver: Any
+    session: ServerSession
+    #: Sends its statements.
+    send: Send
+    #: How often its :class:`.Connections` had been cleared when it was made.
+    cleared: int = 0
+
+
+class Connector:
+    """Makes connections, each by a private copy of the engine's pool, from which it is detached.
+
+    ``verify`` is called with the first one made. ``lent`` tells that the engine is the user's, and
+    how it connects is not ours to say.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        adapter: Adapter,
+        *,
+        verify: Callable[[OwnConnection], None] | None = None,
+        lent: bool = False,
+    ) -> None:
+        self.adapter = adapter
+        self._pool = engine.pool.recreate()
+        # The first: SQLAlchemy itself asks things of a new connection.
+        event.listen(self._pool, "connect", self._bound, insert=True)
+        self._verify = verify
+        self._lent = lent
+
+    def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
+        driver = record.driver_connection
+        lent, self._lent = self._lent, False
+        if lent:
+            _warn_of_unbounded(self.adapter, driver)
+        self.adapter.bound_reads(driver, self.adapter.timeouts.connect)
+
+    def connect(self, cleared: int) -> OwnConnection:
+        """Return a new connection, made ready, by those that were ``cleared`` so often.
+
+        Raises StatementError when none can be made: nothing was sent.
+        """
+        driver = None
+        try:
+            driver = detached(self._pool)
+            session = self.adapter.prepare_connection(driver)
+            connection = OwnConnection(driver, session, self.adapter.sender(driver), cleared)
+            if session.server is not None:
+                _note(session.server, self.adapter)
+                if session.server in replaced:
+                    raise StatementError(Fault.UNREACHABLE, _BEHIND)
+            verify = self._verify
+            if verify is not None:
+                verify(connection)
+                self._verify = None
+        except TypeError as error:
+            if driver is not None:
+                raise
+            # An option of the URL that the driver does not have.
+            raise Unsupported(f"the driver refuses to connect: {error}") from error
+        except BaseException as raised:
+            if driver is not None:
+                close(driver, self.adapter)
+            # psycopg keeps an attempt that it gave up, and its socket, in a cycle with the error.
+            traceback.clear_frames(raised.__traceback__)
+            if not is_driver_error(_cause(raised)):
+                raise
+            # No variable of this frame has it: they would keep each other, and whoever connects.
+            raise self._unreachable(_cause(raised)) from _cause(raised)
+        return connection
+
+    def _unreachable(self, cause: BaseException) -> StatementError:
+        """Return what to tell of a connection that could not be made."""
+        fault = self.adapter.classify(cause)
+        if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
+            fault = Fault.UNREACHABLE
+        return StatementError(fault, first_line(cause), timed_out=self.adapter.timed_out(cause))
+
+
+def _note(server: str, adapter: Adapter) -> None:
+    """Take down that a server was reached."""
+    reached.add(server)  # first, for others who do so now
+    for other in tuple(reached):
+        if adapter.precedes(other, server):
+            replaced.add(other)
+        elif adapter.precedes(server, other):
+            replaced.add(server)
+
+
+_BEHIND = (
+    "this server can be written to, but another has taken its place: this process has reached a "
+    "later timeline of it. Fence the old primary. Where it was put back on purpose, start anew"
+)
+
+
+def _warn_of_unbounded(adapter: Adapter, driver: Any) -> None:
+    """Say what a connection that the user's engine made lacks, for it to end in time."""
+    missing = adapter.unbounded(driver)
+    if missing:
+        _log.warning(
+            "this engine connects without %s: on a network that fails silently its connections "
+            "hang for as long as the operating system says. Give them in create_engine's "
+            "connect_args",
+            " and ".join(missing),
+        )
+
+
+def close(driver: Any, adapter: Adapter) -> None:
+    """Close a driver's connection, whatever state it is in."""
+    with contextlib.suppress(Exception):
+        adapter.close(driver)
+
+
+def _cause(raised: BaseException) -> BaseException:
+    """Return the driver's own error."""
+    if isinstance(raised, DBAPIError) and raised.orig is not None:
+        return raised.orig  # of what SQLAlchemy itself asks an engine's first connection
+    return raised
+
+
+def detached(pool: Pool) -> Any:
+    """Return a driver connection made as a pool makes them, which has no part in it.
+
+    A pool, of whatever class, lets some wait while others connect. A copy has its events, and
+    nobody who waits.
+    """
+    try:
+        proxy = pool.recreate().connect()
+    except AssertionError as error:  # SQLAlchemy reads the version of the first
+        raise unreadable(str(error)) from error
+    connection = proxy.driver_connection
+    proxy.detach()
+    return connection

@@ -1,0 +1,1 @@
+"""Connections of dblock's own: how statements are sent on them, and what that costs."""
