@@ -7,20 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
-from .errors import NotAcquired, SchemaMissing
+from .errors import NotAcquired
 from .io.borrowed import Borrowed, borrow
-from .io.connecting import OwnConnection
 from .io.connections import Connections
 from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
+from .io.schema_check import SchemaCheck
 from .io.user_locks import UserLock
 from .protocol import renew
-from .protocol.explain import explain, schema_missing, transaction_broken
+from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .protocol.lease import Refused
 from .protocol.steps import Procedure, Query
 from .protocol.waiters import Caller, Waiter
-from .version import SCHEMA_VERSION, Schema
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -58,17 +57,18 @@ class Database:
         self.runtime = runtime
         self._keeper = keeper
         self.callers = callers
+        check = SchemaCheck(dialect)
         self.connections = Connections(
             engine,
             dialect.adapter,
             runtime=runtime,
             limit=CONNECTIONS,
-            verify=self._verify,
+            check=check,
             lent=lent,
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            engine, dialect.adapter, runtime=runtime, verify=self._verify, beside=self.connections
+            engine, dialect.adapter, runtime=runtime, check=check, beside=self.connections
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
@@ -154,29 +154,6 @@ class Database:
             who = "held by a row lock, or by others who came first"
         within = "" if wait is None else f" within {wait:g} s"
         return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
-
-    def _verify(self, connection: OwnConnection) -> None:
-        """Refuse tables of another version than this code's, on the first connection."""
-        query: Query[int] = Query(f"SELECT * FROM {self.dialect.table('schema')}", {})
-        try:
-            reply = self.connections.execute(connection, query, self.timeouts.connect)
-        except StatementError as failure:
-            if failure.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
-                raise StatementError(
-                    Fault.UNREACHABLE, str(failure), timed_out=failure.timed_out
-                ) from failure.__cause__
-            raise explain(self.dialect, failure) from failure.__cause__
-        found = Schema.of(reply.rows[0] if reply.rows else None)
-        if found.version > SCHEMA_VERSION:
-            raise SchemaMissing(
-                f"dblock's tables here have version {found.version}, newer than this code's "
-                f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
-            )
-        if found.revision < SCHEMA_VERSION:
-            raise schema_missing(
-                self.dialect,
-                f"they have version {found.revision}, this code needs {SCHEMA_VERSION}",
-            )
 
     def disconnect(self) -> None:
         """Close the connections, those in use once they are not; new ones are made when needed."""

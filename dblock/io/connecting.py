@@ -45,23 +45,14 @@ class OwnConnection:
 class Connector:
     """Makes connections, each by a private copy of the engine's pool, from which it is detached.
 
-    ``verify`` is called with the first one made. ``lent`` tells that the engine is the user's, and
-    how it connects is not ours to say.
+    ``lent`` tells that the engine is the user's, and how it connects is not ours to say.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        adapter: Adapter,
-        *,
-        verify: Callable[[OwnConnection], None] | None = None,
-        lent: bool = False,
-    ) -> None:
+    def __init__(self, engine: Engine, adapter: Adapter, *, lent: bool = False) -> None:
         self.adapter = adapter
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(self._pool, "connect", self._bound, insert=True)
-        self._verify = verify
         self._lent = lent
 
     def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
@@ -71,10 +62,10 @@ class Connector:
             _warn_of_unbounded(self.adapter, driver)
         self.adapter.bound_reads(driver, self.adapter.timeouts.connect)
 
-    def connect(self, cleared: int) -> OwnConnection:
+    def connect(self, cleared: int, verify: Callable[[OwnConnection], None]) -> OwnConnection:
         """Return a new connection, made ready, by those that were ``cleared`` so often.
 
-        Raises StatementError when none can be made: nothing was sent.
+        ``verify`` may refuse it yet. Raises StatementError when none can be made: nothing was sent.
         """
         driver = None
         try:
@@ -85,10 +76,7 @@ class Connector:
                 _note(session.server, self.adapter)
                 if session.server in replaced:
                     raise StatementError(Fault.UNREACHABLE, _BEHIND)
-            verify = self._verify
-            if verify is not None:
-                verify(connection)
-                self._verify = None
+            verify(connection)
         except TypeError as error:
             if driver is not None:
                 raise

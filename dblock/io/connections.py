@@ -37,9 +37,9 @@ class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
     ``limit`` bounds how many are in use at once; a statement waits for its turn up to
-    ``Timeouts.socket``. ``verify`` and ``lent`` are as with :class:`.Connector`. ``beside`` are
-    others whose idle connections are used where a server takes no more of them, but for one, by
-    which leases are renewed.
+    ``Timeouts.socket``. ``check`` is made of the first. ``lent`` is as with :class:`.Connector`.
+    ``beside`` are others whose idle connections are used where a server takes no more of them, but
+    for one, by which leases are renewed.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class Connections:
         *,
         limit: int | None = None,
         runtime: Runtime,
-        verify: Callable[[OwnConnection], None] | None = None,
+        check: Callable[[Connections, OwnConnection], None] | None = None,
         lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
         self._adapter = adapter
         self._runtime = runtime
-        self._connector = Connector(engine, adapter, verify=verify, lent=lent)
+        self._connector = Connector(engine, adapter, lent=lent)
+        self._check = check
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
         self._limit = limit
@@ -82,7 +83,7 @@ class Connections:
                 Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
             )
         try:
-            connect = partial(self._connector.connect, self._cleared)
+            connect = partial(self._connect, self._cleared)
             return self._take_idle() or self._runtime.connect(connect, self._keep)
         except BaseException as error:
             refused = isinstance(error, StatementError) and not error.timed_out
@@ -91,6 +92,13 @@ class Connections:
                 return connection
             self._end_turn()
             raise
+
+    def _connect(self, cleared: int) -> OwnConnection:
+        return self._connector.connect(cleared, self._verify)
+
+    def _verify(self, connection: OwnConnection) -> None:
+        if self._check is not None:
+            self._check(self, connection)
 
     def _spare(self) -> OwnConnection | None:
         """Return an idle connection, unless it is the last one."""

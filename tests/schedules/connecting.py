@@ -112,11 +112,11 @@ def one_cannot_be_made(run: Run) -> None:
     """A turn that came to nothing is there for the next."""
     failures = [StatementError(Fault.UNREACHABLE, "as if")]
 
-    def verify(connection: OwnConnection) -> None:
+    def check(connections: Connections, connection: OwnConnection) -> None:
         if failures:
             raise failures.pop()
 
-    connections = some(run, limit=1, verify=verify)
+    connections = some(run, limit=1, check=check)
     using = Using(run, connections)
     failed = []
 
@@ -195,7 +195,7 @@ def closed_while_used(run: Run) -> None:
 def the_last_is_left(run: Run) -> None:
     """Where a server takes no more, the idle ones of others are used, but for one."""
 
-    def refuse(connection: OwnConnection) -> None:
+    def refuse(connections: Connections, connection: OwnConnection) -> None:
         raise StatementError(Fault.UNREACHABLE, "too many connections, as if")
 
     renewing = some(run)
@@ -203,7 +203,7 @@ def the_last_is_left(run: Run) -> None:
         renewing.give(connection)
     taken = list(renewing._idle)
     holding = Connections(
-        _engine, renewing._adapter, runtime=RunRuntime(run), verify=refuse, beside=renewing
+        _engine, renewing._adapter, runtime=RunRuntime(run), check=refuse, beside=renewing
     )
     got: list[OwnConnection] = []
 

@@ -47,6 +47,9 @@ FOUND = {
     "who is stopped when it hears of a pause counts that from when it goes on": (
         "model cycle: b.take#1!promote:3 b.read_witness#2!pause:9"
     ),
+    "the check of the schema, on the connection that listens, ends a wait that it is no part of": (
+        "model tries-beside-waiters: b.grant#1<+8 b.grant#2+8 b.select#2!given-up:0.5"
+    ),
     "a release goes on past its time where a lost session cannot be ended": (
         "model outage: a.select#1+8 b.release#1+8"
     ),

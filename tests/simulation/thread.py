@@ -78,7 +78,8 @@ class Thread:
             return self.allowance.doubtful
         if isinstance(error, Unavailable | SQLAlchemyError):
             return not self.allowance.answered
-        return False
+        # A failover may forget the record of a run.
+        return type(error) is DBLockError and self.allowance.fails_over
 
     def note(self, what: str) -> None:
         self.beliefs.note(f"{self.name} {what}")
@@ -321,7 +322,7 @@ class Thread:
                 self.work(0.1)
                 continue
             self.note(f"has taken {key}")
-            if key not in self.ledger.committed.applied:
+            if key not in self.ledger.committed.applied and not self.allowance.fails_over:
                 raise Violation(f"{self.name} is told that {key} was taken, which was not")
             return True
 
