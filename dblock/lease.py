@@ -121,7 +121,7 @@ class Lease(SingleHandle):
         if refusal is not None:
             return refusal
         options = self._options
-        owner = self._database.contenders.owner(options.label)
+        owner = self._database.owner(options.label)
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
         start = self._runtime.now()

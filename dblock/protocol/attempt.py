@@ -96,9 +96,8 @@ class Attempt:
     @property
     def _needs_row(self) -> bool:
         """Whether the name was seen to have no row, without which it is not granted."""
-        if self.dialect.creates_names:
-            return False
-        return self.seen is not UNSEEN and self.seen.state is None
+        missing = self.seen is not UNSEEN and self.seen.state is None
+        return missing and not self.dialect.creates_names
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -159,7 +158,7 @@ class Attempt:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
-        if self._needs_row:
+        if not self.dialect.creates_names and self._needs_row:
             return self.dialect.grant_new(*asked)
         if ticket is None:
             return self.dialect.grant(*asked)

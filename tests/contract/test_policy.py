@@ -128,7 +128,7 @@ class Clock:
         if sql == self._dialect.look_queued("report", "", "").sql:
             return [(*HELD, *place)]
         if sql == self._dialect.grant("report", "", "", 1.0).sql:
-            return [(7, 25.0, "e" * 32)] if self._dialect.name == "mariadb" else []
+            return []
         if sql == self._dialect.join("report", "", "", 1.0, "").sql:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, make_url
 
 from dblock import Locks, Timeouts
+from dblock.protocol.steps import Query
 from tests.conftest import NewDatabase
 from tests.faults.matrix.expected import Cell
 from tests.faults.matrix.expected_of_waiting import GOT, PASSED, REFUSED
@@ -21,6 +22,7 @@ from tests.faults.matrix.operations import Ways
 from tests.faults.matrix.site import Outcome
 from tests.faults.matrix.waiting import WAITING
 from tests.support import LONG
+from tests.waiting.watching import before_each
 from tests.worlds.portal import WORLDS
 
 # A statement waits for so long, and is tried again.
@@ -41,18 +43,15 @@ class Busy:
         self.kinds: set[str] = set()
         self.met = False
         self._other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-        adapter: Any = locks.dialect.adapter
-        send = adapter.send
 
-        def sending(driver: Any, query: Any, *args: Any, **how: Any) -> Any:
+        def lock(query: Query[Any]) -> None:
             self.kinds.add(query.kind)
             self.end()
             if query.kind == kind and not self.met:
                 self.met = True
                 self._other.execute("BEGIN IMMEDIATE")
-            return send(driver, query, *args, **how)
 
-        patch.setattr(adapter, "send", sending)
+        before_each(locks, patch, lock)
 
     def end(self) -> None:
         if self._other.in_transaction:
