@@ -99,8 +99,10 @@ def test_the_first_is_killed_at_that_moment(
     def killed(first: Process, release: Callable[[], None]) -> None:
         if killed_first:
             first.send(signal.SIGKILL)
-        release()
-        first.send(signal.SIGKILL)
+            release()
+        else:
+            release()
+            first.send(signal.SIGKILL)
 
     allowed = FIRST_TERM if listens(waited) else Timing().grace + LOOK
     assert late(waited, threads, killed) < allowed + LOOK
