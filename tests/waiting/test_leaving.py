@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 
@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
-from dblock import Attempt, Locks, RetryPolicy, clock
+from dblock import Attempt, Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
 from dblock.protocol.retry import retry_or_raise
@@ -289,18 +289,27 @@ SLOW = {
 }
 
 
+@contextmanager
+def held(
+    new_database: NewDatabase, kind: str, times: dict[str, float]
+) -> Iterator[tuple[Queue, Lease]]:
+    """The queue for a name that is held, where commits are slow from then on."""
+    with ExitStack() as stack:
+        queue = Queue(new_database(kind, migrated=True), stack, times)
+        holder = lease(queue.locks())
+        assert holder.acquire()
+        for statement in SLOW.get("postgresql" if kind == "pgbouncer" else kind, ()):
+            execute(queue.db.url, statement)
+        yield queue, holder
+
+
 @pytest.mark.parametrize("kind", SLOW)
 @pytest.mark.usefixtures("kept_for_ever")
 def test_where_commits_are_slow(
     new_database: NewDatabase, threads: Threads, times: dict[str, float], kind: str
 ) -> None:
     """Whatever becomes of many who wait in vain, the name is free when it is given back."""
-    with ExitStack() as stack:
-        queue = Queue(new_database(kind, migrated=True), stack, times)
-        holder = lease(queue.locks())
-        assert holder.acquire()
-        for statement in SLOW[kind]:
-            execute(queue.db.url, statement)
+    with held(new_database, kind, times) as (queue, holder):
 
         def wait_in_vain(locks: Locks) -> None:
             for _ in range(3):
@@ -349,13 +358,7 @@ def test_waits_that_end_in_every_way(
     fair: bool,
 ) -> None:
     """Who does not wait gets the free name that nobody waits for, also where commits are slow."""
-    slow = {**SLOW, "pgbouncer": SLOW["postgresql"], "sqlite": ()}
-    with ExitStack() as stack:
-        queue = Queue(new_database(kind, migrated=True), stack, times)
-        holder = lease(queue.locks())
-        assert holder.acquire()
-        for statement in slow[kind]:
-            execute(queue.db.url, statement)
+    with held(new_database, kind, times) as (queue, holder):
 
         def wait_in_vain(locks: Locks) -> None:
             for wait in (0.05, 0.1, 0.2):

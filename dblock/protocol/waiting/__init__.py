@@ -39,8 +39,7 @@ def way_to_wait(
 
     ``line`` is that of this process, ``asked`` tells that the name was refused already.
     """
+    way = Queueing if attempt.dialect.can_notify else Polling
     if can_wait_in_server and policy.endless and not fair:  # in the server the order is a rough one
-        return ServerWait(attempt, policy, waiter, line, fair, asked, hot)
-    if attempt.dialect.can_notify:
-        return Queueing(attempt, policy, waiter, line, fair, asked, hot)
-    return Polling(attempt, policy, waiter, line, fair, asked)
+        way = ServerWait
+    return way(attempt, policy, waiter, line, fair, hot, number=int(asked))

@@ -14,6 +14,7 @@ later the third, and so on; so a waiter that has died stops nobody for long.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,30 +47,24 @@ class Turn(NamedTuple):
     told: bool = False
 
 
+@dataclass(eq=False)
 class Polling:
     """One wait for a name. The others are made of it."""
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        policy: RetryPolicy,
-        waiter: Waiter,
-        line: Hashable,
-        fair: bool,
-        asked: bool,
-    ) -> None:
-        self.attempt = attempt
-        self.policy = policy
-        self.waiter = waiter
-        self.line = line
-        self.fair = fair
-        self.turn = Turn()
-        #: How often was asked, or looked.
-        self.number = int(asked)
-        #: The next time is no more than the rest of the last: it joins the queue.
-        self.joins = False
-        #: For how many looks the place in the queue has been the same.
-        self.stuck = 0
+    attempt: Attempt
+    policy: RetryPolicy
+    waiter: Waiter
+    line: Hashable
+    fair: bool
+    #: The name was waited for a moment ago, which is of use to who waits in another way first.
+    hot: bool
+    #: How often was asked, or looked.
+    number: int
+    turn: Turn = field(default=Turn(), init=False)
+    #: The next time is no more than the rest of the last: it joins the queue.
+    joins: bool = field(default=False, init=False)
+    #: For how many looks the place in the queue has been the same.
+    stuck: int = field(default=0, init=False)
 
     @property
     def deadline(self) -> Deadline:

@@ -13,41 +13,27 @@ the others that term: the second has looked by then, and knows when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..attempt import Attempt
 from ..lease import Held
 from ..state import Passed
 from ..steps import ANY_SERVER, Procedure, WaitNotification
 from .polling import Polling
 
 if TYPE_CHECKING:
-    from ...policy import RetryPolicy
-    from ..waiters import Waiter
+    pass
 
 # Between two looks of one who waits to be told: so many seconds more for each one before the one
 # before it, and up to so many more by chance.
 POLL_MORE, POLL_JITTER = 0.5, 0.2
 
 
+@dataclass(eq=False)
 class Queueing(Polling):
     """Where nobody can tell, behind a pooler or while there is no connection for it, it polls."""
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        policy: RetryPolicy,
-        waiter: Waiter,
-        line: Hashable,
-        fair: bool,
-        asked: bool,
-        hot: bool,
-    ) -> None:
-        super().__init__(attempt, policy, waiter, line, fair, asked)
-        #: The name was waited for a moment ago, so the first thing is to join.
-        self.hot = hot
-        self.passed: Passed | None = None
+    passed: Passed | None = field(default=None, init=False)
 
     def server(self) -> str | None:
         return ANY_SERVER if self.hot and self.number == 0 else self.attempt.server

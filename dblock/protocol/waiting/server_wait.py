@@ -6,11 +6,10 @@ That lock decides nothing. The row does, and who stands in its queue comes first
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..attempt import Answer, Attempt
+from ..attempt import Answer
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..retry import UNDONE
@@ -18,8 +17,7 @@ from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
 
 if TYPE_CHECKING:
-    from ...policy import RetryPolicy
-    from ..waiters import Waiter
+    pass
 
 
 @dataclass(slots=True)
@@ -36,21 +34,14 @@ class SessionLock:
     fence: int | None = None
 
 
+@dataclass(eq=False)
 class ServerWait(Polling):
     """Who finds no room in the server polls, as others do."""
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        policy: RetryPolicy,
-        waiter: Waiter,
-        line: Hashable,
-        fair: bool,
-        asked: bool,
-        hot: bool,
-    ) -> None:
-        super().__init__(attempt, policy, waiter, line, fair, asked)
-        self.lock = SessionLock(waits_next=hot)
+    lock: SessionLock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lock = SessionLock(waits_next=self.hot)
 
     def ask(self) -> Procedure[Held | None]:
         return (yield from self._ask(self._grant))
