@@ -22,11 +22,6 @@ from .bridge import answer, await_, check, leave, ready
 class TaskSender(Sender):
     """Sends for tasks, which are cancelled between statements, or while one waits for others."""
 
-    def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
-        if waits:
-            check()
-        return super().send(query, within, waits)
-
     def cancel(self, within: float) -> None:
         """Leave it: what was interrupted is the loop."""
 

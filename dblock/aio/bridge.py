@@ -126,6 +126,8 @@ def ready(descriptor: int, seconds: float, *, writing: bool = False, waits: bool
 
     A cancelled caller waits on for a moment, as with :func:`answer`, unless the statement waits.
     """
+    if waits and _pending:
+        check()
     return bool(await_(_ready(descriptor, seconds, writing, waits)))
 
 
@@ -137,16 +139,18 @@ async def _ready(descriptor: int, seconds: float, writing: bool, waits: bool) ->
     try:
         return await ready
     except asyncio.CancelledError as error:
-        if waits:
-            raise
-        ready, cancelled = loop.create_future(), again(error)
-        _watch(loop, descriptor, ready, writing)
-        await outlast(ready, min(seconds, GRACE))
-        if not ready.done():
-            ready.cancel()
-            raise cancelled() from None
+        cancelled = again(error)
+        if ready.cancelled():
+            if waits:
+                raise
+            ready = loop.create_future()
+            _watch(loop, descriptor, ready, writing)
+            await outlast(ready, min(seconds, GRACE))
+            if not ready.done():
+                ready.cancel()
+                raise cancelled() from None
         _pending.setdefault(this_task(), cancelled)
-        return True
+        return ready.result()
     finally:
         timer.cancel()
         loop.remove_reader(descriptor)

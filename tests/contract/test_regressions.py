@@ -195,10 +195,8 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
     assert sent == 2  # a connection that had died idle is replaced, once
 
 
-def test_prepared_statements_of_another_client_of_the_pooler(
-    new_database: NewDatabase,
-) -> None:
-    """Two prefixes in one database: the name `_pg3_0` may be either's on a shared backend."""
+def test_statements_prepared_on_another_backend_of_the_pooler(new_database: NewDatabase) -> None:
+    """What is prepared on one is not on the next, nor does a name mean the same there."""
     pooled = new_database("pgbouncer")
     direct = pooled.server.upstream.url_for(create_engine(pooled.url).url.database)  # type: ignore[union-attr]
     for prefix in ("one_", "two_"):
@@ -222,10 +220,12 @@ def test_prepared_statements_of_another_client_of_the_pooler(
         for locks, backend in ((one, here), (two, there)):
             pins[backend].rollback()
             for _ in range(8):  # often enough for psycopg to prepare
-                with locks.lease("warm", ttl=LONG):
+                with locks.lease("warm", ttl=LONG), locks.row("row"):
                     pass
             assert pin(pins[backend]) == backend
         pins[there].rollback()
+        with one.row("row"):
+            pass
         with one.lease("job", ttl=LONG):
             assert one.show("job").held
             assert not two.show("job").held

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
-import secrets
 import sys
 import tempfile
 import time
@@ -35,18 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-k", metavar="NAME", default="", help="only mutants with this in the name")
     parser.add_argument("-j", metavar="N", type=int, default=2, help="so many at a time")
     parser.add_argument(
-        "--sample",
-        metavar="N",
-        type=int,
-        help="so many by chance, of those that the simulation does not kill by itself",
+        "--beyond-simulation",
+        action="store_true",
+        help="only those that the simulation does not kill by itself",
     )
-    parser.add_argument("--seed", default=secrets.token_hex(4), help="repeats such a choice")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
-    if options.sample is not None:
-        chosen = sample(chosen, options.sample, options.seed)
+    if options.beyond_simulation:
+        chosen = beyond_simulation(chosen)
     code = Code(ROOT)
     planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
@@ -65,12 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return judge({mutant: planted[mutant] for mutant in chosen}, copies, times)
 
 
-def sample(mutants: Sequence[Mutant], number: int, seed: str) -> list[Mutant]:
-    """Choose some by chance, of those that the simulation does not kill by itself."""
-    print(f"Chosen by chance: --seed {seed}", flush=True)
+def beyond_simulation(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Return those that the simulation does not kill by itself."""
     killed = read_lines()
-    rest = [mutant for mutant in mutants if mutant.name not in killed]
-    return random.Random(seed).sample(rest, min(number, len(rest)))
+    return [mutant for mutant in mutants if mutant.name not in killed]
 
 
 class Times:

@@ -20,8 +20,8 @@ ASYNCHRONOUS = (
     Mutant(
         "cancellation-waits",
         "a cancellation is not kept until a wait is over",
-        "TaskSender.send",
-        "if waits:",
+        "bridge.ready",
+        "if waits and _pending:",
         "if False:",
         f"{CANCELLATION}::test_cancelled_before_it_waits[postgresql]",
     ),

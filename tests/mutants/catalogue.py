@@ -79,7 +79,7 @@ CATALOGUE = (
         "Psycopg.prepare_connection",
         "if backend != connection.info.backend_pid:",
         "if False:",
-        f"{REGRESSIONS}::test_prepared_statements_of_another_client_of_the_pooler",
+        f"{REGRESSIONS}::test_statements_prepared_on_another_backend_of_the_pooler",
     ),
     Mutant(
         "reentrant-released-by-anybody",

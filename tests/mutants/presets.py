@@ -45,7 +45,8 @@ PRESET = (
         "mariadb.fragments.REMAINING",
         "* 1e-6",
         "/ 1000000",
-        f"{CONTRACT}/test_lease.py::test_a_waiter_gets_it_on_expiry[threads-hostile mariadb]",
+        f"{CONTRACT}/test_lease.py"
+        "::test_not_acquired_says_who_and_until_when[threads-hostile mariadb]",
     ),
     Mutant(
         "a-name-quoted-by-the-driver",

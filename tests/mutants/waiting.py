@@ -35,14 +35,6 @@ CALLS = (
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
     ),
     Mutant(
-        "the-driver-reads-what-strangers-say",
-        IGNORED,
-        "Psycopg.listen",
-        "connection.pgconn.notify_handler = None",
-        "pass",
-        f"{STRANGERS}::test_called_in_the_middle_of_a_statement",
-    ),
-    Mutant(
         "looks-whenever-called",
         "who waits looks ten times a second at most",
         "Notifier.wait",

@@ -157,7 +157,6 @@ class Psycopg(Adapter):
     ) -> str | None:
         if session.end is None:  # behind a pooler
             return None
-        connection.pgconn.notify_handler = None  # psycopg's decodes what strangers say
         while True:
             channel = token(CHANNEL // 2)
             if (
