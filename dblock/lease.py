@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from .protocol.waiters import Waiter
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseOptions:
+class LeaseOptions(NamedTuple):
     """What a lease was asked for with; see :meth:`.Locks.lease`.
 
     All of it has been checked but ``wait``, as every handle does.
@@ -120,10 +119,12 @@ class Lease(SingleHandle):
         )
         if refusal is not None:
             return refusal
-        options = self._options
-        owner = self._database.owner(options.label)
+        options, contenders = self._options, self._database.contenders
+        owner, names = contenders.owner(options.label), contenders.names
         plan, token = options.plan, self._runtime.token(16)
-        request = LeaseRequest(self.name, token, owner, plan.first, plan.short)
+        request = LeaseRequest(
+            self.name, token, owner, plan.first, plan.short, names.known(self.name)
+        )
         start = self._runtime.now()
         waiters: list[Waiter] = []  # one, once it was refused
 
@@ -132,8 +133,11 @@ class Lease(SingleHandle):
             waiters[0].start = start
             return waiters[0]
 
-        hot = wait != 0 and self._database.contenders.hot.take(self.name, start)
-        user_lock = None if wait == 0 else self._database.contenders.user_locks.user_lock(hot)
+        line = self.name, id(options.retry.wait), options.fair
+        hot = wait != 0 and (
+            contenders.local_queue.is_waited_for(line) or names.hot(self.name, start)
+        )
+        user_lock = None if wait == 0 else contenders.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
         try:
@@ -145,6 +149,7 @@ class Lease(SingleHandle):
                 start=start,
                 wait=wait,
                 patience=self._database.dialect.timeouts.socket,
+                line=line,
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
@@ -163,8 +168,7 @@ class Lease(SingleHandle):
                     on_lost=options.on_lost,
                     user_lock=user_lock if user_lock is not None and user_lock.kept else None,
                 )
-                if outcome.contended:
-                    self._database.contenders.hot.note(self.name, hold.since - start, hold.since)
+                names.note(self.name, outcome.contended, hold.since)
                 self._holds.add(hold)
                 self._database.keeper.keep(hold)
                 self._tell(Kind.ACQUIRED, start)
@@ -188,7 +192,7 @@ class Lease(SingleHandle):
     def _last(self, at_least: float) -> None:
         """Let holds last so long from their start, whatever becomes of this process."""
         plan = replace(self._options.plan, at_least=at_least)
-        self._options = replace(self._options, plan=plan)
+        self._options = self._options._replace(plan=plan)
 
     def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..beliefs import Belief, Change
@@ -65,7 +65,7 @@ class LeaseHold(Hold):
 
     def begin(self, term: Term) -> None:
         """Begin a new term."""
-        self.lease = replace(self.lease, term=term)
+        self.lease = self.lease._replace(term=term)
         self.tell(Change.RENEWED)
         self._leave_user_lock()  # nobody waits for it any more
 

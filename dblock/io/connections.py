@@ -83,8 +83,10 @@ class Connections:
                 Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
             )
         try:
-            connect = partial(self._connect, self._cleared)
-            return self._take_idle() or self._runtime.connect(connect, self._keep)
+            idle = self._take_idle()
+            if idle is not None:
+                return idle
+            return self._runtime.connect(partial(self._connect, self._cleared), self._keep)
         except BaseException as error:
             refused = isinstance(error, StatementError) and not error.timed_out
             connection = self._beside._spare() if refused and self._beside is not None else None

@@ -7,8 +7,8 @@ import socket
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .hot_names import HotNames
 from .local_queue import LocalQueue
+from .names import Names
 from .user_locks import UserLocks
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Contenders:
         self.label = label
         self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
         self.user_locks = UserLocks(connections, dialect)
-        self.hot = HotNames()
+        self.names = Names()
         #: Those who are seen waiting although they hold nothing; see :class:`.Caller`.
         self.seen: dict[object, Waiter] = {}
 

@@ -44,6 +44,10 @@ class LocalQueue:
         """Return a place in line, which is not taken yet."""
         return LocalWaiter(self, line)
 
+    def is_waited_for(self, line: Hashable) -> bool:
+        """Return whether anybody stands in line."""
+        return line in self._lines
+
     def enter(self, line: Hashable, mine: LocalWaiter) -> bool:
         """Stand in line, at its end or where one stands already; return whether one is the first.
 

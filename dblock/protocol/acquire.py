@@ -12,11 +12,11 @@ from .attempt import Attempt
 from .deadline import Deadline
 from .lease import Held, LeaseRequest, Refused
 from .release import give_back, leave
-from .steps import Procedure, WaitTurn
+from .steps import Procedure
 from .waiting import Waiting, way_to_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ..policy import RetryPolicy
     from .statements import Statements
@@ -32,6 +32,7 @@ def acquire(
     start: float,
     wait: float | None,
     patience: float,
+    line: Hashable,
     waiter: Callable[[], Waiter],
     can_wait_in_server: bool = False,
     hot: bool = False,
@@ -39,19 +40,14 @@ def acquire(
     """Take the lease, waiting up to ``wait`` seconds from ``start``.
 
     ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``waiter`` makes
-    the waiter that others see: nothing of waiting is there before the first refusal.
-    ``can_wait_in_server`` says that there may be a connection for that; ``hot``, that the name was
-    waited for a moment ago, so that the first thing is to wait.
+    reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``line`` is that
+    of this process's waiters, ``waiter`` makes the one that others see: nothing of waiting is there
+    before the first refusal. ``can_wait_in_server`` says that there may be a connection for that;
+    ``hot``, that others wait in this process's line, or that the name was waited for a moment ago,
+    so that the first thing is to wait.
     """
     attempt = Attempt(dialect, request, Deadline(start, wait, patience, start))
-    line = request.name, id(policy.wait), fair
-    first = wait == 0
-    if not (first or hot):
-        # Others of this process may wait for it, and came before.
-        turn = yield WaitTurn(line, 0.0, server=None, look=False)
-        attempt.deadline.now, first = turn.now, bool(turn.rows)
-    if first:
+    if not hot:
         held = yield from attempt.run(None)
         if held is not None:
             return held
@@ -65,7 +61,7 @@ def acquire(
         fair=fair,
         can_wait_in_server=can_wait_in_server,
         hot=hot,
-        asked=first,
+        asked=not hot,
     )
     return (yield from waiting.waiter.during(_wait(attempt, waiting)))
 

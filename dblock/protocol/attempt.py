@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
@@ -94,10 +94,9 @@ class Attempt:
         return self.seen.state is not None and self.seen.state.token == self.request.token
 
     @property
-    def _needs_row(self) -> bool:
-        """Whether the name was seen to have no row, without which it is not granted."""
-        missing = self.seen is not UNSEEN and self.seen.state is None
-        return missing and not self.dialect.creates_names
+    def _missing(self) -> bool:
+        """Whether the name was seen to have no row."""
+        return self.seen.state is None and self.seen is not UNSEEN
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class Attempt:
                 self.contended = True
                 return False, None
         yield from self.look(ticket)
-        self.contended = self.contended or (refused and not self._needs_row)
+        self.contended = self.contended or (refused and not self._missing)
         return refused, (yield from self._found())
 
     def grant(self, ticket: str | None) -> Procedure[Answer]:
@@ -158,9 +157,9 @@ class Attempt:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
-        if not self.dialect.creates_names and self._needs_row:
-            return self.dialect.grant_new(*asked)
-        if ticket is None:
+        if ticket is None or self._missing:
+            if request.known and not position.free:
+                return self.dialect.grant_known(*asked)
             return self.dialect.grant(*asked)
         queued = position.ahead is not None and ticket in request.tickets
         if self.dialect.can_notify and (queued or position.free):
@@ -274,7 +273,7 @@ class Attempt:
         deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over
         if isinstance(outcome, Term):
             if not outcome.over(deadline.now):
-                return replace(held, term=outcome)
+                return held._replace(term=outcome)
         elif not isinstance(outcome, LockLost) and self.cuts:
             raise self._unknown(outcome) from outcome.__cause__
         yield from give_back(self.dialect, self.request, self.deadline.now)
@@ -305,7 +304,7 @@ class Attempt:
     def _mend(self, ticket: str | None) -> Procedure[bool]:
         """Mend what may have refused a try; return whether to try again at once."""
         if not self.dialect.has_witness:
-            return self._needs_row
+            return self.request.known and self.seen.position.free
         # Whether it might have got the name, or at least have joined.
         position = self.seen.position
         out = ticket is not None and position.ahead is None and not self.mine

@@ -16,12 +16,13 @@ from .state import Renewal
 
 
 class Grant(NamedTuple):
-    """Take the name if it is free."""
+    """Take the name if it is free; if it is ``known``, only one with a row and without a queue."""
 
     name: str
     token: str
     owner: str
     ttl: float
+    known: bool = False
 
 
 class Take(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .state import LockRow
 from .term import Term
@@ -18,6 +19,8 @@ class LeaseRequest:
     ttl: float
     #: Whether it may begin with a term that is shorter than that, since it is renewed soon.
     short: bool = False
+    #: This process has had the name before, so there is a row of it. The first try is for such.
+    known: bool = False
     #: What it may stand in the queue with, the last one first of all.
     tickets: list[str] = field(default_factory=list, compare=False)
 
@@ -27,8 +30,7 @@ class LeaseRequest:
             self.tickets.append(ticket)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """The lease was granted."""
 
     fence: int

@@ -131,8 +131,7 @@ class Witness:
     longest_ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A lease as the granting statement reported it; ``remaining`` by the database's clock."""
 
     fence: int

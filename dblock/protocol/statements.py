@@ -43,8 +43,6 @@ class Statements(ABC):
     #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
     #: row of a new name is created in the locking transaction itself.
     one_writer: ClassVar[bool] = False
-    #: A grant takes a new name too; else it is refused that, and another statement takes it.
-    creates_names: ClassVar[bool] = True
     #: Granting, renewing and proving statements look for the witness (:mod:`.epoch`). Without one
     #: the lock table itself has to outlive a crash.
     has_witness: ClassVar[bool] = False
@@ -80,9 +78,9 @@ class Statements(ABC):
         the order of the grants.
         """
 
-    def grant_new(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """As :meth:`grant`, for a name that was seen to have no row: it gets one."""
-        raise NotImplementedError(f"{self.name} grants new names as others")
+    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        """As :meth:`grant`, in less time: it may refuse a name without a row, or with a queue."""
+        return self.grant(name, token, owner, ttl)
 
     @abstractmethod
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:

@@ -61,8 +61,7 @@ class Query(NamedTuple, Generic[R]):
         return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it
 
 
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(NamedTuple):
     """Execute one statement on a connection of dblock's own, in a transaction of its own.
 
     ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.

@@ -24,9 +24,11 @@ class Timing:
     poll_max: float = 10.0
     #: In the server is waited so long in one go.
     server_wait: float = 2.5
-    #: Before anybody is told of who waits.
-    visible_after: float = 0.3
-    #: Between two looks for a cycle of one who holds something, at first and at most.
+    #: Before others can see who waits and holds nothing: on a busy machine a long queue takes a
+    #: while, and has no time for that.
+    visible_after: float = 1.0
+    #: Before the first look for a cycle of one who holds something, which others see from then on;
+    #: between two looks, and that at most.
     look: float = 0.4
     look_max: float = 5.0
     #: To leave the queue, or to give back, is tried so long where others are at the row.

@@ -72,7 +72,11 @@ class Waiter:
     @property
     def next(self) -> float:
         """When there is something to be done for it."""
-        return self.start + self.dialect.timing.visible_after if self._next is None else self._next
+        if self._next is None:
+            timing = self.dialect.timing
+            first = timing.look if self.caller.holds() else timing.visible_after
+            self._next = self.start + first
+        return self._next
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
@@ -108,7 +112,7 @@ class Waiter:
             return now
         waited = now - self.start
         look = min(max(timing.look, LOOK_SHARE * waited), timing.look_max) if holds else SIGN
-        if holds and self.strategy == "row" and waited > timing.visible_after + timing.look:
+        if holds and self.strategy == "row" and waited > 2 * timing.look:
             look = timing.look_max  # each look is at the cost of the place in the server's queue
         self._next = now + look
         try:

@@ -79,6 +79,17 @@ def test_what_is_forgotten_is_prepared_anew(send: Send, forgets: str) -> None:
     assert len(prepared(send)) == 1
 
 
+def test_what_a_migration_has_made_stale_is_prepared_anew(send: Send) -> None:
+    for sql in ("CREATE TEMPORARY TABLE told (number int)", "INSERT INTO told VALUES (3)"):
+        send(Query(sql, {}), SECONDS)
+    read = Query[Any]("SELECT number FROM told", {})
+    for kind in ("int", "bigint", "text"):
+        send(Query(f"ALTER TABLE told ALTER COLUMN number TYPE {kind}", {}), SECONDS)
+        for _ in range(2 * THRESHOLD):
+            assert send(read, SECONDS) == ([("3" if kind == "text" else 3,)], 1)
+        assert len(prepared(send)) == 1
+
+
 def test_a_statement_that_somebody_has_prepared_is_used(
     send: Send, connection: psycopg.Connection[Any]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -142,7 +141,7 @@ def test_a_release_waits_for_the_renewal_under_way(
     with latch() as held_up:
         renewals.before = held_up
         own = inside(lease)
-        own._options = replace(own._options, plan=Plan(3 * TTL))
+        own._options = own._options._replace(plan=Plan(3 * TTL))
         assert lease.acquire()
         assert held_up.reached.wait(SECONDS)
         releasing = threads.start(lambda: threads.run(lease.release))

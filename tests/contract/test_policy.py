@@ -154,6 +154,7 @@ def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: b
         start=START,
         wait=wait,
         patience=10.0,
+        line="report",
         waiter=lambda: unseen(dialect),
     )
 

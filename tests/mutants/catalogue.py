@@ -52,7 +52,7 @@ CATALOGUE = (
     Mutant(
         "lease-ignores-row-locks",
         "a lease is refused, not queued, while the row is locked",
-        "postgresql.lease.LeaseStatements._grant",
+        "LeaseStatements._taken",
         "FOR UPDATE OF k SKIP LOCKED",
         "",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
@@ -242,7 +242,7 @@ CATALOGUE = (
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "LeaseStatements.first_grant",
+        "postgresql.lease.LeaseStatements._grant",
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
@@ -474,7 +474,7 @@ CATALOGUE = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        "LeaseStatements.first_grant",
+        "postgresql.lease.LeaseStatements._grant",
         "WHERE NOT EXISTS (TABLE taken)\n"
         "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
         "ON CONFLICT (lock_name) DO NOTHING",

@@ -224,8 +224,8 @@ PASSING_ON = (
         "cold-for-who-waits",
         "who does not wait spoils nothing for who does",
         "Lease._try_within",
-        "hot = wait != 0 and self._database.contenders.hot.take(self.name, start)",
-        "hot = self._database.contenders.hot.take(self.name, start)",
+        "wait != 0 and (contenders.local_queue.is_waited_for(line) or",
+        "(contenders.local_queue.is_waited_for(line) or",
         f"{PASSING}::test_a_hot_name_that_nobody_has",
     ),
 )

@@ -53,10 +53,10 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         start=0.0,
         wait=None,
         patience=1.0,
+        line="report",
         waiter=lambda: waiter,
     )
     said: list[tuple[type[object], Rows]] = [
-        (WaitTurn, [(None, False)]),  # nobody knows yet which server can call
         (Execute, []),  # refused
         (Execute, [TAKEN]),  # looked
         (WaitTurn, FIRST_IN_LINE),
@@ -85,12 +85,11 @@ def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held |
         start=0.0,
         wait=None,
         patience=0.0,
+        line="report",
         waiter=lambda: waiter,
     )
-    next(acquiring)
-    step: object = acquiring.send(reply([(None, False)]))
-    assert isinstance(step, Execute)
-    step = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
+    assert isinstance(next(acquiring), Execute)
+    step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
     if end is not None:
         assert step == Execute(end)
         step = acquiring.send(reply(ended))

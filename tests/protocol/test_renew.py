@@ -38,7 +38,7 @@ def asked(count: int) -> list[Asked]:
 
 
 def held_from(hold: Asked, start: float) -> Asked:
-    return replace(hold, held=replace(hold.held, term=Term(start, TTL)))
+    return replace(hold, held=hold.held._replace(term=Term(start, TTL)))
 
 
 class Table:
@@ -168,7 +168,7 @@ def test_a_row_that_is_there_was_merely_in_use() -> None:
 
 def test_another_server_is_not_believed() -> None:
     holds = [
-        replace(hold, held=replace(hold.held, server=server))
+        replace(hold, held=hold.held._replace(server=server))
         for hold, server in zip(asked(3), ("one", "other", None), strict=True)
     ]
     table = Table(holds)

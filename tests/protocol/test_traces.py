@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +51,7 @@ def taking(
         start=START,
         wait=wait,
         patience=PATIENCE,
+        line="report",
         waiter=lambda: waiter,
         can_wait_in_server=wait != 0 and dialect.can_wait_in_server,
         hot=hot,
@@ -248,19 +248,19 @@ SCENES = [
     ),
     Scene(
         "others of this process come first",
-        taking,
+        partial(taking, hot=True),
         {
             "grant": ["refused", "granted"],
-            "wait_turn": ["not in front", "not in front", "not in front", "in front"],
+            "wait_turn": ["not in front", "not in front", "in front"],
             "look": ["held", "free"],
             "join": ["granted"],
         },
     ),
     Scene(
         "others of this process found that the database is away",
-        partial(taking, wait=5.0),
+        partial(taking, wait=5.0, hot=True),
         {
-            "wait_turn": ["not in front", "alarm", "in front"],
+            "wait_turn": ["alarm", "in front"],
             "grant": ["granted"],
             "join": ["granted"],
         },
@@ -374,7 +374,7 @@ SCENES = [
     Scene("passed on", releasing, {"release": ["none"]}, QUEUES),
     Scene(
         "passed on by one who had waited for it",
-        partial(releasing, held=replace(HELD, contended=True)),
+        partial(releasing, held=HELD._replace(contended=True)),
         {},
         QUEUES,
     ),

@@ -235,7 +235,7 @@ def test_ctrl_c_at_each_statement(
             mine.release()
 
     def hurried() -> Callable[[], object]:
-        locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
         return partial(mine.acquire, timeout=timeout)
 
     seen = 0
@@ -264,7 +264,7 @@ def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> N
         async with AsyncLocks(watched.db.url) as locks:
             mine = locks.lease(NAME, ttl=LONG)
             for at in count(1):
-                locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
+                locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
                 cancelled = await cancelled_at(mine.acquire(), at, how)
                 await settled(locks)
                 assert mine.held is not cancelled

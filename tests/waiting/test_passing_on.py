@@ -173,7 +173,7 @@ def test_it_has_the_name_without_a_statement_of_its_own(
         assert waiting.result(SECONDS) == asked
         threads.run(other.release)
         assert mine.acquire()
-        locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
+        locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
     assert calls(locks) == 2
 
 
@@ -182,7 +182,7 @@ def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.Monkey
     locks = watched.locks()
     with lease(watched.locks()):  # so that it listens
         assert not lease(locks).acquire(timeout=MOMENT)
-    locks.database.contenders.hot.note(NAME, 0.0, clock.now() + SECONDS)
+    locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
     mine, statements = lease(locks), Statements(locks, monkeypatch)
     for asked in ({"blocking": False}, {}):
         assert mine.acquire(**asked)

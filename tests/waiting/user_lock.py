@@ -160,4 +160,4 @@ def make_hot(locks: Locks, *names: str) -> None:
 def make_hot_here(database: Database, *names: str) -> None:
     """In the world that the database's Locks are of."""
     for name in names:
-        database.contenders.hot.note(name, 0.0, clock.now() + SECONDS)
+        database.contenders.names.note(name, True, clock.now() + SECONDS)

@@ -18,28 +18,26 @@ from .server_wait import USER_LOCK, ServerWaitStatements
 class LeaseStatements(QueueStatements, ServerWaitStatements):
     """UTC_TIMESTAMP is the statement's start, SYSDATE the moment at which it is read."""
 
-    creates_names = False
-
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         # One statement is parsed in half the time of a compound one, so its result is no row.
         return Query(
-            self._grant(self.is_available(f"({LAST} + {self.taken_elsewhere})"), rest="NULL"),
+            self._grant(self._available, rest="NULL"),
             self._asked(name, token, owner, ttl),
-            commands.Grant(name, token, owner, ttl),
+            commands.Grant(name, token, owner, ttl, known=True),
             self.patience,
             # It lasts for its whole TTL from when it was granted, which is after it was asked for.
             # Where a trigger is on the table no fence is told, so it is looked for.
             read=lambda reply: Granted(reply.rows[0][0], ttl) if reply.rows else None,
         )
 
-    def grant_new(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
                 INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
                 INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
-                {self._grant(self.is_available(LAST), rest="NULL")};
+                {self._grant(self._available, rest="NULL")};
                 COMMIT;
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
@@ -49,6 +47,11 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             self.patience,
             read=lambda reply: _granted(reply, token),
         )
+
+    @property
+    def _available(self) -> str:
+        """The condition for who only comes now, after those in the queue and at the user lock."""
+        return self.is_available(f"({LAST} + {self.taken_elsewhere})")
 
     def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
         return {

@@ -10,7 +10,7 @@ from ...protocol.state import Granted, Renewal
 from ...protocol.steps import Query
 from ..dialect import read_grant, read_tokens
 from ..tickets import TICKET, UNCALLED
-from .fragments import DURABLE, LAZY, PATIENT, REMAINING, TURN
+from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
 from .queue import CHANNEL, LENGTH, POSITION, PREFIX, QUEUE, THERE, Entry, QueueStatements, call
 from .witness import FIRST_FENCE, NEXT_FENCE, OPEN, known
 
@@ -21,6 +21,33 @@ class LeaseStatements(QueueStatements):
     wait when the statement that waits also reads it.
     """
 
+    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+        asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
+        command = commands.Grant(name, token, owner, ttl, known=True)
+        return Query(self._grant_known, asked, command, 0.0, read=read_grant)
+
+    @cached_property
+    def _grant_known(self) -> str:
+        # Every node of a plan is made ready each time, whether it runs or not: that of a grant to
+        # anybody takes the server twice as long.
+        return self._taken(f"waiters IS NULL AND {FREE}")
+
+    def _taken(self, free: str, queue: str = "") -> str:
+        """Return the statement that takes a name which has a row, if it is ``free``."""
+        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
+        # By `ctid` it need not be sought again, among as many versions as an old snapshot keeps. A
+        # version that is newer than this statement is not seen then, which another try mends.
+        # The grant is on disk before it is told, even where synchronous_commit is off.
+        return f"""UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}{queue},
+                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM (
+                    SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
+                    WHERE lock_name = %(name)s AND {free}
+                    FOR UPDATE OF k SKIP LOCKED
+                ) AS mine WHERE l.ctid = mine.ctid
+                RETURNING fence, {REMAINING}, {DURABLE}"""
+
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
         command = commands.Grant(name, token, owner, ttl)
@@ -28,37 +55,20 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def _grant(self) -> str:
-        # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
-        # Every node of the plan is made ready each time, whether it runs or not, so there are few.
-        # By `ctid` it need not be sought again, among as many versions as an old snapshot keeps. A
-        # version that is newer than this statement is not seen then, which another try mends.
-        # The grant is on disk before it is told, even where synchronous_commit is off.
+        taken = self._taken(self.is_available(self.earlier), f", waiters = {self.others()}")
         return f"""WITH taken AS (
-                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = {self.others()},
-                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM (
-                    SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {self.is_available(self.earlier)}
-                    FOR UPDATE OF k SKIP LOCKED
-                ) AS mine WHERE l.ctid = mine.ctid
-                RETURNING fence, {REMAINING}, {DURABLE}
+                {taken}
             ), created AS (
-                {self.first_grant} RETURNING fence, {REMAINING}, {DURABLE}
-            )
-            TABLE taken UNION ALL TABLE created"""
-
-    @property
-    def first_grant(self) -> str:
-        """The part of a grant that takes a name which nobody has had yet."""
-        return f"""INSERT INTO {self.lock_table}
+                INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
                 SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM {self.open}
                 WHERE NOT EXISTS (TABLE taken)
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-                ON CONFLICT (lock_name) DO NOTHING"""
+                ON CONFLICT (lock_name) DO NOTHING RETURNING fence, {REMAINING}, {DURABLE}
+            )
+            TABLE taken UNION ALL TABLE created"""
 
     def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
@@ -77,17 +87,13 @@ class LeaseStatements(QueueStatements):
                 SELECT lock_name, coalesce({POSITION}, {LENGTH} + 1) AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
                     AND {self.is_available(self.ahead)} FOR UPDATE OF k
-            ), taken AS (
-                UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
-                    waiters = {self.others("number > mine.position OR number < mine.position AND")},
-                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM mine WHERE l.lock_name = mine.lock_name
-                RETURNING fence, {self.remaining}, {DURABLE}
-            ), created AS (
-                {self.first_grant} RETURNING fence, {self.remaining}, {DURABLE}
             )
-            TABLE taken UNION ALL TABLE created"""
+            UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
+                waiters = {self.others("number > mine.position OR number < mine.position AND")},
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM mine WHERE l.lock_name = mine.lock_name
+            RETURNING fence, {REMAINING}, {DURABLE}"""
 
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.

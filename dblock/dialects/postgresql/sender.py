@@ -9,7 +9,8 @@ psycopg's cursor does the same for any statement of anybody, which takes as long
 does. dblock has a few statements, sent over and over.
 
 A prepared statement's name says what it is. So it is the same whoever has prepared it, behind a
-pooler too; and one that is gone, after a ``DISCARD ALL``, is prepared anew.
+pooler too. One that is gone, after a ``DISCARD ALL``, or stale, after a migration, is prepared
+anew.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ MOST = 100
 # Seconds for the server to hear that nobody wants an answer any more, and for its last word.
 CANCELLING = 5.0
 
-_GONE, _THERE = "26000", "42P05"  # a prepared statement does not exist; it does already
+# A prepared statement does not exist, or a table's columns have changed since; it exists already.
+_STALE, _THERE = ("26000", "0A000"), ("42P05",)
 _COMMAND_OK, _TUPLES_OK, _IDLE, _BINARY = 1, 2, 0, 1  # of libpq
 _DONE = (_COMMAND_OK, _TUPLES_OK)
 
@@ -79,9 +81,9 @@ class Sender:
                 try:
                     return self._answer(within, waits)
                 except Exception as error:
-                    if not self._undone(error, _GONE):
+                    if not self._undone(error, _STALE):
                         raise
-                self._prepared.clear()
+                self._forget_prepared(within)
             self._pgconn.send_query_params(sql, values, types, formats, _BINARY)
             return self._answer(within, waits)
         except KeyboardInterrupt:
@@ -109,10 +111,16 @@ class Sender:
         self._prepared[statement] = name
         return name
 
-    def _undone(self, error: Exception, state: str) -> bool:
+    def _forget_prepared(self, within: float) -> None:
+        """Let each statement be prepared anew, as the tables are now."""
+        self._prepared.clear()
+        self._pgconn.send_query_params(b"DEALLOCATE ALL", None)
+        self._answer(within, False)
+
+    def _undone(self, error: Exception, states: tuple[str, ...]) -> bool:
         """Whether nothing came of it but this error, so that the statement may be sent again."""
         undone: bool = self._pgconn.transaction_status == _IDLE
-        return undone and getattr(error, "sqlstate", None) == state
+        return undone and getattr(error, "sqlstate", None) in states
 
     # --- answers -----------------------------------------------------------------------------
 

@@ -25,6 +25,17 @@ WITH taken AS (
         )
         TABLE taken UNION ALL TABLE created
 
+-- grant, waits 0 s
+UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+FROM (
+    SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+    WHERE lock_name = %(name)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp())
+    FOR UPDATE OF k SKIP LOCKED
+) AS mine WHERE l.ctid = mine.ctid
+RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
 -- join, waits 0.025 s, a crash may undo it
 UPDATE "dblock_lock" SET waiters = CASE
             WHEN waiters IS NULL THEN ARRAY[%(entry)s]
@@ -43,27 +54,16 @@ WITH mine AS MATERIALIZED (
                 AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
-        ), taken AS (
-            UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
-                waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+        )
+        UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+            waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
                     SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE number > mine.position OR number < mine.position AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
                 ), '{}') END,
-                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM mine WHERE l.lock_name = mine.lock_name
-            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
-        ), created AS (
-            INSERT INTO "dblock_lock"
-                (lock_name, fence, token, owner, acquired_at, expires_at)
-            SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
-                clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
-            WHERE NOT EXISTS (TABLE taken)
-                AND NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
-            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
-        )
-        TABLE taken UNION ALL TABLE created
+            token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+            expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+        FROM mine WHERE l.lock_name = mine.lock_name
+        RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- leave, waits 0.25 s, a crash may undo it
 UPDATE "dblock_lock" SET waiters = nullif(ARRAY(

@@ -397,6 +397,8 @@ class ModelStore(Store):
     def _grant(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         witness, name = self._open(command.ttl), self.tables.names.get(command.name)
+        if command.known and (name is None or name.queue):
+            return (), 0
         if name is None:
             return self._first(command, witness)
         before = self._before(name, None) if name.queue else 0
@@ -418,7 +420,7 @@ class ModelStore(Store):
         key = command.name
         witness, name = self._open(command.ttl), self.tables.names.get(key)
         if name is None:
-            return self._first(command, witness)
+            return (), 0
         place = self._position(name, command.token)
         if witness is None or not self._turn(name, self._before(name, place)):
             return (), 0

@@ -1,0 +1,34 @@
+"""What a process remembers of the names that it has had, so that it asks for them in less time."""
+
+from __future__ import annotations
+
+# A name that was waited for is hot for so many seconds after it was got. So many are remembered.
+LASTS, MOST = 1.0, 1024
+
+
+class Names:
+    """A name that is not here has a row too, perhaps; one that is here has one, most likely."""
+
+    def __init__(self) -> None:
+        #: Until when each is hot.
+        self._hot: dict[str, float] = {}
+
+    def note(self, name: str, contended: bool, now: float) -> None:
+        """Take down that a name was got, and whether others wanted it too."""
+        if len(self._hot) >= MOST:
+            self._hot.clear()
+        if contended:
+            self._hot[name] = now + LASTS
+        else:
+            self._hot.setdefault(name, 0.0)
+
+    def known(self, name: str) -> bool:
+        """Return whether this process has had it."""
+        return name in self._hot
+
+    def hot(self, name: str, now: float) -> bool:
+        """Return whether who wants it is likely to wait, which holds for one wait."""
+        until = self._hot.get(name, 0.0)
+        if until:
+            self._hot[name] = 0.0
+        return until > now
