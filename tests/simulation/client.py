@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # So often a worker has something to do at once, and again.
 AT_ONCE_MAX = 100
+# Before others see who waits: runs take some seconds.
+VISIBLE_AFTER = 0.3
 # Between two looks at whether a renewal under way has ended.
 LOOK = 0.005
 
@@ -108,6 +111,7 @@ class SimulatedLocks(Locks):
         adapter = self.dialect.adapter
         assert isinstance(adapter, Simulated)
         adapter.client = client
+        self.dialect.timing = replace(self.dialect.timing, visible_after=VISIBLE_AFTER)
 
 
 class SimulatedRuntime(Runtime):

@@ -93,7 +93,7 @@ def of_before(clients: Clients) -> None:
     """What a waiter had when it said so last is not what it has: another has taken it since."""
 
     def losing(me: Thread) -> None:
-        lease = me.lease("x", ttl=9.5, renew=False)
+        lease = me.lease("x", ttl=10.3, renew=False)
         if me.acquire(lease, 0):
             with me.holding(me.lease("y", ttl=6), 30):
                 pass
@@ -108,7 +108,7 @@ def of_before(clients: Clients) -> None:
     def late(me: Thread) -> None:
         with me.holding(me.lease("y", ttl=6), 0) as had:
             if had:
-                me.work(9.4)
+                me.work(10.2)
                 with me.holding(me.lease("x", ttl=6), 30):
                     pass
 
