@@ -88,9 +88,11 @@ def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
 def _choose(
     adapters: Mapping[str, type[Adapter]], backend: str, driver: str
 ) -> tuple[type[Dialect], type[Adapter]]:
-    for name, adapter in adapters.items():
+    # That of the same name first: then the others are not imported.
+    for name in sorted(adapters, key=lambda name: name != backend):
         kind = DIALECTS[name]
         if backend in kind.backends:
+            adapter = adapters[name]
             if driver and driver not in adapter.drivers:
                 raise Unsupported(
                     f"dblock speaks to {name} through {' or '.join(adapter.drivers)}, not "
@@ -108,7 +110,7 @@ def _choose(
 def _refuse_memory(kind: type[Dialect], url: URL) -> None:
     database = url.database or ":memory:"
     in_memory = database in (":memory:", "file:") or database.startswith("file::memory:")
-    if kind.name == DIALECTS["sqlite"].name and (in_memory or url.query.get("mode") == "memory"):
+    if kind.one_writer and (in_memory or url.query.get("mode") == "memory"):
         raise Unsupported(
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .state import LockRow
 from .term import Term
@@ -43,8 +44,7 @@ class Held:
         return None not in (self.server, server) and self.server != server
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """It was not, within the wait. ``state`` is what was last seen of the name.
 
     ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.

@@ -115,8 +115,7 @@ class Renewal(NamedTuple):
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """What vouches that the lock table knows every lease there is, and for which of them.
 
     All fences of the present ``epoch`` are above it; ``cause`` is what ended the one before,
@@ -131,8 +130,7 @@ class Witness:
     longest_ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A lease as the granting statement reported it; ``remaining`` by the database's clock."""
 
     fence: int
