@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
-from ..adapter import Adapter, ServerSession
+from ..adapter import Adapter, Answer, Send, ServerSession
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {
@@ -61,6 +61,9 @@ class SQLite3(Adapter):
     def is_usable(self, connection: Any) -> bool:
         return True
 
+    def sender(self, connection: Any) -> Send:
+        return FileSender(connection).send
+
     def bound_reads(self, connection: Any, seconds: float) -> None:
         pass  # no network: a wait is for the file's writer, and that has its own limit
 
@@ -101,6 +104,28 @@ class SQLite3(Adapter):
 
     def timed_out(self, error: BaseException) -> bool:
         return False
+
+
+class FileSender:
+    """Sends on one connection. How long a statement waits for the file's writer is set where that
+    differs from the one before."""
+
+    __slots__ = ("_connection", "_patience")
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._patience = TURN
+
+    def send(self, query: Query[Any], within: float | None = None, waits: bool = False) -> Answer:
+        cursor, patience = self._connection.cursor(), query.patience
+        try:
+            if patience is not None and patience != self._patience:
+                cursor.execute(busy_timeout(patience))
+                self._patience = patience
+            cursor.execute(query.sql, query.params)
+            return cursor.fetchall(), cursor.rowcount
+        finally:
+            cursor.close()  # or SQLite keeps a statement that failed, and with it the file
 
 
 def busy_timeout(seconds: float) -> str:
