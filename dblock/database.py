@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
 from .errors import NotAcquired
-from .io.borrowed import Borrowed, borrow
 from .io.connections import Connections
 from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .dialects import Dialect
     from .holding.callers import CallerRegistry
     from .holding.keeper import Keeper
-    from .io.borrowed import Borrowable
+    from .io.borrowed import Borrowable, Borrowed
     from .io.runtime import Runtime
     from .protocol.renew import Asked, Renewed
     from .timeouts import Timeouts
@@ -119,6 +118,8 @@ class Database:
 
     def borrow(self, on: Borrowable) -> Borrowed:
         """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
+        from .io.borrowed import borrow  # and with it SQLAlchemy
+
         transaction = borrow(on, self.dialect, self.runtime)
         self.recognise(transaction)
         return transaction

@@ -34,7 +34,7 @@ from .protocol import inspect, job_runs, release
 from .protocol.schedule import Danger, Plan
 from .protocol.state import Pruned, RunState
 from .row import RowLock
-from .target import Target, resolve
+from .target import resolve
 from .timeouts import Timeouts
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .counter import Counter
     from .counter_table import Types
     from .io.borrowed import Borrowable
+    from .target import Target
 
 
 class Locks:

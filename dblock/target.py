@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-from sqlalchemy import create_engine
-from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from typing import TYPE_CHECKING, Any
 
 from .arguments import check_flag, check_identifier
 from .dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from .errors import Unsupported
 from .timeouts import Timeouts
 
-Target = str | URL | Engine
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL, Engine
+
+    Target = str | URL | Engine
 
 
 def resolve(
@@ -25,15 +24,20 @@ def resolve(
     prefix: str,
     trust_server: bool = False,
     adapters: Mapping[str, type[Adapter]] = ADAPTERS,
-    create: Callable[..., Engine] = create_engine,
+    create: Callable[..., Engine] | None = None,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
-    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL.
+    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL;
+    SQLAlchemy's ``create_engine`` unless given.
 
     Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
     Unsupported for a database or driver dblock does not speak to, or one that is not installed.
     """
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL, Engine, make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
     if schema is not None:
         check_identifier("schema", schema)
     check_identifier("prefix", prefix)
@@ -71,7 +75,8 @@ def resolve(
     url = url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}")
     dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
     try:
-        return create(url, connect_args=_connect_args(dialect, url)), dialect
+        engine = (create or create_engine)(url, connect_args=_connect_args(dialect, url))
+        return engine, dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise Unsupported(
             f"the driver for {url.drivername} is not installed ({error}): "

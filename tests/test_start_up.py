@@ -56,13 +56,20 @@ def test_who_catches_errors_does_without_sqlalchemy(tmp_path: Path) -> None:
     "code",
     [
         "from dblock import Locks, RetryPolicy",
-        "from dblock import Locks; Locks('sqlite:///locks.db', retry=None)",
+        "from dblock import Locks; Locks('sqlite:///locks.db')",
     ],
 )
 def test_locks_bring_what_they_need(code: str, tmp_path: Path) -> None:
     brought = modules_after(code, tmp_path)
     assert "dblock.locks" in brought
     assert of((*LATER, "click", "dblock.cli"), brought) == set()
+
+
+def test_sqlalchemy_comes_with_the_first_locks(tmp_path: Path) -> None:
+    brought = modules_after(
+        "from dblock import Lease, Locks, MultiLock, RetryPolicy, RowLock", tmp_path
+    )
+    assert of(("sqlalchemy", "asyncio"), brought) == set()
 
 
 def test_the_version_is_told_without_sqlalchemy(tmp_path: Path) -> None:

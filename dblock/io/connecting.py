@@ -9,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
-
 from ..dialects.look_alikes import unreadable
 from ..errors import Unsupported
 from ..protocol.faults import Fault, StatementError
@@ -49,6 +46,8 @@ class Connector:
     """
 
     def __init__(self, engine: Engine, adapter: Adapter, *, lent: bool = False) -> None:
+        from sqlalchemy import event
+
         self.adapter = adapter
         self._pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
@@ -137,6 +136,8 @@ def close(driver: Any, adapter: Adapter) -> None:
 
 def _cause(raised: BaseException) -> BaseException:
     """Return the driver's own error."""
+    from sqlalchemy.exc import DBAPIError
+
     if isinstance(raised, DBAPIError) and raised.orig is not None:
         return raised.orig  # of what SQLAlchemy itself asks an engine's first connection
     return raised
