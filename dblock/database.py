@@ -11,6 +11,7 @@ from .errors import NotAcquired
 from .io.connections import Connections
 from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
+from .io.file import File, engine_of
 from .io.schema_check import SchemaCheck
 from .io.user_locks import UserLock
 from .protocol import renew
@@ -42,7 +43,7 @@ class Database:
 
     def __init__(
         self,
-        engine: Engine,
+        source: Engine | File,
         dialect: Dialect,
         label: str | None,
         *,
@@ -51,14 +52,14 @@ class Database:
         keeper: Callable[[], Keeper],
         callers: CallerRegistry,
     ) -> None:
-        self.engine = engine
+        self._source = source
         self.dialect = dialect
         self.runtime = runtime
         self._keeper = keeper
         self.callers = callers
         check = SchemaCheck(dialect)
         self.connections = Connections(
-            engine,
+            source,
             dialect.adapter,
             runtime=runtime,
             limit=CONNECTIONS,
@@ -67,12 +68,16 @@ class Database:
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            engine, dialect.adapter, runtime=runtime, check=check, beside=self.connections
+            source, dialect.adapter, runtime=runtime, check=check, beside=self.connections
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         self.contenders = Contenders(check_label(label or ""), self.holders, dialect, runtime)
         self._driver = Driver(self.connections, runtime, self.contenders.local_queue)
+
+    @property
+    def engine(self) -> Engine:
+        return engine_of(self._source)
 
     @property
     def timeouts(self) -> Timeouts:

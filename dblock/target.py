@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .arguments import check_flag, check_identifier
 from .dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from .errors import Unsupported
+from .io.file import File
 from .timeouts import Timeouts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Engine
 
     Target = str | URL | Engine
+
+
+def locate(
+    target: Target, *, timeouts: Timeouts, schema: str | None, prefix: str, trust_server: bool
+) -> tuple[Engine | File, Dialect]:
+    """As :func:`resolve`, but an engine is made only where it takes one to connect."""
+    engine = partial(
+        resolve,
+        target,
+        timeouts=timeouts,
+        schema=schema,
+        prefix=prefix,
+        trust_server=trust_server,
+    )
+    backend = target.partition(":")[0].partition("+")[0] if isinstance(target, str) else ""
+    if not isinstance(target, str) or backend not in DIALECTS:
+        return engine()
+    kind = DIALECTS[backend]
+    adapter = kind.driver(timeouts, trust_server)
+    connect = adapter.plain(target)
+    if connect is None:
+        return engine()
+    _check(schema, prefix, trust_server)
+    return File(connect, lambda: engine()[0]), kind(schema, prefix, timeouts, adapter)
 
 
 def resolve(
@@ -38,10 +64,7 @@ def resolve(
     from sqlalchemy.engine import URL, Engine, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-    if schema is not None:
-        check_identifier("schema", schema)
-    check_identifier("prefix", prefix)
-    check_flag("trust_server", trust_server)
+    _check(schema, prefix, trust_server)
     if isinstance(target, Engine):
         kind, adapter = _choose(adapters, target.dialect.name, target.dialect.driver)
         if target.dialect.is_async != adapter.is_async:
@@ -82,6 +105,13 @@ def resolve(
             f"the driver for {url.drivername} is not installed ({error}): "
             f"pip install 'dblock[{adapter.extra}]'"
         ) from error
+
+
+def _check(schema: str | None, prefix: str, trust_server: bool) -> None:
+    if schema is not None:
+        check_identifier("schema", schema)
+    check_identifier("prefix", prefix)
+    check_flag("trust_server", trust_server)
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:

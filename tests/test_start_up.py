@@ -82,7 +82,14 @@ def test_a_command_is_run_with_what_its_lock_needs(tmp_path: Path) -> None:
     modules_after(run, tmp_path)  # makes the default database, for which it takes Alembic
     brought = modules_after(run, tmp_path)
     assert "dblock.dialects.sqlite" in brought
-    assert of(LATER, brought) == set()
+    assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
+
+
+def test_a_file_is_connected_to_without_sqlalchemy(tmp_path: Path) -> None:
+    modules_after(command_line("run", "nightly", "--", "true"), tmp_path)
+    url = f"sqlite:///{tmp_path}/dblock/locks.db"
+    brought = modules_after(f"from dblock import Locks; Locks({url!r}).show('x')", tmp_path)
+    assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
 
 
 def test_all_that_is_public_is_there() -> None:

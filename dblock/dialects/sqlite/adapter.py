@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from ...protocol.faults import Fault
@@ -44,6 +46,12 @@ class SQLite3(Adapter):
 
     def connect_args(self) -> dict[str, Any]:
         return {"timeout": self.timeouts.query}
+
+    def plain(self, url: str) -> Callable[[], Any] | None:
+        found = re.fullmatch(r"sqlite(?:\+pysqlite)?:///(/[^?]+)", url)
+        if found is None:
+            return None
+        return partial(sqlite3.connect, found[1], check_same_thread=False, **self.connect_args())
 
     def prepare_connection(self, connection: Any) -> ServerSession:
         self.set_autocommit(connection)
