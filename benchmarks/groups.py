@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from . import counters, drain, loops, pairs, scale, snapshot, steady, tries, waiting
+from . import counters, drain, loops, pairs, scale, snapshot, start_up, steady, tries, waiting
 from .figures import Effort, Figure
 from .site import Site
 
@@ -20,10 +20,11 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     tries.GROUP: tries.run,
     snapshot.GROUP: snapshot.run,
     scale.GROUP: scale.run,
+    start_up.GROUP: start_up.run,
 }
 
 TARGETS = tuple(
     target
-    for module in (pairs, loops, drain, waiting, counters, steady, tries, snapshot, scale)
+    for module in (pairs, loops, drain, waiting, counters, steady, tries, snapshot, scale, start_up)
     for target in module.TARGETS
 )

@@ -11,36 +11,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .cron import CronJob
-from .errors import (
-    Conflict,
-    ConnectTimeout,
-    DBLockError,
-    DeadlockDetected,
-    LockLost,
-    NotAcquired,
-    NotEnough,
-    NotHeld,
-    OutcomeUnknown,
-    QueryTimeout,
-    SchemaMissing,
-    SocketTimeout,
-    Unavailable,
-    Unsupported,
-)
-from .lease import Lease
-from .lock_state import LockState, WaiterState
-from .locks import Locks
-from .multi import MultiLock
-from .policy import Attempt, RetryPolicy
-from .protocol.schedule import Danger
-from .protocol.state import RunState
-from .row import RowLock
-from .timeouts import Timeouts
-
 if TYPE_CHECKING:
     from .counter import Counter
+    from .cron import CronJob
+    from .errors import (
+        Conflict,
+        ConnectTimeout,
+        DBLockError,
+        DeadlockDetected,
+        LockLost,
+        NotAcquired,
+        NotEnough,
+        NotHeld,
+        OutcomeUnknown,
+        QueryTimeout,
+        SchemaMissing,
+        SocketTimeout,
+        Unavailable,
+        Unsupported,
+    )
+    from .lease import Lease
+    from .lock_state import LockState, WaiterState
+    from .locks import Locks
+    from .multi import MultiLock
+    from .policy import Attempt, RetryPolicy
+    from .protocol.schedule import Danger
+    from .protocol.state import RunState
     from .retrying import retry_on_conflict
+    from .row import RowLock
+    from .timeouts import Timeouts
 
 __version__ = "0.1.0"
 
@@ -75,16 +74,33 @@ __all__ = [
     "retry_on_conflict",
 ]
 
-#: What is of use to who has SQLAlchemy's ORM, which takes long to import: on first use.
-_LATER = {"Counter": "counter", "retry_on_conflict": "retrying"}
+#: Where that is which is no error. Each is imported when it is first asked for: a command line, or
+#: whoever catches an error, need not wait for SQLAlchemy.
+_HOMES = {
+    "Attempt": "policy",
+    "Counter": "counter",
+    "CronJob": "cron",
+    "Danger": "protocol.schedule",
+    "Lease": "lease",
+    "LockState": "lock_state",
+    "Locks": "locks",
+    "MultiLock": "multi",
+    "RetryPolicy": "policy",
+    "RowLock": "row",
+    "RunState": "protocol.state",
+    "Timeouts": "timeouts",
+    "WaiterState": "lock_state",
+    "retry_on_conflict": "retrying",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    home = import_module(f".{_HOMES.get(name, 'errors')}", __name__)
+    found = globals()[name] = getattr(home, name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *__all__})

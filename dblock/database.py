@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
 from .errors import NotAcquired
-from .io.borrowed import Borrowed, borrow
 from .io.connections import Connections
 from .io.contenders import Contenders
 from .io.driver import Driver, Transaction
+from .io.file import File, engine_of
 from .io.schema_check import SchemaCheck
 from .io.user_locks import UserLock
 from .protocol import renew
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .dialects import Dialect
     from .holding.callers import CallerRegistry
     from .holding.keeper import Keeper
-    from .io.borrowed import Borrowable
+    from .io.borrowed import Borrowable, Borrowed
     from .io.runtime import Runtime
     from .protocol.renew import Asked, Renewed
     from .timeouts import Timeouts
@@ -43,7 +43,7 @@ class Database:
 
     def __init__(
         self,
-        engine: Engine,
+        source: Engine | File,
         dialect: Dialect,
         label: str | None,
         *,
@@ -52,14 +52,14 @@ class Database:
         keeper: Callable[[], Keeper],
         callers: CallerRegistry,
     ) -> None:
-        self.engine = engine
+        self._source = source
         self.dialect = dialect
         self.runtime = runtime
         self._keeper = keeper
         self.callers = callers
         check = SchemaCheck(dialect)
         self.connections = Connections(
-            engine,
+            source,
             dialect.adapter,
             runtime=runtime,
             limit=CONNECTIONS,
@@ -68,12 +68,16 @@ class Database:
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            engine, dialect.adapter, runtime=runtime, check=check, beside=self.connections
+            source, dialect.adapter, runtime=runtime, check=check, beside=self.connections
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         self.contenders = Contenders(check_label(label or ""), self.holders, dialect, runtime)
         self._driver = Driver(self.connections, runtime, self.contenders.local_queue)
+
+    @property
+    def engine(self) -> Engine:
+        return engine_of(self._source)
 
     @property
     def timeouts(self) -> Timeouts:
@@ -119,6 +123,8 @@ class Database:
 
     def borrow(self, on: Borrowable) -> Borrowed:
         """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
+        from .io.borrowed import borrow  # and with it SQLAlchemy
+
         transaction = borrow(on, self.dialect, self.runtime)
         self.recognise(transaction)
         return transaction

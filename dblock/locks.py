@@ -34,16 +34,18 @@ from .protocol import inspect, job_runs, release
 from .protocol.schedule import Danger, Plan
 from .protocol.state import Pruned, RunState
 from .row import RowLock
-from .target import Target, resolve
+from .target import locate
 from .timeouts import Timeouts
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
     from .counter import Counter
     from .counter_table import Types
     from .io.borrowed import Borrowable
+    from .target import Target
 
 
 class Locks:
@@ -80,21 +82,21 @@ class Locks:
         label: str | None = None,
         trust_server: bool = False,
     ) -> None:
-        self.engine, self.dialect = self._resolve(
+        source, self.dialect = self._resolve(
             target,
             timeouts=timeouts if timeouts is not None else Timeouts(),
             schema=schema,
             prefix=prefix,
             trust_server=trust_server,
         )
-        lent = self.engine is target
+        lent = source is target
         runtime = self._runtime()
         #: Of tables of the user's that counters count in.
         self._types: Types = WeakKeyDictionary()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
         #: What the strategies share; not part of the public surface.
         self.database = Database(
-            self.engine,
+            source,
             self.dialect,
             label,
             lent=lent,
@@ -104,7 +106,7 @@ class Locks:
         )
 
     # What is another's for tasks.
-    _resolve = staticmethod(resolve)
+    _resolve = staticmethod(locate)
     _runtime: Callable[[], Runtime] = Runtime
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
@@ -115,6 +117,11 @@ class Locks:
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
+
+    @property
+    def engine(self) -> Engine:
+        """The SQLAlchemy engine as whose connections dblock's own are made."""
+        return self.database.engine
 
     @property
     def timeouts(self) -> Timeouts:

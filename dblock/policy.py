@@ -7,19 +7,16 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    stop_after_attempt,
-    stop_never,
-    wait_exponential,
-    wait_fixed,
-)
-from tenacity import wait_random_exponential as full_jitter
-from tenacity.stop import StopBaseT
-from tenacity.wait import WaitBaseT
+# tenacity, and what of asyncio it brings, only for who has a strategy of it.
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+    from tenacity.stop import StopBaseT
+    from tenacity.wait import WaitBaseT
+
+# The usual sleep: from LEAST to a bound that doubles with every try, in seconds.
+LEAST, FIRST, MOST = 0.001, 0.02, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +27,6 @@ class Attempt:
     number: int
     elapsed: float
     sleep: float
-
-
-_FULL_JITTER = full_jitter(multiplier=0.02, max=1.0, min=0.001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +40,12 @@ class RetryPolicy:
     however long: bound that by the deadline.
 
     The default is full jitter (a random time from 0 to a growing bound, here 1 s at most), so
-    that waiters do not move in step: see Brooker, "Exponential Backoff And Jitter" (AWS, 2015).
+    that waiters do not move in step: see Brooker, "Exponential Backoff And Jitter" (AWS, 2015);
+    and only the deadline ends it.
     """
 
-    wait: WaitBaseT = _FULL_JITTER
-    stop: StopBaseT = stop_never
+    wait: WaitBaseT | None = None
+    stop: StopBaseT | None = None
     before_sleep: Callable[[Attempt], None] | None = None
     _random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
 
@@ -58,11 +53,17 @@ class RetryPolicy:
     def endless(self) -> bool:
         """Whether only the deadline ends it, so that who is called when it is its turn need not
         try before."""
+        if self.stop is None:
+            return True
+        from tenacity import stop_never
+
         return self.stop is stop_never
 
     @classmethod
     def textbook(cls) -> RetryPolicy:
         """Four tries, one second apart."""
+        from tenacity import stop_after_attempt, wait_fixed
+
         return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
 
     def drawing(self, random: Callable[[], float]) -> Self:
@@ -72,7 +73,7 @@ class RetryPolicy:
     @property
     def usual(self) -> bool:
         """Whether nobody has said how long to sleep, or how often."""
-        return self.endless and self.wait is _FULL_JITTER
+        return self.wait is None and self.endless
 
     def sleep_after(
         self,
@@ -91,31 +92,34 @@ class RetryPolicy:
         """
         if left is not None and left <= 0:
             return None
-        state = _call_state(number, elapsed)
-        if self.stop(state):
+        if self.stop is not None and self.stop(_call_state(number, elapsed)):
             return None
-        sleep = min(max(0.0, self._drawn(state)) * share, most)
+        sleep = min(max(0.0, self._drawn(number, elapsed)) * share, most)
         if left is not None:
             sleep = min(sleep, left)
         if self.before_sleep is not None:
             self.before_sleep(Attempt(name, number, elapsed, sleep))
         return sleep
 
-    def _drawn(self, state: RetryCallState) -> float:
+    def _drawn(self, number: int, elapsed: float) -> float:
         """Return what ``wait`` says. Any other jitter than the full one is tenacity's to draw."""
-        if type(self.wait) is not full_jitter:
+        if self.wait is None:
+            bound = min(FIRST * 2.0 ** min(number - 1, 10), MOST)
+            return LEAST + (bound - LEAST) * self._random()
+        from tenacity import wait_exponential, wait_random_exponential
+
+        state = _call_state(number, elapsed)
+        if type(self.wait) is not wait_random_exponential:
             return float(self.wait(state))
         most = wait_exponential.__call__(self.wait, state)
         return self.wait.min + (most - self.wait.min) * self._random()
 
 
 def _call_state(number: int, elapsed: float) -> RetryCallState:
-    state = RetryCallState(_NOBODY, None, (), {})
+    from tenacity import RetryCallState, Retrying
+
+    state = RetryCallState(Retrying(), None, (), {})  # at which the strategies never look
     state.attempt_number = number
     state.start_time = time.monotonic() - elapsed
     state.outcome_timestamp = state.start_time + elapsed
     return state
-
-
-# A call state belongs to a Retrying object; the strategies never look at it.
-_NOBODY = Retrying()

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-from sqlalchemy import create_engine
-from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from .arguments import check_flag, check_identifier
 from .dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from .errors import Unsupported
+from .io.file import File
 from .timeouts import Timeouts
 
-Target = str | URL | Engine
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL, Engine
+
+    Target = str | URL | Engine
+
+
+def locate(
+    target: Target, *, timeouts: Timeouts, schema: str | None, prefix: str, trust_server: bool
+) -> tuple[Engine | File, Dialect]:
+    """As :func:`resolve`, but an engine is made only where it takes one to connect."""
+    engine = partial(
+        resolve,
+        target,
+        timeouts=timeouts,
+        schema=schema,
+        prefix=prefix,
+        trust_server=trust_server,
+    )
+    backend = target.partition(":")[0].partition("+")[0] if isinstance(target, str) else ""
+    if not isinstance(target, str) or backend not in DIALECTS:
+        return engine()
+    kind = DIALECTS[backend]
+    adapter = kind.driver(timeouts, trust_server)
+    connect = adapter.plain(target)
+    if connect is None:
+        return engine()
+    _check(schema, prefix, trust_server)
+    return File(connect, lambda: engine()[0]), kind(schema, prefix, timeouts, adapter)
 
 
 def resolve(
@@ -25,19 +50,21 @@ def resolve(
     prefix: str,
     trust_server: bool = False,
     adapters: Mapping[str, type[Adapter]] = ADAPTERS,
-    create: Callable[..., Engine] = create_engine,
+    create: Callable[..., Engine] | None = None,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
-    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL.
+    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL;
+    SQLAlchemy's ``create_engine`` unless given.
 
     Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
     Unsupported for a database or driver dblock does not speak to, or one that is not installed.
     """
-    if schema is not None:
-        check_identifier("schema", schema)
-    check_identifier("prefix", prefix)
-    check_flag("trust_server", trust_server)
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL, Engine, make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+    _check(schema, prefix, trust_server)
     if isinstance(target, Engine):
         kind, adapter = _choose(adapters, target.dialect.name, target.dialect.driver)
         if target.dialect.is_async != adapter.is_async:
@@ -71,12 +98,20 @@ def resolve(
     url = url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}")
     dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
     try:
-        return create(url, connect_args=_connect_args(dialect, url)), dialect
+        engine = (create or create_engine)(url, connect_args=_connect_args(dialect, url))
+        return engine, dialect
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise Unsupported(
             f"the driver for {url.drivername} is not installed ({error}): "
             f"pip install 'dblock[{adapter.extra}]'"
         ) from error
+
+
+def _check(schema: str | None, prefix: str, trust_server: bool) -> None:
+    if schema is not None:
+        check_identifier("schema", schema)
+    check_identifier("prefix", prefix)
+    check_flag("trust_server", trust_server)
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
@@ -88,9 +123,11 @@ def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
 def _choose(
     adapters: Mapping[str, type[Adapter]], backend: str, driver: str
 ) -> tuple[type[Dialect], type[Adapter]]:
-    for name, adapter in adapters.items():
+    # That of the same name first: then the others are not imported.
+    for name in sorted(adapters, key=lambda name: name != backend):
         kind = DIALECTS[name]
         if backend in kind.backends:
+            adapter = adapters[name]
             if driver and driver not in adapter.drivers:
                 raise Unsupported(
                     f"dblock speaks to {name} through {' or '.join(adapter.drivers)}, not "
@@ -108,7 +145,7 @@ def _choose(
 def _refuse_memory(kind: type[Dialect], url: URL) -> None:
     database = url.database or ":memory:"
     in_memory = database in (":memory:", "file:") or database.startswith("file::memory:")
-    if kind.name == DIALECTS["sqlite"].name and (in_memory or url.query.get("mode") == "memory"):
+    if kind.one_writer and (in_memory or url.query.get("mode") == "memory"):
         raise Unsupported(
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"

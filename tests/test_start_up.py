@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,26 +13,83 @@ import dblock
 
 #: What takes long, and is imported where it is of use.
 LATER = (
-    *("sqlalchemy.orm", "sqlalchemy.dialects", "sqlalchemy.ext", "alembic"),
-    *("psycopg", "pymysql", "dblock.aio", "dblock.schema", "dblock.doctor", "dblock.cli"),
-    *("dblock.counter", "dblock.retrying", "rich", "click", "typer"),
+    *("sqlalchemy.orm", "sqlalchemy.ext", "alembic", "tenacity", "rich", "typer"),
+    *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.mysql", "psycopg", "pymysql"),
+    *("dblock.dialects.postgresql", "dblock.dialects.mariadb"),
+    *("dblock.aio", "dblock.schema", "dblock.doctor", "dblock.counter", "dblock.retrying"),
 )
 
 
-def modules_after(statement: str) -> set[str]:
-    code = f"import sys; import sqlalchemy; {statement}; print(*sys.modules)"
+def modules_after(code: str, state: Path) -> set[str]:
+    code = f"import sys\n{code}\nprint(*sys.modules)"
+    environment = os.environ | {"XDG_STATE_HOME": str(state)}
     command = [sys.executable, "-c", code]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return set(said.split())
+    said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return set(said.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("statement", ["import dblock", "from dblock import Locks, RetryPolicy"])
-def test_what_takes_long_is_not_imported(statement: str) -> None:
-    alone = modules_after("pass")
-    brought = modules_after(statement) - alone
+def command_line(*arguments: str) -> str:
+    return f"""
+from dblock.cli import main
+try:
+    main({list(arguments)})
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+
+
+def of(kinds: tuple[str, ...], modules: set[str]) -> set[str]:
+    return {one for one in modules if any(f"{one}.".startswith(f"{kind}.") for kind in kinds)}
+
+
+def test_the_package_alone_brings_nothing(tmp_path: Path) -> None:
+    brought = modules_after("import dblock", tmp_path)
+    assert of(("dblock", "sqlalchemy"), brought) == {"dblock"}
+
+
+def test_who_catches_errors_does_without_sqlalchemy(tmp_path: Path) -> None:
+    brought = modules_after("from dblock import NotAcquired, Unavailable", tmp_path)
+    assert of(("dblock", "sqlalchemy"), brought) == {"dblock", "dblock.errors"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from dblock import Locks, RetryPolicy",
+        "from dblock import Locks; Locks('sqlite:///locks.db')",
+    ],
+)
+def test_locks_bring_what_they_need(code: str, tmp_path: Path) -> None:
+    brought = modules_after(code, tmp_path)
     assert "dblock.locks" in brought
-    late = {one for one in brought if any(f"{one}.".startswith(f"{kind}.") for kind in LATER)}
-    assert late <= {"sqlalchemy.dialects._typing"}
+    assert of((*LATER, "click", "dblock.cli"), brought) == set()
+
+
+def test_sqlalchemy_comes_with_the_first_locks(tmp_path: Path) -> None:
+    brought = modules_after(
+        "from dblock import Lease, Locks, MultiLock, RetryPolicy, RowLock", tmp_path
+    )
+    assert of(("sqlalchemy", "asyncio"), brought) == set()
+
+
+def test_the_version_is_told_without_sqlalchemy(tmp_path: Path) -> None:
+    brought = modules_after(command_line("--version"), tmp_path)
+    assert of((*LATER, "sqlalchemy", "asyncio", "dblock.locks"), brought) == set()
+
+
+def test_a_command_is_run_with_what_its_lock_needs(tmp_path: Path) -> None:
+    run = command_line("run", "nightly", "--", "true")
+    modules_after(run, tmp_path)  # makes the default database, for which it takes Alembic
+    brought = modules_after(run, tmp_path)
+    assert "dblock.dialects.sqlite" in brought
+    assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
+
+
+def test_a_file_is_connected_to_without_sqlalchemy(tmp_path: Path) -> None:
+    modules_after(command_line("run", "nightly", "--", "true"), tmp_path)
+    url = f"sqlite:///{tmp_path}/dblock/locks.db"
+    brought = modules_after(f"from dblock import Locks; Locks({url!r}).show('x')", tmp_path)
+    assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
 
 
 def test_all_that_is_public_is_there() -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ..dialects import Adapter
 from ..dialects.adapter import Answer, Send
 from ..dialects.mariadb.adapter import PyMySQL
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.postgresql.sender import Sender
-from ..dialects.sqlite.adapter import SQLite3
+from ..dialects.sqlite.adapter import FileSender, SQLite3
 from ..protocol.faults import StatementError
 from ..protocol.steps import Query
 from .bridge import answer, await_, check, leave, ready
+
+T = TypeVar("T")
 
 
 class TaskSender(Sender):
@@ -134,9 +136,15 @@ class AioSQLite(SQLite3):
     def send(
         self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
-        statement = connection._execute(super().send, connection._connection, query)
-        found: Answer = answer(statement, give_up=lambda: None, waits=waits, after=0.0)
-        return found
+        return _in_its_thread(connection, partial(super().send, connection._connection, query))
+
+    def sender(self, connection: Any) -> Send:
+        sender = FileSender(connection._connection)
+
+        def send(query: Query[Any], within: float, waits: bool = False) -> Answer:
+            return _in_its_thread(connection, partial(sender.send, query), waits)
+
+        return send
 
     def set_autocommit(self, connection: Any) -> None:
         await_(connection._execute(super().set_autocommit, connection._connection))
@@ -161,6 +169,12 @@ class AioSQLite(SQLite3):
         with super().bounded(connection, patience, within):
             check()
             yield
+
+
+def _in_its_thread(connection: Any, call: Callable[[], T], waits: bool = False) -> T:
+    """Have something done in the thread of an aiosqlite connection."""
+    done: T = answer(connection._execute(call), give_up=lambda: None, waits=waits, after=0.0)
+    return done
 
 
 ASYNC_ADAPTERS: dict[str, type[Adapter]] = {

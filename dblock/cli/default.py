@@ -34,16 +34,18 @@ class Default:
                 ) from error
         return cls(state / "dblock" / "locks.db")
 
-    def url(self) -> URL:
+    def url(self) -> str | URL:
         """Return the file's URL, having made it and its directory."""
-        from sqlalchemy.engine import URL
-
         try:
             private.make(self.file)
         except OSError as error:
             raise Unavailable(
                 f"the default database cannot be made ({error}): set DBLOCK_URL or XDG_STATE_HOME"
             ) from error
+        if "?" not in str(self.file):
+            return f"sqlite:///{self.file}"
+        from sqlalchemy.engine import URL
+
         return URL.create("sqlite", database=str(self.file))
 
     @staticmethod

@@ -6,14 +6,55 @@ The files have the same names in each. What all have is in :mod:`.dialect`, :mod
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
+
 from .adapter import Adapter
 from .dialect import Dialect
-from .mariadb import MariaDB
-from .postgresql import PostgreSQL
-from .sqlite import SQLite
 
-DIALECTS: dict[str, type[Dialect]] = {d.name: d for d in (PostgreSQL, MariaDB, SQLite)}
-#: How each is usually spoken to.
-ADAPTERS: dict[str, type[Adapter]] = {name: d.driver for name, d in DIALECTS.items()}
+if TYPE_CHECKING:
+    from .mariadb import MariaDB
+    from .postgresql import PostgreSQL
+    from .sqlite import SQLite
 
 __all__ = ["ADAPTERS", "DIALECTS", "Adapter", "Dialect", "MariaDB", "PostgreSQL", "SQLite"]
+
+T = TypeVar("T")
+
+_CLASSES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
+
+
+class _Found(Mapping[str, T]):
+    """What each database has, imported when it is asked for: one process needs one of them."""
+
+    def __init__(self, find: Callable[[str], T]) -> None:
+        self._find = find
+
+    def __getitem__(self, name: str) -> T:
+        if name not in _CLASSES:
+            raise KeyError(name)
+        return self._find(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+def _dialect(name: str) -> type[Dialect]:
+    found: type[Dialect] = getattr(import_module(f".{name}", __name__), _CLASSES[name])
+    return found
+
+
+DIALECTS: Mapping[str, type[Dialect]] = _Found(_dialect)
+#: How each is usually spoken to.
+ADAPTERS: Mapping[str, type[Adapter]] = _Found(lambda name: _dialect(name).driver)
+
+
+def __getattr__(name: str) -> object:
+    for database, its in _CLASSES.items():
+        if name == its:
+            return _dialect(database)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -79,6 +79,10 @@ class Adapter(ABC):
     def connect_args(self) -> dict[str, Any]:
         """Return the driver's arguments that carry out the timeouts."""
 
+    def plain(self, url: str) -> Callable[[], Any] | None:
+        """Return what connects to a URL as SQLAlchemy does, where it takes no more than a call."""
+        return None
+
     def unbounded(self, connection: Any) -> list[str]:
         """Name the driver's arguments whose lack lets a connection of a lent engine hang."""
         return []

@@ -5,13 +5,12 @@ They are told by what ``version()`` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import Unsupported
 
 
-@dataclass(frozen=True, slots=True)
-class LookAlike:
+class LookAlike(NamedTuple):
     """``mark`` is in what it says of itself."""
 
     mark: str

@@ -7,15 +7,14 @@ import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
 
 from ..dialects.look_alikes import unreadable
 from ..errors import Unsupported
 from ..protocol.faults import Fault, StatementError
 from .driver_errors import first_line, is_driver_error
+from .file import File
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -43,17 +42,24 @@ class OwnConnection:
 
 
 class Connector:
-    """Makes connections, each by a private copy of the engine's pool, from which it is detached.
+    """Makes connections: to a file at once, else each by a private copy of the engine's pool, from
+    which it is detached.
 
     ``lent`` tells that the engine is the user's, and how it connects is not ours to say.
     """
 
-    def __init__(self, engine: Engine, adapter: Adapter, *, lent: bool = False) -> None:
+    def __init__(self, source: Engine | File, adapter: Adapter, *, lent: bool = False) -> None:
         self.adapter = adapter
-        self._pool = engine.pool.recreate()
-        # The first: SQLAlchemy itself asks things of a new connection.
-        event.listen(self._pool, "connect", self._bound, insert=True)
         self._lent = lent
+        self._make = source.connect if isinstance(source, File) else self._pooled(source)
+
+    def _pooled(self, engine: Engine) -> Callable[[], Any]:
+        from sqlalchemy import event
+
+        pool = engine.pool.recreate()
+        # The first: SQLAlchemy itself asks things of a new connection.
+        event.listen(pool, "connect", self._bound, insert=True)
+        return partial(detached, pool)
 
     def _bound(self, adapted: object, record: ConnectionPoolEntry) -> None:
         driver = record.driver_connection
@@ -69,7 +75,7 @@ class Connector:
         """
         driver = None
         try:
-            driver = detached(self._pool)
+            driver = self._make()
             session = self.adapter.prepare_connection(driver)
             connection = OwnConnection(driver, session, self.adapter.sender(driver), cleared)
             if session.server is not None:
@@ -137,9 +143,8 @@ def close(driver: Any, adapter: Adapter) -> None:
 
 def _cause(raised: BaseException) -> BaseException:
     """Return the driver's own error."""
-    if isinstance(raised, DBAPIError) and raised.orig is not None:
-        return raised.orig  # of what SQLAlchemy itself asks an engine's first connection
-    return raised
+    orig = getattr(raised, "orig", None)  # of what SQLAlchemy itself asks an engine's first one
+    return orig if isinstance(orig, BaseException) else raised
 
 
 def detached(pool: Pool) -> Any:

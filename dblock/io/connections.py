@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
     from ..dialects.adapter import Adapter
+    from .file import File
     from .runtime import Runtime, Semaphore
 
 IDLE_MAX = 8
@@ -44,7 +45,7 @@ class Connections:
 
     def __init__(
         self,
-        engine: Engine,
+        source: Engine | File,
         adapter: Adapter,
         *,
         limit: int | None = None,
@@ -55,7 +56,7 @@ class Connections:
     ) -> None:
         self._adapter = adapter
         self._runtime = runtime
-        self._connector = Connector(engine, adapter, lent=lent)
+        self._connector = Connector(source, adapter, lent=lent)
         self._check = check
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside

@@ -6,9 +6,8 @@ A run is known by the fence of the hold it runs under, so what an older one says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DBLockError
 from .inspect import look, taken_over
@@ -29,8 +28,7 @@ PERIODS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(NamedTuple):
     """One run of a job: under which hold, and for which slot; the empty one is none."""
 
     name: str

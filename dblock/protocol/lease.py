@@ -45,8 +45,7 @@ class Held(NamedTuple):
         return None not in (self.server, server) and self.server != server
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """It was not, within the wait. ``state`` is what was last seen of the name.
 
     ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.

@@ -115,8 +115,7 @@ class Renewal(NamedTuple):
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """What vouches that the lock table knows every lease there is, and for which of them.
 
     All fences of the present ``epoch`` are above it; ``cause`` is what ended the one before,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .commands import Command, word
@@ -71,8 +70,7 @@ class Execute(NamedTuple):
     within: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExecuteInTransaction:
+class ExecuteInTransaction(NamedTuple):
     """Execute one statement in the transaction that is to hold the row lock.
 
     ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
@@ -87,13 +85,11 @@ class ExecuteInTransaction:
     keep: Callable[[Reply], bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetTransaction:
+class ForgetTransaction(NamedTuple):
     """Give up what the row lock's own transaction holds; the next statement in it begins anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(NamedTuple):
     """Let time pass."""
 
     seconds: float
@@ -102,8 +98,7 @@ class Sleep:
 ANY_SERVER = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitTurn:
+class WaitTurn(NamedTuple):
     """Wait for the first place in one of this process's lines, ``seconds`` long.
 
     Once it is ours the reply has a row with the ticket for the database's queue, or None, and
@@ -120,8 +115,7 @@ class WaitTurn:
     look: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WaitNotification:
+class WaitNotification(NamedTuple):
     """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
 
     It is also when nobody can call any more: then :class:`WaitTurn` has another ticket. Where the
@@ -131,8 +125,7 @@ class WaitNotification:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Disown:
+class Disown(NamedTuple):
     """Let nobody be taken to wait with these tickets, although they may stand in the queue.
 
     The connection that listens for them is closed; others who wait by it get new tickets.
@@ -141,8 +134,7 @@ class Disown:
     tickets: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecuteOnSession:
+class ExecuteOnSession(NamedTuple):
     """Execute one statement on the connection that is kept for the name's user lock.
 
     ``first`` waits for it, and where that is in vain the connection is not kept. ``last`` lets the

@@ -6,7 +6,7 @@ import contextlib
 import io
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alembic import command
 from alembic.config import Config
@@ -19,12 +19,15 @@ from ..dialects import Dialect
 from ..errors import Unsupported
 from ..io.connecting import detached
 from ..protocol.faults import Fault
-from ..target import Target, resolve
+from ..target import resolve
 from ..timeouts import Timeouts
 from ..version import SCHEMA_VERSION, Schema
 from .migration_lock import alone, told
 from .place import config
 from .tables import tables
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 DURABILITIES = ("durable", "volatile")
 # Seconds to wait for another who creates or upgrades dblock's tables.

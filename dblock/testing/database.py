@@ -35,7 +35,7 @@ class SimulatedDatabase(Database):
             keeper=lambda: process.keeper,
             callers=callers,
         )
-        self.engine = usual.engine
+        self._source = usual.engine
         self._process = process
         self._usual_dialect = usual.dialect
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from ..dialects.adapter import Answer, ServerSession
+from ..dialects.adapter import Answer, Send, ServerSession
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
 from ..protocol.commands import Command, Commit, Grant, Join, LockRow, Release, Renew
@@ -96,12 +97,24 @@ class Wired(SQLite3):
     def send(
         self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
     ) -> Answer:
+        return self._over_the_wire(partial(super().send, connection), query, within, waits)
+
+    def sender(self, connection: Any) -> Send:
+        return partial(self._over_the_wire, super().sender(connection))
+
+    def _over_the_wire(
+        self,
+        send: Callable[..., Answer],
+        query: Query[Any],
+        within: float | None,
+        waits: bool = False,
+    ) -> Answer:
         command = query.command
         loss = self.wire.request(None if command is None else _DOES.get(type(command)))
         if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
             answer: Answer = (), 0  # it is locked in a transaction of the user's
         else:
-            answer = super().send(connection, self._timed(query), within, waits)
+            answer = send(self._timed(query), within, waits)
         self.wire.reply(loss)
         return answer
 

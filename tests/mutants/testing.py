@@ -28,7 +28,7 @@ TESTING = (
     Mutant(
         "reply-not-lost",
         "a test can have a reply be lost",
-        "Wired.send",
+        "Wired._over_the_wire",
         "self.wire.reply(loss)",
         "pass",
         f"{FAULTS}::test_an_outcome_that_stays_unknown",

@@ -18,7 +18,6 @@ from ...cli.schema import downgrade, upgrade
 from ...errors import DBLockError, NotHeld
 from ...lease import Lease
 from ...locks import Locks
-from ...target import Target
 from ...timeouts import Timeouts
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from ...arguments import Seconds
     from ...row import RowLock
+    from ...target import Target
 
 _log = logging.getLogger("dblock")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
-from ..adapter import Adapter, ServerSession
+from ..adapter import Adapter, Answer, Send, ServerSession
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {
@@ -45,6 +47,12 @@ class SQLite3(Adapter):
     def connect_args(self) -> dict[str, Any]:
         return {"timeout": self.timeouts.query}
 
+    def plain(self, url: str) -> Callable[[], Any] | None:
+        found = re.fullmatch(r"sqlite(?:\+pysqlite)?:///(/[^?]+)", url)
+        if found is None:
+            return None
+        return partial(sqlite3.connect, found[1], check_same_thread=False, **self.connect_args())
+
     def prepare_connection(self, connection: Any) -> ServerSession:
         self.set_autocommit(connection)
         self.ask(connection, Query(busy_timeout(TURN), {}))
@@ -60,6 +68,9 @@ class SQLite3(Adapter):
 
     def is_usable(self, connection: Any) -> bool:
         return True
+
+    def sender(self, connection: Any) -> Send:
+        return FileSender(connection).send
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
         pass  # no network: a wait is for the file's writer, and that has its own limit
@@ -101,6 +112,28 @@ class SQLite3(Adapter):
 
     def timed_out(self, error: BaseException) -> bool:
         return False
+
+
+class FileSender:
+    """Sends on one connection. How long a statement waits for the file's writer is set where that
+    differs from the one before."""
+
+    __slots__ = ("_connection", "_patience")
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._patience = TURN
+
+    def send(self, query: Query[Any], within: float | None = None, waits: bool = False) -> Answer:
+        cursor, patience = self._connection.cursor(), query.patience
+        try:
+            if patience is not None and patience != self._patience:
+                cursor.execute(busy_timeout(patience))
+                self._patience = patience
+            cursor.execute(query.sql, query.params)
+            return cursor.fetchall(), cursor.rowcount
+        finally:
+            cursor.close()  # or SQLite keeps a statement that failed, and with it the file
 
 
 def busy_timeout(seconds: float) -> str:

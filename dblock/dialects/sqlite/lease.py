@@ -28,7 +28,8 @@ class LeaseStatements(QueueStatements):
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
             ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
-                owner = excluded.owner, acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
+                owner = excluded.owner, acquired_at = excluded.acquired_at,
+                expires_at = excluded.expires_at, waiters = NULL
             WHERE {self.is_available(LAST)}
             RETURNING fence, {REMAINING}"""
 
@@ -45,8 +46,8 @@ class LeaseStatements(QueueStatements):
                 fence = fence + {free},
                 token = iif({free}, excluded.token, token),
                 owner = iif({free}, excluded.owner, owner),
-                acquired_at = iif({free}, {NOW}, acquired_at),
-                expires_at = iif({free}, {LATER}, expires_at),
+                acquired_at = iif({free}, excluded.acquired_at, acquired_at),
+                expires_at = iif({free}, excluded.expires_at, expires_at),
                 waiters = iif({free}, {REST}, ifnull(waiters || ',', '') || :ticket)
             WHERE {free} OR NOT {self.enqueued}
             RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self._columns()},

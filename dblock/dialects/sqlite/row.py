@@ -6,7 +6,6 @@ from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
 from ..dialect import Dialect, read_row_lock
-from .adapter import busy_timeout
 from .fragments import FREE, NOW
 
 
@@ -31,11 +30,8 @@ class RowStatements(Dialect):
         limit = self.timeouts.query if patience is None else patience
         if self.longest_patience is not None:
             limit = min(limit, self.longest_patience)
-        return (
-            Query(busy_timeout(limit), {}),
-            # A deferred transaction that had read first could not become a writer later.
-            Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),
-        )
+        # A deferred transaction that had read first could not become a writer later.
+        return (Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),)
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         if not borrowed:  # BEGIN IMMEDIATE has the lock already

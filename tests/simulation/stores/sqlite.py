@@ -10,15 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dblock.dialects.adapter import Answer
+from dblock.dialects.adapter import Answer, Send
 from dblock.dialects.sqlite.adapter import SQLite3
+from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import USERS, Committed, Row
-from tests.simulation.transport import kind_of, simulated
+from tests.simulation.transport import Simulated, kind_of, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
@@ -35,12 +36,24 @@ class Driver(sqlite3.Connection):
     patience = 5.0
 
 
+class _Simulated(Simulated):
+    """Has a statement wait for as long as it says, as the real sender does."""
+
+    def sender(self, connection: Driver) -> Send:
+        def send(query: Query[Any], within: float | None = None, waits: bool = False) -> Answer:
+            if query.patience is not None:
+                connection.patience = query.patience
+            return self.send(connection, query, within, waits)
+
+        return send
+
+
 class SQLiteStore(Store):
     """A file, whose functions of time tell the loop's."""
 
     name = "sqlite"
     database = "sqlite"
-    adapter = simulated(SQLite3)
+    adapter = simulated(SQLite3, _Simulated)  # type: ignore[type-abstract]
     one_writer = True
     has = frozenset({"runs", "lending", "looks"})
 

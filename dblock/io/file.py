@@ -1,0 +1,29 @@
+"""A database that is a file: connected to without SQLAlchemy, whose import takes longer than all
+else that a command line does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+
+class File:
+    """Stands for an engine, which is made when it is asked for."""
+
+    def __init__(self, connect: Callable[[], Any], create: Callable[[], Engine]) -> None:
+        #: Makes a driver's connection, as the engine would.
+        self.connect = connect
+        self._create = create
+
+    @cached_property
+    def engine(self) -> Engine:
+        return self._create()
+
+
+def engine_of(source: Engine | File) -> Engine:
+    """Return an engine that connects to the same database."""
+    return source.engine if isinstance(source, File) else source
