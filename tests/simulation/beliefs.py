@@ -96,8 +96,8 @@ class Beliefs:
         self.waits: list[Wait] = []
         #: When a name was given back last.
         self.given_back: dict[str, float] = {}
-        #: How many transactions of the users' are open, and when one of them ended last.
-        self.transacting, self.transacted = 0, -math.inf
+        #: When a transaction of the users' ended last that had locked or changed anything.
+        self.transacted = -math.inf
         #: Who has waited for which name in vain, and does not any more.
         self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
@@ -181,16 +181,6 @@ class Beliefs:
             yield
         finally:
             self.waits.remove(wait)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction of the users' is open."""
-        self.transacting += 1
-        try:
-            yield
-        finally:
-            self.transacting -= 1
-            self.transacted = self.loop.now
 
     # --- after every event -------------------------------------------------------------------
 

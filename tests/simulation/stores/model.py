@@ -18,6 +18,7 @@ from typing import Any
 
 from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
+from dblock.dialects.postgresql.fragments import milliseconds
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
@@ -626,7 +627,9 @@ class ModelStore(Store):
             return [(True, None, opened)], 1
         if "SKIP LOCKED" in query.sql and self._in_use(driver, key, "update"):
             return [(True, None, opened)], 1
-        self._await_row(driver, key, "update", query.patience)
+        # The server counts in milliseconds, and has none for what is without a limit.
+        patience = milliseconds(query.patience) / 1000 or None
+        self._await_row(driver, key, "update", patience)
         driver.locked[key] = "update"
         return [(True, name.fence, opened)], 1
 
