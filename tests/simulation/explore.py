@@ -5,6 +5,7 @@ What can only come to the same as another is left out: see :func:`deviations` an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -26,7 +27,12 @@ FAULTS = (
     Fault("pause", 9.0),
 )
 #: Faults after a request was carried out, or before: of what only reads either comes to the other.
-_AFTER = frozenset({"unanswered", "deaf", "kill-before", "crash-after"})
+_KILL_BEFORE, _INTERRUPT = Fault("kill-before"), Fault("interrupt")
+_AFTER = (
+    *map(Fault, ("unanswered", "deaf", "crash-after")),
+    Fault("crash-after", 9.0),
+    _KILL_BEFORE,
+)
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
 NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))
 #: What happens at a client, and at the server of what is said of a request otherwise.
@@ -61,9 +67,11 @@ def faults(
 ) -> Iterator[tuple[str, Change]]:
     """What may fail, from a step on: at a request also ``more``, by the store.
 
-    What only reads fails before it is carried out, or comes late, in one way.
+    What only reads fails before it is carried out, or comes late, in one way. A fall that may lose
+    more loses no more than there is. Who is killed when it sends something at once is as one that
+    was killed at what it sent before; and nothing interrupts what is no thread of the user's.
     """
-    for label in outcome.steps[start:]:
+    for number, label in enumerate(outcome.steps[start:], start):
         kinds: tuple[Fault, ...]
         if ".notified#" in label:
             kinds = NOTIFIED_FAULTS
@@ -71,10 +79,31 @@ def faults(
             continue  # no request
         else:
             kinds = CONNECT_FAULTS if _is_connect(label) else (*FAULTS, *more)
-        reads = _reads(label)
+        skipped = set()
+        if _reads(label):
+            skipped |= {*_AFTER, LATE[0]}
+        if number >= start + 2 and _goes_on(*outcome.steps[number - 2 : number + 1]):
+            skipped.add(_KILL_BEFORE)
+        if _is_daemon(label):
+            skipped.add(_INTERRUPT)
+        losable = outcome.losable.get(label, {})
         for fault in kinds:
-            if not (reads and (fault.kind in _AFTER or fault == LATE[0])):
+            most = losable.get(fault.kind, math.inf)
+            as_much = (one for one in kinds if one.kind == fault.kind and most <= one.seconds)
+            if fault not in skipped and all(one.seconds >= fault.seconds for one in as_much):
                 yield label, fault
+
+
+def _goes_on(before: str, reply: str, label: str) -> bool:
+    """Whether a request follows at once on the reply to one before it, which is no connect."""
+    same = before.rpartition(".")[0] == label.rpartition(".")[0]
+    return same and reply == f"{before}<" and not _is_connect(before)
+
+
+def _is_daemon(label: str) -> bool:
+    """Whether it is what a worker of dblock's sends, not a thread of the user's."""
+    _, _, thread = label.rpartition(".")[0].partition(".")
+    return thread != "" and not thread.isdigit()
 
 
 def _is_at_server(label: str) -> bool:

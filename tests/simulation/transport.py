@@ -293,7 +293,14 @@ class Link:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
             return self._reset(request)
-        return store.perform(self.driver, request.query, then)
+        losable = client.loop.losable[request.label] = {
+            "crash": store.losable(promoted=False),
+            "promote": store.losable(promoted=True),
+        }
+        store.perform(self.driver, request.query, then)
+        if not store.pending:  # else it may be that which waits
+            losable["crash-after"] = store.losable(promoted=False)
+        return None
 
     def _late(self, request: Request) -> None:
         """A request comes whose client has gone, which the server finds when it answers."""

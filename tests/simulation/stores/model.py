@@ -27,7 +27,7 @@ from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.schedule import LATE, Fault
-from tests.simulation.store import Blocked, Store
+from tests.simulation.store import Blocked, Store, losable
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Simulated, simulated
 
@@ -199,6 +199,9 @@ class ModelStore(Store):
             lost -= 1
         if self._fall_back():
             self.note_loss()
+
+    def losable(self, *, promoted: bool) -> float:
+        return losable([waited_for for _, waited_for in self._history], promoted=promoted)
 
     def _fall_back(self) -> bool:
         before, self.witness = self.tables.names, None
