@@ -98,7 +98,7 @@ def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
 def _refuse(attempt: Attempt) -> Procedure[Refused]:
     yield from _give_up(attempt)
     if attempt.timed_out is not None and attempt.seen.position.free:
-        raise attempt.timed_out
+        raise attempt.told(attempt.timed_out)
     return Refused(attempt.seen.state, attempt.closed)
 
 

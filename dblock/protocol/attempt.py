@@ -209,7 +209,7 @@ class Attempt:
         elif failure.fault not in PASSING:
             if self.doubt is None:
                 raise explain(self.dialect, failure, self.request.name) from failure.__cause__
-            raise self._unknown(explain(self.dialect, failure)) from failure.__cause__
+            raise self.told(explain(self.dialect, failure)) from failure.__cause__
 
     def look(self, ticket: str | None) -> Procedure[None]:
         """Look at the name; whoever cannot, and does not know what became of a try, says so.
@@ -290,6 +290,10 @@ class Attempt:
     def _note(self, reply: Reply) -> None:
         self.deadline.now, self.server = reply.now, reply.server
 
+    def told(self, error: DBLockError) -> DBLockError:
+        """Return what to tell of ``error``: nobody knows, if a try before it is in doubt."""
+        return error if self.doubt is None else self._unknown(error)
+
     def _unknown(self, error: DBLockError) -> OutcomeUnknown:
         """Return what to tell of ``error`` when the reply to a try before it never came."""
         name, ttl = self.request.name, self.request.ttl
@@ -322,7 +326,7 @@ class Attempt:
             )
         except StatementError as failure:
             error = explain(self.dialect, failure, self.request.name, harmless=True)
-            raise (self._unknown(error) if self.doubt else error) from failure.__cause__
+            raise self.told(error) from failure.__cause__
         again = consulted.mended or self.opens is None
         deadline.now = consulted.now
         self.opens = consulted.opens

@@ -23,9 +23,10 @@ def end_session(
 ) -> Procedure[tuple[bool, float]]:
     """End a session that was lost, and wait until it is gone; return whether it is, and the time.
 
-    Raises Unavailable when the database is not reached.
+    ``patience`` may have been spent on finding out that it was lost. A server that answers at all
+    ends it in a moment, and gets that. Raises Unavailable when the database is not reached.
     """
-    until = now + patience
+    until, asked = now + patience, False
     while True:
         try:
             reply = yield from retry(end, until - now, now, AWAY | PASSING)
@@ -34,6 +35,8 @@ def end_session(
                 raise explain(dialect, failure, harmless=True) from failure.__cause__
             return False, now
         there = end.read(reply)
+        if not asked:
+            asked, until = True, max(until, reply.now + dialect.timing.leaving)
         if not there or reply.now >= until:
             return not there, reply.now
         now = (yield Sleep(PAUSE / 5)).now

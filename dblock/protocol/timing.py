@@ -31,5 +31,6 @@ class Timing:
     #: between two looks, and that at most.
     look: float = 0.4
     look_max: float = 5.0
-    #: To leave the queue, or to give back, is tried so long where others are at the row.
+    #: To leave the queue, or to give back, is tried so long where others are at the row; and to end
+    #: a session, where there is no time left to wait for that.
     leaving: float = 1.0

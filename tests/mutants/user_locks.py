@@ -71,8 +71,8 @@ USER_LOCKS = (
         "unavailable-without-a-user-lock",
         "a lock is refused to nobody because there is no user lock",
         "ServerWait._wait_in_server",
-        "if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):",
-        "if failure.fault is not Fault.BUSY:",
+        "yield from self._end_wait(failure)",
+        "raise",
         f"{WAITS}::test_no_connection_is_left_for_it",
     ),
     Mutant(

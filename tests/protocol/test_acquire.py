@@ -28,6 +28,8 @@ TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0)
 NOT_GRANTED = (None, None, None)
 END: Query[Any] = Query("the end of the lost session", {})
 SLEPT = Reply([], 0, 0.1, 0.1)
+#: What becomes of a lost session.
+GONE, THERE, STILL_THERE = Reply([], 0, 0, 0), Reply([(True,)], 1, 0, 0), Reply([(True,)], 1, 2, 2)
 FIRST_IN_LINE: Rows = [("ticket", True)]
 
 
@@ -73,7 +75,7 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     assert counted == [1]
 
 
-def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held | Refused]:
+def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held | Refused]:
     """One whose first reply was lost, and who has looked and waits since."""
     waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
@@ -90,9 +92,13 @@ def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held |
     )
     assert isinstance(next(acquiring), Execute)
     step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
-    if end is not None:
+    for number, answer in enumerate(ended):
+        if number > 0:
+            assert isinstance(step, Sleep)
+            step = acquiring.send(answer)
+        assert end is not None
         assert step == Execute(end)
-        step = acquiring.send(reply(ended))
+        step = acquiring.send(answer)
     assert step == Execute(DIALECT.look("report"))
     step = acquiring.send(reply([TAKEN]))
     assert isinstance(step, WaitTurn)
@@ -103,16 +109,17 @@ def acquiring_once_lost(end: Query[Any] | None, ended: Rows) -> Procedure[Held |
 @pytest.mark.parametrize(
     ("end", "ended", "error"),
     [
-        (END, [], Unavailable),
-        (END, [(True,)], OutcomeUnknown),
+        (END, [GONE], Unavailable),
+        (END, [THERE, GONE], Unavailable),
+        (END, [THERE, STILL_THERE], OutcomeUnknown),
         (None, [], OutcomeUnknown),
     ],
-    ids=["its session is gone", "its session is there", "its session cannot be ended"],
+    ids=["is gone", "is gone in a moment", "is there for long", "cannot be ended"],
 )
 def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
-    end: Query[Any] | None, ended: Rows, error: type[Exception]
+    end: Query[Any] | None, ended: Sequence[Reply], error: type[Exception]
 ) -> None:
-    acquiring = acquiring_once_lost(end, ended)
+    acquiring = acquiring_once_lost(end, *ended)
     step = acquiring.send(SLEPT)
     assert step == Execute(DIALECT.look("report"))
     assert isinstance(acquiring.throw(StatementError(Fault.UNREACHABLE, "away")), Sleep)
@@ -122,7 +129,7 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
     """A try that cannot be stopped may be granted in a long wait: not when it was sent, not now."""
-    acquiring = acquiring_once_lost(None, [])
+    acquiring = acquiring_once_lost(None)
     assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
     step = acquiring.send(Reply([FREE], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
@@ -133,7 +140,7 @@ def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
 
 def renewing_what_is_found() -> Procedure[Held | Refused]:
     """One that has found its token there, and asks for the renewal that proves it."""
-    acquiring = acquiring_once_lost(None, [])
+    acquiring = acquiring_once_lost(None)
     assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
     mine = ("report", 3, "mine", "me", THEN, THEN, 20.0)
     step = acquiring.send(Reply([mine], 1, 50.0, 51.0, "server"))

@@ -61,24 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         within = Bounds(*limits, every=options.every)
         seconds = 60 * options.minutes if options.minutes else math.inf
         tasks = [Task(store, name, within, seconds=seconds) for name, store in pairs]
-        each = 4
     else:
         seconds = options.hours * 3600 * options.j
         rounds = max(1, round(seconds / PIECE / len(pairs)))
         piece = seconds / rounds / len(pairs)
-        each = max(1, round(2 * PIECE / piece))
         tasks = [
             Task(store, name, None, options.seed + number, piece)
             for name, store in pairs
             for number in range(rounds)
         ]
-    # A run leaves a little behind, so a process does not last for ever.
     began = time.monotonic()
     tallies: list[Tally] = []
-    with (
-        prepared(),
-        multiprocessing.get_context("spawn").Pool(options.j, maxtasksperchild=each) as pool,
-    ):
+    with prepared(), multiprocessing.get_context("spawn").Pool(options.j) as pool:
         for tally in pool.imap_unordered(work, tasks):
             tallies.append(tally)
             for failure in tally.failures:

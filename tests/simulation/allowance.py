@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.schedule import HELD_MAX, After, Fault, Later, Schedule
+from tests.simulation.schedule import HELD_MAX, After, Fault, Later, Schedule, label_kind
 
 #: Seconds for which a free name may have a living waiter and no holder, without a fault: a sleep
 #: of the retry policy, and the ways there and back.
@@ -133,7 +133,7 @@ class Allowance:
                     return True
                 if _of(label, client):
                     failing += 1
-                    if not kinds or _kind(label) in kinds or failing > 1:
+                    if not kinds or label_kind(label) in kinds or failing > 1:
                         return True
                     if change.kind in ("late", "cut"):
                         return True
@@ -148,17 +148,12 @@ def _is_ended(label: str, change: object) -> bool:
     """Whether a statement is repeated, and its session ended before that."""
     falls = isinstance(change, Fault) and change.kind in FALLS
     # The look of a renewal that found nothing is not: the next renewal is another one.
-    return not falls and _kind(label) in _REPEATED and ".renewer.look#" not in label
+    return not falls and label_kind(label) in _REPEATED and ".renewer.look#" not in label
 
 
 def _changes(label: str) -> bool:
     """Whether it is a request that changes who has a name."""
-    return _kind(label) in _CHANGING
-
-
-def _kind(label: str) -> str:
-    """Return the kind of a request."""
-    return label.rpartition(".")[2].split("#")[0]
+    return label_kind(label) in _CHANGING
 
 
 def _of(label: str, name: str) -> bool:
@@ -173,5 +168,5 @@ def _delay(change: object) -> float:
 
 def _cost(label: str, fault: Fault) -> float:
     costs = _CONNECT_COSTS if ".connect#" in label else _COSTS
-    holds = fault.kind == "given-up" or (fault.kind == "late" and _kind(label) in _HOLDING)
+    holds = fault.kind == "given-up" or (fault.kind == "late" and label_kind(label) in _HOLDING)
     return costs[fault.kind] + (fault.seconds if holds else 0.0)

@@ -96,6 +96,8 @@ class Beliefs:
         self.waits: list[Wait] = []
         #: When a name was given back last.
         self.given_back: dict[str, float] = {}
+        #: When a transaction of the users' ended last that had locked or changed anything.
+        self.transacted = -math.inf
         #: Who has waited for which name in vain, and does not any more.
         self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)

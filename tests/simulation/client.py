@@ -88,6 +88,8 @@ class Client:
         for link in tuple(self.links.values()):
             link.close()
         self.links.clear()
+        for actor in self.loop.actors:
+            actor.__dict__.clear()  # some greenlets are never collected
         self.loop.actors.clear()
         del self.locks, self.keeper
 

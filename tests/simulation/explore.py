@@ -1,15 +1,20 @@
-"""Which schedules are tried: all within bounds, then at random; and the shortest that fails."""
+"""Which schedules are tried: all within bounds, then at random; and the shortest that fails.
+
+What can only come to the same as another is left out: see :func:`deviations` and :func:`faults`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.simulation.allowance import FALLS
 from tests.simulation.run import Outcome, Scenario, run
-from tests.simulation.schedule import After, Change, Fault, Later, Schedule
+from tests.simulation.schedule import LATE, After, Change, Fault, Later, Schedule, label_kind
 from tests.simulation.store import Store
+from tests.simulation.transport import READING
 
 #: Seconds by which events come later: within a wait, past a short term, past a long one.
 DELAYS = (0.05, 1.7, 8.0)
@@ -21,43 +26,101 @@ FAULTS = (
     *map(Fault, ("crash", "crash-after")),
     Fault("pause", 9.0),
 )
+#: Faults after a request was carried out, or before: of what only reads either comes to the other.
+_KILL_BEFORE, _INTERRUPT = Fault("kill-before"), Fault("interrupt")
+_AFTER = (
+    *map(Fault, ("unanswered", "deaf", "crash-after")),
+    Fault("crash-after", 9.0),
+    _KILL_BEFORE,
+)
 CONNECT_FAULTS = (Fault("lost"), Fault("mute"))
 NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))
+#: What happens at a client, and at the server of what is said of a request otherwise.
+_AT_CLIENT = frozenset({"begin", "sleep", "timer", "woken", "notified", "hangup", "connect"})
+_PARTS_AT_SERVER = frozenset({"late", "given-up", "cut"})
 #: Of schedules at random: how many changes they have, and how many of them others are made from.
 CHANGES_MAX, KEPT = 6, 200
 
 
 def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]:
-    """What may come later than it did, from a step on."""
+    """What may come later than it did, from a step on.
+
+    Only what happens at the server comes after what others do, and that at the server: two things
+    in different places, or two that only read, may as well happen the other way round. Nor is a
+    request late that only reads, or connects: what its sender did before is, or its reply.
+    """
     steps = outcome.steps
     for number in range(start, len(steps)):
         label = steps[number]
-        for seconds in DELAYS:
-            yield label, Later(seconds)
-        own = label.split(".")[0]
-        others = (
-            other
-            for other in steps[number + 1 : number + 1 + NEXT]
-            if other.split(".")[0] != own and not other.startswith(f"{label}<")
-        )
-        for other in others:
-            yield label, After(other)
+        at_server, reads = _is_at_server(label), _reads(label)
+        if not (reads or _is_connect(label)):
+            for seconds in DELAYS:
+                yield label, Later(seconds)
+        for other in steps[number + 1 : number + 1 + NEXT] if at_server else ():
+            others = other.split(".")[0] != label.split(".")[0]
+            if others and _is_at_server(other) and not (reads and _reads(other)):
+                yield label, After(other)
 
 
 def faults(
     outcome: Outcome, start: int = 0, more: tuple[Fault, ...] = ()
 ) -> Iterator[tuple[str, Change]]:
-    """What may fail, from a step on: at a request also ``more``, by the store."""
-    for label in outcome.steps[start:]:
+    """What may fail, from a step on: at a request also ``more``, by the store.
+
+    What only reads fails before it is carried out, or comes late, in one way. A fall that may lose
+    more loses no more than there is. Who is killed when it sends something at once is as one that
+    was killed at what it sent before; and nothing interrupts what is no thread of the user's.
+    """
+    for number, label in enumerate(outcome.steps[start:], start):
         kinds: tuple[Fault, ...]
         if ".notified#" in label:
             kinds = NOTIFIED_FAULTS
         elif f"{label}<" not in outcome.steps:
             continue  # no request
         else:
-            kinds = CONNECT_FAULTS if ".connect#" in label else (*FAULTS, *more)
+            kinds = CONNECT_FAULTS if _is_connect(label) else (*FAULTS, *more)
+        skipped = set()
+        if _reads(label):
+            skipped |= {*_AFTER, LATE[0]}
+        if number >= start + 2 and _goes_on(*outcome.steps[number - 2 : number + 1]):
+            skipped.add(_KILL_BEFORE)
+        if _is_daemon(label):
+            skipped.add(_INTERRUPT)
+        losable = outcome.losable.get(label, {})
         for fault in kinds:
-            yield label, fault
+            most = losable.get(fault.kind, math.inf)
+            as_much = (one for one in kinds if one.kind == fault.kind and most <= one.seconds)
+            if fault not in skipped and all(one.seconds >= fault.seconds for one in as_much):
+                yield label, fault
+
+
+def _goes_on(before: str, reply: str, label: str) -> bool:
+    """Whether a request follows at once on the reply to one before it, which is no connect."""
+    same = before.rpartition(".")[0] == label.rpartition(".")[0]
+    return same and reply == f"{before}<" and not _is_connect(before)
+
+
+def _is_daemon(label: str) -> bool:
+    """Whether it is what a worker of dblock's sends, not a thread of the user's."""
+    _, _, thread = label.rpartition(".")[0].partition(".")
+    return thread != "" and not thread.isdigit()
+
+
+def _is_at_server(label: str) -> bool:
+    """Whether an event happens at the server, and not at a client."""
+    _, is_part, part = label.partition("<")
+    if is_part:
+        return part in _PARTS_AT_SERVER
+    return label_kind(label) not in _AT_CLIENT
+
+
+def _reads(label: str) -> bool:
+    """Whether it is a request that only reads, in a statement that locks nothing."""
+    return "<" not in label and label_kind(label) in READING
+
+
+def _is_connect(label: str) -> bool:
+    return "<" not in label and label_kind(label) == "connect"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import math
 import time
 from dataclasses import dataclass, field
@@ -44,11 +46,15 @@ class Tally:
 @cache
 def store_of(name: str) -> Store:
     """Return the store of this process, which lasts as long as that."""
-    return STORES[name](folder())
+    store = STORES[name](folder())
+    gc.collect()
+    gc.freeze()  # what is there now stays, and no collection after a run has to look at it
+    return store
 
 
 def work(task: Task, *, most: int = 1) -> Tally:
     """Carry a task out in this process."""
+    logging.disable()  # of all that fails somebody would say so
     scenario, store = SCENARIOS[task.scenario], store_of(task.store)
     search = Search(scenario, store)
     began = time.monotonic()

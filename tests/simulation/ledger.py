@@ -15,15 +15,8 @@ from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
-from tests.simulation.transport import Link, kind_of
+from tests.simulation.transport import READING, Link, kind_of
 
-#: Kinds of statements that only read.
-_READING = frozenset(
-    {
-        *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
-        *("read_witness", "read_clock", "last_run", "probe"),
-    }
-)
 #: Kinds after which the users' tables, or the record of runs, may be others.
 _COMMITTING = frozenset({"commit", "begin_run", "end_run"})
 #: With which a name is taken from a queue whose others stay in it, where they can be called.
@@ -114,7 +107,7 @@ class Ledger:
     def carried_out(self, link: Link | None, query: Any) -> None:
         """Look at the tables, a statement having been carried out."""
         kind = kind_of(query)
-        if kind in _READING:
+        if kind in READING:
             return
         if kind == "register" and link is not None and link.actor is not None:
             self.waiters[query.command.id] = link.actor

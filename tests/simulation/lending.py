@@ -20,13 +20,15 @@ from dblock.dialects.adapter import Answer
 from tests.simulation.errors import Lost, TimedOut
 from tests.simulation.loop import Violation
 from tests.simulation.tables import USERS
-from tests.simulation.transport import Link, connecting
+from tests.simulation.transport import LOCKING, READING, Link, connecting
 
 if TYPE_CHECKING:
     from tests.simulation.store import Store
 
 # Nobody but the user may say these in the user's transaction.
 _ENDS = ("commit", "rollback", "begin", "set")
+# What locks nothing in it.
+_HARMLESS = READING.union(_ENDS)
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class LentConnection:
         for_itself = statement.sql.startswith("SET STATEMENT")
         if self.lent and statement.kind in _ENDS and not for_itself:
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
+        self._link.locks = self._link.locks or statement.kind not in _HARMLESS
         try:
             return self._link.send(statement)  # type: ignore[arg-type]
         except Lost as lost:
@@ -115,6 +118,8 @@ class LentCursor:
 
     def execute(self, sql: str, params: Any = ()) -> None:
         kind = "savepoint" if "SAVEPOINT" in sql else sql.split(None, 1)[0].lower()
+        if kind == "select" and ("FOR UPDATE" in sql or "SHARE" in sql):
+            kind = LOCKING
         statement = Statement(sql, params or (), kind)
         rows, self.rowcount = self.connection.send(statement)
         self.description = statement.description

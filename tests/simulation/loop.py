@@ -74,6 +74,8 @@ class Loop:
         self.over = False
         self.steps: list[str] = []
         self.actors: list[Actor] = []
+        #: How many commits a fall of the server at a request can lose, by the kind of fault.
+        self.losable: dict[str, dict[str, float]] = {}
         #: Called after every event.
         self.watch: Callable[[], None] = lambda: None
         self._found: Violation | None = None

@@ -92,6 +92,8 @@ class Outcome:
     #: What was done to the database in which order, and what was believed: equal for runs that are
     #: the same but for the order of what does not matter.
     story: tuple[str, ...]
+    #: How many commits a fall of the server can lose at a request, as far as that is known.
+    losable: dict[str, dict[str, float]]
     violation: Violation | None = None
     seconds: float = 0.0
 
@@ -124,7 +126,8 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
             loop.end()
             for client in clients.all.values():
                 client.end()
-    return Outcome(schedule, loop.steps, tuple(beliefs.story), violation, loop.now)
+    story = tuple(beliefs.story)
+    return Outcome(schedule, loop.steps, story, loop.losable, violation, loop.now)
 
 
 @contextmanager

@@ -28,6 +28,11 @@ _DEVIATION = re.compile(
 )
 
 
+def label_kind(label: str) -> str:
+    """Return the kind of a request, or what else an event is, by its label."""
+    return label.rpartition(".")[2].split("#")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Later:
     """An event comes so many seconds later."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,16 @@ class Blocked(Exception):
         self.error = error
         #: What it waits for. The time begins anew when that is something else.
         self.cause = cause
+
+
+def losable(flushed: Sequence[bool], *, promoted: bool) -> float:
+    """Return how many commits can be lost of those that were on disk when they were told, or not.
+
+    The first is what there was in the beginning.
+    """
+    if promoted:
+        return len(flushed) - 1
+    return next((n for n, kept in enumerate(reversed(flushed)) if kept), len(flushed))
 
 
 @dataclass(slots=True, eq=False)
@@ -257,6 +267,10 @@ class Store(ABC):
     def set_durability(self, durability: str) -> None:
         """Let leases outlive a crash from now on, or not."""
         raise NotImplementedError(f"{self.name} has one durability")
+
+    def losable(self, *, promoted: bool) -> float:
+        """Return how many commits a crash can lose now at most, or another server not know."""
+        return 0.0
 
     def go_down(self) -> None:
         """End all sessions, and be away for a moment."""

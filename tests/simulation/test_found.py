@@ -50,6 +50,15 @@ FOUND = {
     "the check of the schema, on the connection that listens, ends a wait that it is no part of": (
         "model tries-beside-waiters: b.grant#1<+8 b.grant#2+8 b.select#2!given-up:0.5"
     ),
+    "who has waited in the server when it was lost is told that nobody knows what became of it": (
+        "mariadb outage: b.connect#2<+8"
+    ),
+    "a last try that the server gives up hides that nobody knows what became of one before it": (
+        "sqlite read-only: b.grant#1!unanswered b.join#201!given-up:0.5"
+    ),
+    "the same, where the session of that could be ended": (
+        "model read-only: b.take#3!mute b.take#153!given-up:0.5"
+    ),
     "a release goes on past its time where a lost session cannot be ended": (
         "model outage: a.select#1+8 b.release#1+8"
     ),

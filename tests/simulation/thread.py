@@ -178,6 +178,8 @@ class Thread:
         row, store = self.ledger.rows.get(name), self.ledger.store
         if store.one_writer or self.beliefs.believed(name):
             return False  # somebody may have been at the file for a moment
+        if any(link.locks for link in store.links) or self.beliefs.transacted >= start:
+            return False  # the users may have locked the row, or the gap where it would be
         calls = self.allowance.calls
         if not calls and any(wait.name == name for wait in self.beliefs.waits):
             return False  # who waits at its gate comes first, and has no ticket
@@ -269,13 +271,17 @@ class Thread:
         """Begin a transaction of the user's own, and commit it."""
         with self.ledger.store.lending.connect() as connection:
             link = connection.connection.driver_connection.link  # type: ignore[union-attr]
-            with connection.begin():
-                if self.ledger.store.snapshots:
-                    connection.execute(select(WRITTEN.c.id)).all()
-                try:
-                    yield connection
-                finally:
-                    self.beliefs.end_all(self, link)
+            try:
+                with connection.begin():
+                    if self.ledger.store.snapshots:
+                        connection.execute(select(WRITTEN.c.id)).all()
+                    try:
+                        yield connection
+                    finally:
+                        self.beliefs.end_all(self, link)
+            finally:
+                if link.locks:
+                    self.beliefs.transacted = self.loop.now
 
     def guarded(self, connection: Connection, lease: Lease) -> None:
         """Write under a guard, in a transaction of the user's."""

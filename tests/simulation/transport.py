@@ -21,6 +21,15 @@ SILENCE = 10.0
 #: Seconds until the server hears that a client which it does not hear any more has gone.
 KEEPALIVE = 15.0
 
+#: Kinds of statements that only read; and of a user's own that lock what they read.
+READING = frozenset(
+    {
+        *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
+        *("read_witness", "read_clock", "last_run", "probe", "select"),
+    }
+)
+LOCKING = "locking_select"
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client, SimulatedEvent
     from tests.simulation.store import Store
@@ -66,6 +75,8 @@ class Link:
         self.driver = driver
         #: It is for the user's own transactions; an answer may come that nobody waits for.
         self.lent = self.dirty = False
+        #: The user's transaction may have locked something.
+        self.locks = False
         #: The client has had an answer over it, so that it knows which session it is.
         self.known = False
         #: The client knows that it is broken; nothing comes through any more; the session is over.
@@ -282,7 +293,14 @@ class Link:
                     raise ValueError(f"there is no fault {fault.kind!r}")
         if store.down or self.ended:
             return self._reset(request)
-        return store.perform(self.driver, request.query, then)
+        losable = client.loop.losable[request.label] = {
+            "crash": store.losable(promoted=False),
+            "promote": store.losable(promoted=True),
+        }
+        store.perform(self.driver, request.query, then)
+        if not store.pending:  # else it may be that which waits
+            losable["crash-after"] = store.losable(promoted=False)
+        return None
 
     def _late(self, request: Request) -> None:
         """A request comes whose client has gone, which the server finds when it answers."""

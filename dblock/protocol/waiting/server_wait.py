@@ -9,15 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...errors import DBLockError
 from ..attempt import Answer
 from ..faults import Fault, StatementError
 from ..lease import Held
+from ..release import end_session
 from ..retry import UNDONE
 from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
 
 if TYPE_CHECKING:
     pass
+
+#: What ends a wait, and is no reason not to wait.
+_CUT_OFF = frozenset({Fault.DISCONNECTED, Fault.CANCELED})
 
 
 @dataclass(slots=True)
@@ -67,14 +72,29 @@ class ServerWait(Polling):
             query = self.attempt.dialect.wait_in_server(self.attempt.request.name, patience)
             reply = yield ExecuteOnSession(query, first=True)
         except StatementError as failure:
-            if failure.fault in (Fault.DISCONNECTED, Fault.CANCELED):
-                raise
-            self.lock.in_vain = True
-            self.lock.open = self.lock.open and failure.fault in UNDONE  # else there is none
-            self.deadline.now = (yield Sleep(0)).now
+            yield from self._end_wait(failure)
+            if failure.fault not in _CUT_OFF:  # else it may wait again at once
+                self.lock.in_vain = True
+                self.lock.open = self.lock.open and failure.fault in UNDONE  # else there is none
         else:
             self.attempt.contended = self.attempt.contended or query.read(reply)
             self.deadline.now, self.lock.had = reply.now, True
+
+    def _end_wait(self, failure: StatementError) -> Procedure[None]:
+        """End the session of a wait that broke, or it gets the lock yet, and keeps it.
+
+        Nothing was asked for in it, so that nothing is in doubt.
+        """
+        deadline = self.deadline
+        deadline.now = (yield Sleep(0)).now
+        if failure.end is None:
+            return
+        try:
+            _, deadline.now = yield from end_session(
+                self.attempt.dialect, failure.end, deadline.reach, deadline.now
+            )
+        except DBLockError as error:
+            raise self.attempt.told(error) from error.__cause__
 
     def _patience(self) -> Procedure[float]:
         """Return how long to wait in the server in one go."""

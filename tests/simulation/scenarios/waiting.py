@@ -161,9 +161,11 @@ def reader(clients: Clients) -> None:
 
     def reading(me: Thread) -> None:
         for _ in range(2):
-            before = me.ledger.rows.get(NAME)
+            before, forgot = me.ledger.rows.get(NAME), me.ledger.store.forgot
             state = me.locks.show(NAME)
             after = me.ledger.rows.get(NAME)
+            if me.ledger.store.forgot != forgot:
+                before = me.ledger.store.left.get(NAME)  # who looks is shown what is left
             least, most = (row.fence if row else 0 for row in (before, after))
             if not least <= state.fence <= most:
                 raise Violation(f"a fence of {state.fence} is shown: it is {least} to {most}")

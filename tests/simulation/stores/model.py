@@ -18,6 +18,7 @@ from typing import Any
 
 from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
+from dblock.dialects.postgresql.fragments import milliseconds
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
@@ -26,7 +27,7 @@ from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.schedule import LATE, Fault
-from tests.simulation.store import Blocked, Store
+from tests.simulation.store import Blocked, Store, losable
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import Simulated, simulated
 
@@ -198,6 +199,9 @@ class ModelStore(Store):
             lost -= 1
         if self._fall_back():
             self.note_loss()
+
+    def losable(self, *, promoted: bool) -> float:
+        return losable([waited_for for _, waited_for in self._history], promoted=promoted)
 
     def _fall_back(self) -> bool:
         before, self.witness = self.tables.names, None
@@ -628,7 +632,9 @@ class ModelStore(Store):
             return [(True, None, opened)], 1
         if "SKIP LOCKED" in query.sql and self._in_use(driver, key, "update"):
             return [(True, None, opened)], 1
-        self._await_row(driver, key, "update", query.patience)
+        # The server counts in milliseconds, and has none for what is without a limit.
+        patience = milliseconds(query.patience) / 1000 or None
+        self._await_row(driver, key, "update", patience)
         driver.locked[key] = "update"
         return [(True, name.fence, opened)], 1
 

@@ -20,7 +20,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
 from tests.simulation.schedule import LATE, Fault
-from tests.simulation.store import Blocked, Store
+from tests.simulation.store import Blocked, Store, losable
 from tests.simulation.stores.postgresql_backend import (
     Backend,
     Cause,
@@ -293,6 +293,9 @@ class PostgreSQLStore(Store):
                 link.break_off()
 
     # --- crashes and failovers ---------------------------------------------------------------
+
+    def losable(self, *, promoted: bool) -> float:
+        return losable([commit.flushed for commit in self.tables.history], promoted=promoted)
 
     def forget(self, lost: int) -> bool:
         return self.tables.crash(lost)
