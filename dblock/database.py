@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .holding.callers import CallerRegistry
     from .holding.keeper import Keeper
     from .io.borrowed import Borrowable, Borrowed
+    from .io.local_queue import LocalWaiter
     from .io.runtime import Runtime
     from .protocol.renew import Asked, Renewed
     from .timeouts import Timeouts
@@ -89,9 +90,10 @@ class Database:
         transaction: Transaction | None = None,
         orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
+        waiter: LocalWaiter | None = None,
     ) -> T:
         """Drive a procedure to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(procedure, transaction, orphaned, user_lock)
+        return self._driver.run(procedure, transaction, orphaned, user_lock, waiter)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""

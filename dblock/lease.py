@@ -120,7 +120,7 @@ class Lease(SingleHandle):
         if refusal is not None:
             return refusal
         options, contenders = self._options, self._database.contenders
-        owner, names = contenders.owner(options.label), contenders.names
+        owner, names = self._database.owner(options.label), contenders.names
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(
             self.name, token, owner, plan.first, plan.short, names.known(self.name)
@@ -134,9 +134,8 @@ class Lease(SingleHandle):
             return waiters[0]
 
         line = self.name, id(options.retry.wait), options.fair
-        hot = wait != 0 and (
-            contenders.local_queue.is_waited_for(line) or names.hot(self.name, start)
-        )
+        place = None if wait == 0 else contenders.local_queue.first_place(line)
+        hot = wait != 0 and (place is None or names.hot(self.name, start))
         user_lock = None if wait == 0 else contenders.user_locks.user_lock(hot)
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
@@ -154,7 +153,9 @@ class Lease(SingleHandle):
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
             )
-            outcome = self._database.run(procedure, orphaned=orphaned, user_lock=user_lock)
+            outcome = self._database.run(
+                procedure, orphaned=orphaned, user_lock=user_lock, waiter=place
+            )
             if isinstance(outcome, Held):
                 hold = LeaseHold(
                     self.name,

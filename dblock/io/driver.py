@@ -58,16 +58,16 @@ class Driver:
         transaction: Transaction | None = None,
         orphaned: list[Query[bool]] | None = None,
         user_lock: UserLock | None = None,
+        waiter: LocalWaiter | None = None,
     ) -> T:
         """Perform ``procedure``'s steps and return its outcome.
 
         Those of a row lock are performed in ``transaction``, those that wait in the server on the
-        session of ``user_lock``.
+        session of ``user_lock``. ``waiter`` stands in line for it, if one does already.
         ``orphaned`` gets what ends the session that a cancelled statement may still be run on.
         """
         reply: Any = None  # a generator is started by sending None
         failure: StatementError | None = None
-        waiter: LocalWaiter | None = None
         try:
             while True:
                 try:
@@ -79,10 +79,7 @@ class Driver:
                 if waiter is None and isinstance(step, WaitTurn):
                     waiter = self.local_queue.waiter(step.line)
                 try:
-                    if isinstance(step, Execute):  # as most are
-                        reply = self._run(step, orphaned)
-                    else:
-                        reply = self._perform(step, transaction, orphaned, waiter, user_lock)
+                    reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
                 self.runtime.check()
@@ -102,6 +99,8 @@ class Driver:
         waiter: LocalWaiter | None,
         user_lock: UserLock | None,
     ) -> Reply:
+        if isinstance(step, Execute):
+            return self._run(step, orphaned)
         if isinstance(step, ExecuteOnSession):
             assert user_lock is not None, "only who has been given a user lock waits for it"
             return user_lock.run(step, orphaned)

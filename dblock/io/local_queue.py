@@ -44,9 +44,15 @@ class LocalQueue:
         """Return a place in line, which is not taken yet."""
         return LocalWaiter(self, line)
 
-    def is_waited_for(self, line: Hashable) -> bool:
-        """Return whether anybody stands in line."""
-        return line in self._lines
+    def first_place(self, line: Hashable) -> LocalWaiter | None:
+        """Return the first place in a line where nobody stands yet; None where somebody does."""
+        with lock:
+            places = self._lines.get(line)
+            if places is not None and any(place() is not None for place in places):
+                return None
+            mine = LocalWaiter(self, line)
+            self._lines[line] = deque((weakref.ref(mine),))
+            return mine
 
     def enter(self, line: Hashable, mine: LocalWaiter) -> bool:
         """Stand in line, at its end or where one stands already; return whether one is the first.

@@ -43,7 +43,7 @@ def acquire(
     reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``line`` is that
     of this process's waiters, ``waiter`` makes the one that others see: nothing of waiting is there
     before the first refusal. ``can_wait_in_server`` says that there may be a connection for that;
-    ``hot``, that others wait in this process's line, or that the name was waited for a moment ago,
+    ``hot``, that others are before it in that line, or that the name was waited for a moment ago,
     so that the first thing is to wait.
     """
     attempt = Attempt(dialect, request, Deadline(start, wait, patience, start))

@@ -217,7 +217,7 @@ def test_others_reach_the_database_meanwhile(dblock_locks: Locks, dblock_faults:
     lease.acquire()
     another = dblock_faults.wanted_by_another("report")
     dblock_faults.unreachable()
-    dblock_faults.advance(29.5)
+    dblock_faults.advance(28)
     assert not lease.held
     assert not another.held  # the holder stopped believing before
     dblock_faults.advance(5)

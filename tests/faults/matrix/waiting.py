@@ -12,11 +12,12 @@ from sqlalchemy.exc import DBAPIError
 from dblock import DBLockError
 from tests.faults.matrix.operations import Operation, Ways
 from tests.support import LONG, SECONDS, eventually
+from tests.worlds.behind import timed
 
 # What of a waiter may be found in the tables.
 IN_QUEUE, ITS_ROW = "in the queue", "its row is there"
-# So many seconds are enough to join, and to be seen waiting.
-TRIED = 1.0
+# Before it is seen waiting; and so many seconds are enough for that, and to join.
+VISIBLE_AFTER, TRIED = 0.3, 1.0
 ROW = "SELECT waiters FROM dblock_lock WHERE lock_name = :name AND waiters IS NOT NULL"
 SEEN = "SELECT id FROM dblock_waiter WHERE lock_name = :name"
 
@@ -28,7 +29,8 @@ class Waiting(Operation):
 
     def __init__(self, ways: Ways) -> None:
         super().__init__(ways)
-        self.lease = ways.locks.lease(self.lock, ttl=ways.ttl, renew=False, fair=self.fair)
+        soon = timed(ways.locks, visible_after=VISIBLE_AFTER)
+        self.lease = soon.lease(self.lock, ttl=ways.ttl, renew=False, fair=self.fair)
         self.over = threading.Event()
 
     def prepare(self) -> None:
