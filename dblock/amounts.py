@@ -98,6 +98,8 @@ class Numbers:
             raise OverflowError(
                 f"{what} is from {self.least} to {self.most} in {self.type}: {number!r}"
             )
+        if self.whole and isinstance(number, int):
+            return int(number)
         if self.inexact:
             return float(number)
         exact = Decimal(repr(number) if isinstance(number, float) else number)

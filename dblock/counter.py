@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
+    from .counter_cursor import CursorTransaction
     from .database import Database
-    from .io.borrowed import Borrowable, BorrowedTransaction
+    from .io.borrowed import Borrowable
     from .policy import RetryPolicy
 
 # For so many seconds after a lost race other races would be lost too.
@@ -178,18 +179,18 @@ class Counter:
         return True
 
     def _room(
-        self, transaction: BorrowedTransaction, n: Any, sign: int
+        self, transaction: CursorTransaction, n: Any, sign: int
     ) -> tuple[Numbers, Number, Number, Number]:
         """Return the column's numbers, the amount, and from what to what the value may be."""
         numbers = self._table.numbers(transaction, self._columns.value)
         amount = sign * self._table.exactly(transaction, "an amount", n)
         floor = None
-        if self._floor is not None and self._floor > numbers.least:
+        if sign < 0 and self._floor is not None and self._floor > numbers.least:
             floor = self._table.exactly(transaction, "a counter's floor", self._floor)
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
+        self, transaction: CursorTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
         table, columns = self._table, self._columns
@@ -220,7 +221,7 @@ class Counter:
             "from there: set it to a number, and let the column be NOT NULL"
         )
 
-    def _check_comparable(self, transaction: BorrowedTransaction) -> None:
+    def _check_comparable(self, transaction: CursorTransaction) -> None:
         """Refuse numbers that may be rounded when they are read."""
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
@@ -230,7 +231,7 @@ class Counter:
                 "with its decimals; take and add work"
             )
 
-    def _set(self, transaction: BorrowedTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: CursorTransaction, key: Any, seen: Any, new: Any) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

@@ -16,10 +16,11 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
+from .counter_cursor import CursorTransaction
 from .io.borrowed import BorrowedTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
-from .protocol.steps import ExecuteInTransaction, Query, Reply
+from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.expression import ClauseElement, ColumnElement, Select
@@ -88,8 +89,10 @@ class Columns:
 
     def expire(self, session: Borrowable, key: Any) -> None:
         """Let the ORM read a row anew: it does not see what was done below it."""
+        if self.attribute is None:
+            return
         found = session() if isinstance(session, scoped_session) else session
-        if self.attribute is None or not isinstance(found, Session):
+        if not isinstance(found, Session):
             return
         mapper = self.attribute.parent
         if [column.name for column in mapper.primary_key] == [self.key.name]:
@@ -112,10 +115,9 @@ class CounterTable:
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
         self._compiled: dict[str, Compiled] = {}
-        self._read_as_told = self._reading(columns.compared)
-        self._read_to_compare: Select[Any] | None = None
+        self._readings: dict[tuple[bool, bool], tuple[Select[Any], Compiled]] = {}
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
         """Return the user's transaction."""
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
@@ -127,12 +129,13 @@ class CounterTable:
                 "a counter works in an SQLAlchemy Connection or Session, not "
                 f"{type(found).__name__}"
             )
-        database.recognise(transaction)
-        return transaction
+        if not database.dialect.adapter.recognised:
+            database.recognise(transaction)
+        return CursorTransaction(transaction.connection, database.dialect, database.runtime)
 
     # --- what the columns hold ---------------------------------------------------------------
 
-    def numbers(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
+    def numbers(self, transaction: CursorTransaction, column: Column[Any]) -> Numbers:
         """Return which numbers a column holds: by its type in the database, and by its type here
         where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
         found = self._numbers.get(column.name)
@@ -152,7 +155,7 @@ class CounterTable:
             )
         return found
 
-    def exactly(self, transaction: BorrowedTransaction, what: str, number: Any) -> Number:
+    def exactly(self, transaction: CursorTransaction, what: str, number: Any) -> Number:
         """Return a number as the column holds it."""
         kind = self.columns.value.type
         if isinstance(kind, TypeDecorator):
@@ -163,34 +166,35 @@ class CounterTable:
     # --- statements --------------------------------------------------------------------------
 
     def read(
-        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
-        reading = self._reading_to_compare(transaction) if to_compare else self._read_as_told
-        if lock:  # also the only way to the newest row under InnoDB's REPEATABLE READ
-            reading = reading.with_for_update()
-        row = self._retried(partial(transaction.fetch, reading, {_KEY: key}))
+        reading = self._readings.get((lock, to_compare))
+        if reading is None:
+            statement = self._reading(transaction, to_compare)
+            if lock:  # also the only way to the newest row under InnoDB's REPEATABLE READ
+                statement = statement.with_for_update()
+            compiled = Compiled.of(statement, transaction.connection.dialect)
+            reading = self._readings[lock, to_compare] = statement, compiled
+        row = self._retried(partial(transaction.read, *reading, {_KEY: key}))
         if row is None:
             columns = self.columns
             raise LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
-        return row.value, row.seen
+        value, seen = row
+        return value, seen
 
-    def _reading_to_compare(self, transaction: BorrowedTransaction) -> Select[Any]:
-        if self._read_to_compare is None:  # by the type it has there: a model's may round it
-            compared = self.columns.compared
-            numbers = self.numbers(transaction, compared)
-            self._read_to_compare = self._reading(type_coerce(compared, numbers.type))
-        return self._read_to_compare
-
-    def _reading(self, seen: ColumnElement[Any]) -> Select[Any]:
+    def _reading(self, transaction: CursorTransaction, to_compare: bool) -> Select[Any]:
         columns = self.columns
+        seen: ColumnElement[Any] = columns.compared
+        if to_compare:  # by the type it has there: a model's may round it
+            seen = type_coerce(seen, self.numbers(transaction, columns.compared).type)
         return select(columns.value.label("value"), seen.label("seen")).where(
             columns.key == bindparam(_KEY, type_=columns.key.type)
         )
 
     def shift(
         self,
-        transaction: BorrowedTransaction,
+        transaction: CursorTransaction,
         key: Any,
         amount: Number,
         least: Number,
@@ -212,7 +216,7 @@ class CounterTable:
         values = {_KEY: key, _AMOUNT: amount, _LEAST: least, _MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
-    def set(self, transaction: BorrowedTransaction, key: Any, seen: Number, new: Number) -> bool:
+    def set(self, transaction: CursorTransaction, key: Any, seen: Number, new: Number) -> bool:
         """Set a row that is still as seen; False if none is."""
 
         def statement() -> ClauseElement:
@@ -227,7 +231,7 @@ class CounterTable:
         return self.run(transaction, compiled.query(values)).matched == 1
 
     def _update(
-        self, transaction: BorrowedTransaction, where: ColumnElement[bool], new: Any
+        self, transaction: CursorTransaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
         conditions = [columns.key == bindparam(_KEY, type_=columns.key.type), where]
@@ -239,15 +243,15 @@ class CounterTable:
         return update(columns.table).where(*conditions).values(values)
 
     def _once(
-        self, name: str, transaction: BorrowedTransaction, make: Callable[[], ClauseElement]
+        self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
         if name not in self._compiled:
             self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
         return self._compiled[name]
 
-    def run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
-        return self._retried(partial(transaction.run, ExecuteInTransaction(query)))
+    def run(self, transaction: CursorTransaction, query: Query[Any]) -> Reply:
+        return self._retried(partial(transaction.execute, query))
 
     def _retried(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""

@@ -23,6 +23,7 @@ FLOORS = [
     {"handle"},
     {"holding"},
     {"database"},
+    {"counter_cursor"},
     {"counter_table"},
     {"lease", "row", "counter"},
     {"multi", "cron"},

@@ -1,0 +1,80 @@
+"""The user's transaction on the driver's own cursor, where nobody watches SQLAlchemy's.
+
+What SQLAlchemy does around a cursor takes longer than the driver itself, and the row is locked
+meanwhile. It is needed for those who listen to its events, or have it log: they see each statement
+as ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound
+
+from .io.borrowed import BorrowedTransaction
+from .protocol.steps import Query, Reply
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql import Select
+
+    from .compiled import Compiled
+
+
+class CursorTransaction(BorrowedTransaction):
+    """As SQLAlchemy's connection would run them: begun when need be, and told of failures."""
+
+    def execute(self, query: Query[Any]) -> Reply:
+        if self.watched:
+            return super().execute(query)
+        sent = self._runtime.now()
+        rows, matched, _ = self._send(query)
+        return Reply(rows, matched, sent, self._runtime.now())
+
+    def read(self, statement: Select[Any], compiled: Compiled, values: dict[str, Any]) -> Any:
+        """Run a query on the user's own tables; return its one row, None if there is none."""
+        if self.watched:
+            return self.fetch(statement, values)
+        rows, _, description = self._send(compiled.query(values))
+        if len(rows) > 1:
+            raise MultipleResultsFound(f"{len(rows)} rows were found where one was expected")
+        dialect = self.connection.dialect
+        for row in rows:
+            return compiled.convert(row, [column[1] for column in description], dialect)
+        return None
+
+    @property
+    def watched(self) -> bool:
+        """Whether something is done around each statement, or to be looked at before it."""
+        connection = self.connection
+        return (
+            connection._echo
+            or connection._has_events
+            or connection.engine._has_events
+            or connection.dialect._has_events
+            or connection._trans_context_manager not in (None, connection.get_transaction())
+            or connection.in_nested_transaction()
+        )
+
+    def _send(self, query: Query[Any]) -> tuple[Any, int, Any]:
+        """Return the rows, how many rows it was about, and what the driver says of the columns."""
+        connection, cursor = self.connection, None
+        if not connection.in_transaction():
+            connection.begin()
+        try:
+            cursor = connection.connection.cursor()
+            connection.dialect.do_execute(cursor, query.sql, query.params)
+            description = cursor.description
+            rows = cursor.fetchall() if description else ()
+            matched = cursor.rowcount
+            cursor.close()
+        except BaseException as error:
+            self._failed(error, query, cursor)
+        return rows, matched, description
+
+    def _failed(self, error: BaseException, query: Query[Any], cursor: Any) -> NoReturn:
+        """Let SQLAlchemy do what it does about a failure: for one, empty the pool of a server that
+        is gone."""
+        try:
+            self.connection._handle_dbapi_exception(error, query.sql, query.params, cursor, None)
+        except DBAPIError as told:
+            raise self._fault(told) from told.orig
