@@ -7,6 +7,7 @@ as ever.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound
@@ -27,19 +28,19 @@ class CursorTransaction(BorrowedTransaction):
         if self.watched:
             return super().execute(query)
         sent = self._runtime.now()
-        rows, matched, _ = self._send(query)
-        return Reply(rows, matched, sent, self._runtime.now())
+        cursor, rows = self._send(query)
+        return Reply(rows, cursor.rowcount, sent, self._runtime.now())
 
     def read(self, statement: Select[Any], compiled: Compiled, values: dict[str, Any]) -> Any:
         """Run a query on the user's own tables; return its one row, None if there is none."""
         if self.watched:
             return self.fetch(statement, values)
-        rows, _, description = self._send(compiled.query(values))
+        cursor, rows = self._send(compiled.query(values))
         if len(rows) > 1:
             raise MultipleResultsFound(f"{len(rows)} rows were found where one was expected")
         dialect = self.connection.dialect
         for row in rows:
-            return compiled.convert(row, [column[1] for column in description], dialect)
+            return compiled.convert(row, [column[1] for column in cursor.description], dialect)
         return None
 
     @property
@@ -55,21 +56,24 @@ class CursorTransaction(BorrowedTransaction):
             or connection.in_nested_transaction()
         )
 
-    def _send(self, query: Query[Any]) -> tuple[Any, int, Any]:
-        """Return the rows, how many rows it was about, and what the driver says of the columns."""
-        connection, cursor = self.connection, None
+    def _send(self, query: Query[Any]) -> tuple[Any, Sequence[Any]]:
+        """Return the cursor that ran a statement, and the rows: one for each of the driver's
+        connections, for making it takes as long as running does."""
+        connection = self.connection
         if not connection.in_transaction():
             connection.begin()
+        cursor = None
         try:
-            cursor = connection.connection.cursor()
+            lent = connection.connection
+            cursor = lent.info.get(_CURSOR)
+            if cursor is None:
+                cursor = lent.info[_CURSOR] = lent.cursor()
             connection.dialect.do_execute(cursor, query.sql, query.params)
-            description = cursor.description
-            rows = cursor.fetchall() if description else ()
-            matched = cursor.rowcount
-            cursor.close()
+            return cursor, cursor.fetchall() if cursor.description else ()
         except BaseException as error:
+            if cursor is not None:
+                lent.info.pop(_CURSOR, None)
             self._failed(error, query, cursor)
-        return rows, matched, description
 
     def _failed(self, error: BaseException, query: Query[Any], cursor: Any) -> NoReturn:
         """Let SQLAlchemy do what it does about a failure: for one, empty the pool of a server that
@@ -78,3 +82,7 @@ class CursorTransaction(BorrowedTransaction):
             self.connection._handle_dbapi_exception(error, query.sql, query.params, cursor, None)
         except DBAPIError as told:
             raise self._fault(told) from told.orig
+
+
+# In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
+_CURSOR = "dblock cursor"
