@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class Compiled:
     """A Core statement as text and parameters for the driver."""
 
+    statement: Any
     sql: str
     order: tuple[str, ...] | None
     constants: dict[str, Any]
@@ -43,7 +44,7 @@ class Compiled:
             types = tuple(
                 column.type.dialect_impl(dialect) for column in statement.selected_columns
             )
-        return cls(str(compiled), order, dict(compiled.params), processors, types)
+        return cls(statement, str(compiled), order, dict(compiled.params), processors, types)
 
     def query(self, values: dict[str, Any]) -> Query[int]:
         params = {**self.constants, **values}

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sqlalchemy.exc import DBAPIError, MultipleResultsFound
+from sqlalchemy.exc import DBAPIError
 
 from .io.borrowed import BorrowedTransaction
 from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql import Select
+    from sqlalchemy.engine import CursorResult
+    from sqlalchemy.sql import Executable
 
     from .compiled import Compiled
 
@@ -31,17 +32,20 @@ class CursorTransaction(BorrowedTransaction):
         cursor, rows = self._send(query)
         return Reply(rows, cursor.rowcount, sent, self._runtime.now())
 
-    def read(self, statement: Select[Any], compiled: Compiled, values: dict[str, Any]) -> Any:
-        """Run a query on the user's own tables; return its one row, None if there is none."""
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query on the user's own tables; return its rows."""
         if self.watched:
-            return self.fetch(statement, values)
+            return self.execute_core(compiled.statement, values).all()
         cursor, rows = self._send(compiled.query(values))
-        if len(rows) > 1:
-            raise MultipleResultsFound(f"{len(rows)} rows were found where one was expected")
-        dialect = self.connection.dialect
-        for row in rows:
-            return compiled.convert(row, [column[1] for column in cursor.description], dialect)
-        return None
+        kinds, dialect = [column[1] for column in cursor.description], self.connection.dialect
+        return [compiled.convert(row, kinds, dialect) for row in rows]
+
+    def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
+        """Run a statement on the user's own tables as SQLAlchemy would."""
+        try:
+            return self.connection.execute(statement, values)
+        except DBAPIError as error:
+            raise self._fault(error) from error.orig
 
     @property
     def watched(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import bindparam, func, literal, select, type_coerce, update
 from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
 from sqlalchemy.schema import Column, Table
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
@@ -23,7 +24,8 @@ from .protocol.faults import Fault, StatementError
 from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.expression import ClauseElement, ColumnElement, Select
+    from sqlalchemy.sql import Executable
+    from sqlalchemy.sql.expression import ClauseElement, ColumnElement
     from sqlalchemy.types import TypeEngine
 
     from .database import Database
@@ -35,8 +37,9 @@ T = TypeVar("T")
 #: Of tables of the user's in one database: the types that their columns have there.
 Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
 
-_KEY, _AMOUNT, _SEEN, _NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
-_LEAST, _MOST = "dblock_least", "dblock_most"
+#: Parameters of the statements.
+KEY, AMOUNT, SEEN, NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
+LEAST, MOST = "dblock_least", "dblock_most"
 
 
 @dataclass(frozen=True)
@@ -87,19 +90,23 @@ class Columns:
         """Say which number is meant."""
         return f"{self.value} of {self.key.name} {key!r}"
 
-    def expire(self, session: Borrowable, key: Any) -> None:
-        """Let the ORM read a row anew: it does not see what was done below it."""
+    def expire(self, session: Borrowable, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Let the ORM read rows anew, by their primary keys: it does not see what was done below
+        it."""
         if self.attribute is None:
             return
         found = session() if isinstance(session, scoped_session) else session
         if not isinstance(found, Session):
             return
         mapper = self.attribute.parent
-        if [column.name for column in mapper.primary_key] == [self.key.name]:
-            instance = found.identity_map.get(mapper.identity_key_from_primary_key((key,)))
-            if instance is not None:
-                changed = [self.value] if self.version is None else [self.value, self.version]
-                found.expire(instance, [mapper.get_property_by_column(c).key for c in changed])
+        changed = [self.value] if self.version is None else [self.value, self.version]
+        names = [mapper.get_property_by_column(column).key for column in changed]
+        first, *others = mapper.primary_key
+        for row in rows:
+            if first.name == self.key.name and len(row) == 1 + len(others):
+                instance = found.identity_map.get(mapper.identity_key_from_primary_key(row))
+                if instance is not None:
+                    found.expire(instance, names)
 
 
 class CounterTable:
@@ -115,7 +122,6 @@ class CounterTable:
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
         self._compiled: dict[str, Compiled] = {}
-        self._readings: dict[tuple[bool, bool], tuple[Select[Any], Compiled]] = {}
 
     def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
         """Return the user's transaction."""
@@ -169,28 +175,34 @@ class CounterTable:
         self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
-        reading = self._readings.get((lock, to_compare))
-        if reading is None:
-            statement = self._reading(transaction, to_compare)
-            if lock:  # also the only way to the newest row under InnoDB's REPEATABLE READ
-                statement = statement.with_for_update()
-            compiled = Compiled.of(statement, transaction.connection.dialect)
-            reading = self._readings[lock, to_compare] = statement, compiled
-        row = self._retried(partial(transaction.read, *reading, {_KEY: key}))
-        if row is None:
-            columns = self.columns
-            raise LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
-        value, seen = row
-        return value, seen
-
-    def _reading(self, transaction: CursorTransaction, to_compare: bool) -> Select[Any]:
         columns = self.columns
-        seen: ColumnElement[Any] = columns.compared
-        if to_compare:  # by the type it has there: a model's may round it
-            seen = type_coerce(seen, self.numbers(transaction, columns.compared).type)
-        return select(columns.value.label("value"), seen.label("seen")).where(
-            columns.key == bindparam(_KEY, type_=columns.key.type)
-        )
+
+        def statement() -> ClauseElement:
+            seen: ColumnElement[Any] = columns.compared
+            if to_compare:  # by the type it has there: a model's may round it
+                seen = type_coerce(seen, self.numbers(transaction, columns.compared).type)
+            reading = select(columns.value.label("value"), seen.label("seen")).where(
+                columns.key == bindparam(KEY, type_=columns.key.type)
+            )
+            # With a lock also because there is no other way to the newest row under InnoDB's
+            # REPEATABLE READ.
+            return reading.with_for_update() if lock else reading
+
+        query = self.once(f"read {lock} {to_compare}", transaction, statement)
+        rows = self.rows(transaction, query, key)
+        if len(rows) > 1:
+            raise MultipleResultsFound(f"{columns.key.name} {key!r} is in {len(rows)} rows")
+        for value, seen in rows:
+            return value, seen
+        raise self.no_row(key)
+
+    def no_row(self, key: Any) -> LookupError:
+        columns = self.columns
+        return LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
+
+    def expire(self, session: Borrowable, key: Any) -> None:
+        """Let the ORM read what was changed anew."""
+        self.columns.expire(session, [(key,)])
 
     def shift(
         self,
@@ -201,19 +213,21 @@ class CounterTable:
         most: Number,
     ) -> bool:
         """Add an amount to a value from ``least`` to ``most``; False if there is none."""
+        if least > most:  # no number of this column is between them
+            return False
 
         def statement() -> ClauseElement:
             value = self.columns.value
             numbers = self.numbers(transaction, value)
             amount, least, most = (
-                bindparam(name, type_=numbers.type) for name in (_AMOUNT, _LEAST, _MOST)
+                bindparam(name, type_=numbers.type) for name in (AMOUNT, LEAST, MOST)
             )
             # About the value as it is, so that nothing is computed that the column cannot hold.
-            room = _rounded(value, numbers).between(least, most)
-            return self._update(transaction, room, _rounded(value + amount, numbers))
+            room = rounded(value, numbers).between(least, most)
+            return self.updating(transaction, room, rounded(value + amount, numbers))
 
-        compiled = self._once("shift", transaction, statement)
-        values = {_KEY: key, _AMOUNT: amount, _LEAST: least, _MOST: most}
+        compiled = self.once("shift", transaction, statement)
+        values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
     def set(self, transaction: CursorTransaction, key: Any, seen: Number, new: Number) -> bool:
@@ -222,19 +236,19 @@ class CounterTable:
         def statement() -> ClauseElement:
             compared = self.columns.compared
             numbers = self.numbers(transaction, compared)
-            same = _rounded(compared, numbers) == bindparam(_SEEN, type_=numbers.type)
+            same = rounded(compared, numbers) == bindparam(SEEN, type_=numbers.type)
             numbers = self.numbers(transaction, self.columns.value)
-            return self._update(transaction, same, bindparam(_NEW, type_=numbers.type))
+            return self.updating(transaction, same, bindparam(NEW, type_=numbers.type))
 
-        compiled = self._once("set", transaction, statement)
-        values = {_KEY: key, _SEEN: seen, _NEW: new}
+        compiled = self.once("set", transaction, statement)
+        values = {KEY: key, SEEN: seen, NEW: new}
         return self.run(transaction, compiled.query(values)).matched == 1
 
-    def _update(
+    def updating(
         self, transaction: CursorTransaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
-        conditions = [columns.key == bindparam(_KEY, type_=columns.key.type), where]
+        conditions = [columns.key == bindparam(KEY, type_=columns.key.type), where]
         values = {columns.value.name: new}
         if columns.version is not None:
             numbers = self.numbers(transaction, columns.version)
@@ -242,13 +256,24 @@ class CounterTable:
             values[columns.version.name] = columns.version + 1
         return update(columns.table).where(*conditions).values(values)
 
-    def _once(
+    def once(
         self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
-        if name not in self._compiled:
-            self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
-        return self._compiled[name]
+        found = self._compiled.get(name)
+        if found is None:
+            found = self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
+        return found
+
+    def rows(
+        self, transaction: CursorTransaction, query: Compiled, key: Any
+    ) -> Sequence[Sequence[Any]]:
+        """Run a query for the rows of a key."""
+        return self._retried(partial(transaction.rows, query, {KEY: key}))
+
+    def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
+        """Run a statement that is not sent often."""
+        self._retried(partial(transaction.execute_core, statement, rows))
 
     def run(self, transaction: CursorTransaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
@@ -285,5 +310,5 @@ def _column(what: str, given: object) -> Column[Any]:
     return found
 
 
-def _rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:
+def rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:
     return func.round(value, numbers.scale) if numbers.rounded else value

@@ -25,6 +25,7 @@ FLOORS = [
     {"database"},
     {"counter_cursor"},
     {"counter_table"},
+    {"counter_stripes"},
     {"lease", "row", "counter"},
     {"multi", "cron"},
     {"locks"},
