@@ -174,7 +174,8 @@ class Counter:
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
         dialect, table = self._dialect, self._table
-        transaction = table.borrow(session, locking=idempotency_key is not None)
+        locking = table.several or idempotency_key is not None
+        transaction = table.borrow(session, locking=locking)
         numbers, amount, least, most = self._room(transaction, n, sign)
         if idempotency_key is not None:
             # First, so that a repetition in another transaction waits here for this one's end.

@@ -3,9 +3,9 @@
 ::
 
     a free row has enough ──> it alone is changed ──────────────────────────> done
-      └── no ──> wait for one ── it still has enough ─────────────────────────> done
-                   └── no ──> look at all ── not enough in all ───────────────> refused
-                                └── enough ──> lock all, change, even them out ─> done
+      └── no ──> wait for one that has enough ─────────────────────────────> done
+                   └── none has ──> look at all ── not enough in all ────────> refused
+                                      └── enough ──> lock all, even out ──> done
 
 The floor is one of the whole number. No row is ever below zero, so a row that keeps the floor by
 itself keeps it for all; and who needs more than one row has locked all of them, in one order.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, insert, select, type_coerce
+from sqlalchemy import and_, bindparam, func, insert, select, type_coerce
 from sqlalchemy.types import Integer
 
 from .amounts import Number, Numbers, even_parts, exact_sum
@@ -25,7 +25,7 @@ from .errors import Unsupported
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Column
-    from sqlalchemy.sql.expression import ClauseElement
+    from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
     from .counter_cursor import CursorTransaction
     from .counter_table import Types
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .policy import RetryPolicy
 
 _START, _STRIPE = "dblock_start", "dblock_stripe"
+_NONE = -1  # the number of no stripe
 
 #: A row: its stripe, its value as the user's type has it, and as the database has it.
 Row = tuple[int, Any, Any]
@@ -52,8 +53,8 @@ def check_stripes(columns: Columns, stripes: object, floor: Any) -> int:
             f"a striped counter's floor is 0 or more, for a stripe says nothing of the others' "
             f"debts: {floor!r}"
         )
-    key, *others = columns.table.primary_key.columns
-    if key is not columns.key or [isinstance(c.type, Integer) for c in others] != [True]:
+    keys = list(columns.table.primary_key.columns)
+    if keys[:1] != [columns.key] or [isinstance(key.type, Integer) for key in keys[1:]] != [True]:
         raise ValueError(
             f"a striped counter has a row for each {columns.key.name} and stripe: the primary key "
             f"of {columns.table.name} has to be ({columns.key.name}, an integer column)"
@@ -63,6 +64,8 @@ def check_stripes(columns: Columns, stripes: object, floor: Any) -> int:
 
 class StripedTable(CounterTable):
     """The statements of one striped counter."""
+
+    several = True
 
     def __init__(
         self,
@@ -134,32 +137,39 @@ class StripedTable(CounterTable):
         return self._gather(transaction, key, numbers, amount, least)
 
     def _shift_one(self, transaction: CursorTransaction, numbers: Numbers, free: bool) -> Any:
-        """Return what changes one stripe, from ``start`` on, that has room for it: one that is
-        ``free``, or else the first, to be waited for."""
+        """Return what changes one stripe that has room for it, the first from ``start`` on and
+        around: one that is ``free``, or whichever it is, to be waited for."""
         columns, stripe = self.columns, self._stripe
+        other = columns.table.alias("dblock_one")
+        stripes = other.c[stripe.key]
 
-        def statement() -> ClauseElement:
-            value = columns.value
-            amount, least, most = (
-                bindparam(name, type_=numbers.type) for name in (AMOUNT, LEAST, MOST)
-            )
-            other = columns.table.alias("dblock_one")
-            # In the order of the primary key, for MariaDB locks what it sorts.
-            chosen = (
-                select(other.c[stripe.key])
-                .where(
-                    other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type),
-                    other.c[stripe.key] >= bindparam(_START, type_=stripe.type),
-                    rounded(other.c[value.key], numbers).between(least, most),
-                )
-                .order_by(other.c[stripe.key])
+        def chosen(*where: ColumnElement[bool]) -> ColumnElement[Any]:
+            # In the order of the primary key, for MariaDB locks whatever it sorts.
+            return (
+                select(stripes)
+                .where(other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type), *where)
+                .order_by(stripes)
                 .limit(1)
                 .with_for_update(skip_locked=free)
                 .scalar_subquery()
             )
-            room = rounded(value, numbers).between(least, most)
-            changed = rounded(value + amount, numbers)
-            return self.updating(transaction, and_(stripe == chosen, room), changed)
+
+        def statement() -> ClauseElement:
+            amount, least, most = (
+                bindparam(name, type_=numbers.type) for name in (AMOUNT, LEAST, MOST)
+            )
+            start = bindparam(_START, type_=stripe.type)
+
+            def room(value: ColumnElement[Any]) -> ColumnElement[bool]:
+                return rounded(value, numbers).between(least, most)
+
+            there = room(other.c[columns.value.key])
+            # The last is no stripe's: of NULL MariaDB would look for all rows, and lock them.
+            one = func.coalesce(
+                chosen(stripes >= start, there), chosen(stripes < start, there), _NONE
+            )
+            changed = rounded(columns.value + amount, numbers)
+            return self.updating(transaction, and_(stripe == one, room(columns.value)), changed)
 
         return self.once(f"shift {free}", transaction, statement)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import bindparam, func, literal, select, type_coerce, update
@@ -112,6 +112,9 @@ class Columns:
 class CounterTable:
     """The statements of one counter. They run in transactions of the user's, and none waits there
     for longer than the user's own do, but for the policy's tries."""
+
+    #: Whether a change may take several statements, and so a transaction around them.
+    several: ClassVar[bool] = False
 
     def __init__(
         self, database: Database, types: Types, columns: Columns, retry: RetryPolicy
