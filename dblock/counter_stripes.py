@@ -16,7 +16,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, func, insert, select, type_coerce
+from sqlalchemy import and_, bindparam, func, insert, select, true, type_coerce
 from sqlalchemy.types import Integer
 
 from .amounts import Number, Numbers, even_parts, exact_sum
@@ -105,8 +105,15 @@ class StripedTable(CounterTable):
             )
             return reading.with_for_update() if lock else reading
 
-        query = self.once(f"rows {lock}", transaction, statement)
-        return [(number, value, seen) for number, value, seen in self.rows(transaction, query, key)]
+        def touch() -> ClauseElement:
+            return self.updating(transaction, true(), columns.value)
+
+        if lock and self._database.dialect.one_writer:  # which has no lock for who only reads
+            query = self.once("touch", transaction, touch).query({KEY: key})
+            self.run(transaction, query)
+        reading = self.once(f"rows {lock}", transaction, statement)
+        found = self.rows(transaction, reading, key)
+        return [(number, value, seen) for number, value, seen in found]
 
     # --- changing ----------------------------------------------------------------------------
 

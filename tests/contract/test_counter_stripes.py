@@ -379,7 +379,7 @@ def test_what_cannot_be_striped(locks: Locks, silent: list[str]) -> None:
         (ValueError, "the primary key of texts", {"key": texts.c.a, "column": texts.c.n}),
         (ValueError, "the primary key of turned", {"key": turned.c.a, "column": turned.c.n}),
     ]
-    usual = {"column": made.stock, "key": made.product, "stripes": STRIPES}
+    usual: dict[str, Any] = {"column": made.stock, "key": made.product, "stripes": STRIPES}
     for error, said, other in calls:
         with pytest.raises(error, match=said):
             locks.counter(**(usual | other))
