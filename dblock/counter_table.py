@@ -138,8 +138,7 @@ class CounterTable:
                 "a counter works in an SQLAlchemy Connection or Session, not "
                 f"{type(found).__name__}"
             )
-        if not database.dialect.adapter.recognised:
-            database.recognise(transaction)
+        database.recognise(transaction)
         return CursorTransaction(transaction.connection, database.dialect, database.runtime)
 
     # --- what the columns hold ---------------------------------------------------------------

@@ -32,6 +32,7 @@ from tests.contract.shop import Base, Product, Shelf, left
 from tests.support import (
     BORROWED,
     LONG,
+    MOMENT,
     Threads,
     attribute,
     borrowed,
@@ -206,17 +207,33 @@ def test_who_finds_none_free_waits_for_one(
         assert counter.take(first, 1, 3)
         waiting = threads.start(counter.take, second, 1, 2)
         with pytest.raises(TimeoutError):
-            waiting.result(0.25)
+            waiting.result(MOMENT)
         first.commit()
         assert waiting.result(LONG)
         second.commit()
     assert left(engine, counter) == 0
 
 
-@pytest.mark.parametrize("echo", [False, True], ids=["", "watched"])
-def test_never_oversold(shelf: Counter, engine: Engine, threads: Threads, echo: bool) -> None:
+def test_what_others_are_taking_is_waited_for(
+    locks: Locks, shelf: Counter, engine: Engine, threads: Threads
+) -> None:
+    """Who needs several rows takes nothing from under those who have one."""
+    with new_session(engine) as first, new_session(engine) as second:
+        assert shelf.take(first, 1, 2)
+        waiting = threads.attempt(shelf.take, second, 1, 9)
+        with pytest.raises(TimeoutError):
+            waiting.result(MOMENT)
+        first.commit()
+        with pytest.raises(NotEnough) as caught:
+            waiting.result(LONG)
+        assert caught.value.available == 8
+    assert left(engine, shelf) == 8
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_never_oversold(shelf: Counter, engine: Engine, threads: Threads, watched: bool) -> None:
     """Whatever many take and give back at once, what is there and what they have is the same."""
-    if echo:
+    if watched:
         event.listen(engine, "before_cursor_execute", lambda *args: None)
     with new_session(engine) as session:
         shelf.add(session, 1, 90)

@@ -545,7 +545,7 @@ CATALOGUE = (
         "counter_stripes.StripedTable._gather",
         "rows = self._rows(transaction, key, lock=True)",
         "rows = self._rows(transaction, key, lock=False)",
-        f"{STRIPES}::test_never_oversold",
+        f"{STRIPES}::test_what_others_are_taking_is_waited_for[threads-postgresql]",
     ),
     Mutant(
         "counter-never-locks",
