@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from math import isfinite
 from typing import Any
 
@@ -98,6 +99,8 @@ class Numbers:
             raise OverflowError(
                 f"{what} is from {self.least} to {self.most} in {self.type}: {number!r}"
             )
+        if self.whole and isinstance(number, int):
+            return int(number)
         if self.inexact:
             return float(number)
         exact = Decimal(repr(number) if isinstance(number, float) else number)
@@ -128,6 +131,25 @@ def check_number(what: str, number: object) -> None:
         raise TypeError(f"{what} is a number, not {type(number).__name__}: {number!r}")
     if not (number.is_finite() if isinstance(number, Decimal) else _is_finite(number)):
         raise ValueError(f"{what} is finite: {number!r}")
+
+
+def exact_sum(numbers: Iterable[Number]) -> Number:
+    """Return a sum, of decimals with all their digits."""
+    with localcontext(_EXACTLY):
+        return sum(numbers)
+
+
+def even_parts(total: Number, parts: int) -> Sequence[Number]:
+    """Return a sum in so many parts, as even as its own last decimal allows."""
+    if isinstance(total, int):
+        part, more = divmod(total, parts)
+        return [part + 1] * more + [part] * (parts - more)
+    exact = Decimal(total)
+    _, _, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    places = min(exponent, 0)
+    units = int(exact.scaleb(-places, _EXACTLY))
+    return [Decimal(part).scaleb(places, _EXACTLY) for part in even_parts(units, parts)]
 
 
 def _is_finite(number: float) -> bool:

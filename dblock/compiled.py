@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.sql import Select
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from .protocol.steps import Query
@@ -13,16 +14,20 @@ from .protocol.steps import Query
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect
     from sqlalchemy.sql.expression import ClauseElement
+    from sqlalchemy.types import TypeEngine
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A Core statement as text and parameters for the driver."""
 
+    statement: Any
     sql: str
     order: tuple[str, ...] | None
     constants: dict[str, Any]
     processors: Mapping[str, Callable[[Any], Any]]
+    #: The types of a query's columns.
+    types: tuple[TypeEngine[Any], ...] = ()
 
     @classmethod
     def of(cls, statement: ClauseElement, dialect: SQLAlchemyDialect) -> Compiled:
@@ -34,7 +39,12 @@ class Compiled:
             if processor is not None:
                 processors[name] = processor
         order = None if compiled.positiontup is None else tuple(compiled.positiontup)
-        return cls(str(compiled), order, dict(compiled.params), processors)
+        types: tuple[TypeEngine[Any], ...] = ()
+        if isinstance(statement, Select):
+            types = tuple(
+                column.type.dialect_impl(dialect) for column in statement.selected_columns
+            )
+        return cls(statement, str(compiled), order, dict(compiled.params), processors, types)
 
     def query(self, values: dict[str, Any]) -> Query[int]:
         params = {**self.constants, **values}
@@ -43,3 +53,13 @@ class Compiled:
         if self.order is None:
             return Query(self.sql, params)
         return Query(self.sql, tuple(params[name] for name in self.order))
+
+    def convert(
+        self, row: Sequence[Any], kinds: Sequence[Any], dialect: SQLAlchemyDialect
+    ) -> tuple[Any, ...]:
+        """Return a row of the driver's as SQLAlchemy would; ``kinds`` are the driver's types."""
+        values = []
+        for value, type, kind in zip(row, self.types, kinds, strict=True):
+            processor = type.result_processor(dialect, kind)
+            values.append(value if processor is None else processor(value))
+        return tuple(values)

@@ -12,6 +12,7 @@ from sqlalchemy.types import TypeDecorator
 
 from .amounts import Number, Numbers, check_number
 from .arguments import check_name
+from .counter_stripes import StripedTable, check_stripes
 from .counter_table import Columns, CounterTable, Types
 from .errors import Conflict, DBLockError, NotEnough, Unsupported
 from .events import Kind, tell
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
+    from .counter_cursor import CursorTransaction
     from .database import Database
-    from .io.borrowed import Borrowable, BorrowedTransaction
+    from .io.borrowed import Borrowable
     from .policy import RetryPolicy
 
 # For so many seconds after a lost race other races would be lost too.
@@ -52,6 +54,7 @@ class Counter:
         *,
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None,
+        stripes: int | None,
         floor: Any,
         retry: RetryPolicy,
     ) -> None:
@@ -59,7 +62,11 @@ class Counter:
             check_number("a counter's floor", floor)
         self._floor = floor
         self._columns = Columns.of(column, key, version)
-        self._table = CounterTable(database, types, self._columns, retry)
+        self._stripes: StripedTable | None = None
+        if stripes is not None:
+            check_stripes(self._columns, stripes, floor)
+            self._stripes = StripedTable(database, types, self._columns, retry, stripes)
+        self._table = self._stripes or CounterTable(database, types, self._columns, retry)
         self._dialect = database.dialect
         self._runtime = database.runtime
         self._retry = retry
@@ -94,12 +101,13 @@ class Counter:
         """
         check_number("what was seen", seen)
         check_number("the new value", new)
+        self._check_one_row()
         transaction = self._table.borrow(session)
         self._check_comparable(transaction)
         if self._columns.version is None:
             seen = self._table.exactly(transaction, "what was seen", seen)
         matched = self._set(transaction, key, seen, new)
-        self._columns.expire(session, key)
+        self._table.expire(session, key)
         return matched
 
     def update(self, session: Borrowable, key: Any, change: Callable[[Any], Any]) -> Any:
@@ -111,6 +119,7 @@ class Counter:
         all. Raises Conflict when the policy's tries are used up, or when this transaction's
         snapshot can never see the newer value.
         """
+        self._check_one_row()
         transaction = self._table.borrow(session)
         self._check_comparable(transaction)
         start, number = self._runtime.now(), 0
@@ -122,7 +131,7 @@ class Counter:
                 raise self._is_null(key, value)
             new = change(value)
             if self._set(transaction, key, seen, new):
-                self._columns.expire(session, key)
+                self._table.expire(session, key)
                 return new
             self._hot_until = self._runtime.now() + HOT
             elapsed = self._runtime.now() - start
@@ -142,6 +151,18 @@ class Counter:
         """Read the counter. Raises LookupError when there is no such row."""
         return self._table.read(self._table.borrow(session), key, lock=False)[0]
 
+    def spread(self, session: Borrowable, key: Any) -> None:
+        """Give a key's number as many rows as it has stripes, equal parts of it in each.
+
+        Once, when there is one row; and again when ``stripes`` has changed. It waits for those who
+        are changing the number. Raises LookupError when there is no row yet.
+        """
+        if self._stripes is None:
+            raise Unsupported(f"{self!r} has one row: stripes= is for more")
+        transaction = self._table.borrow(session, locking=True)
+        self._stripes.spread(transaction, key)
+        self._table.expire(session, key)
+
     # --- inside ------------------------------------------------------------------------------
 
     def _change(
@@ -153,17 +174,16 @@ class Counter:
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
         dialect, table = self._dialect, self._table
-        transaction = table.borrow(session, locking=idempotency_key is not None)
+        locking = table.several or idempotency_key is not None
+        transaction = table.borrow(session, locking=locking)
         numbers, amount, least, most = self._room(transaction, n, sign)
         if idempotency_key is not None:
             # First, so that a repetition in another transaction waits here for this one's end.
             applied = table.run(transaction, dialect.apply(idempotency_key))
             if applied.matched == 0:
                 return False
-        changed = False
         try:
-            if least <= most:  # else no number of this column is between them
-                changed = table.shift(transaction, key, amount, least, most)
+            changed = table.shift(transaction, key, amount, least, most)
         except (DBLockError, DBAPIError):
             gone = dialect.failure_aborts or transaction.connection.invalidated
             if idempotency_key is not None and not gone:  # and with it the key
@@ -174,22 +194,22 @@ class Counter:
             if idempotency_key is not None:
                 table.run(transaction, dialect.unapply(idempotency_key))
             raise self._refusal(transaction, key, n, sign, numbers)
-        self._columns.expire(session, key)
+        self._table.expire(session, key)
         return True
 
     def _room(
-        self, transaction: BorrowedTransaction, n: Any, sign: int
+        self, transaction: CursorTransaction, n: Any, sign: int
     ) -> tuple[Numbers, Number, Number, Number]:
         """Return the column's numbers, the amount, and from what to what the value may be."""
         numbers = self._table.numbers(transaction, self._columns.value)
         amount = sign * self._table.exactly(transaction, "an amount", n)
         floor = None
-        if self._floor is not None and self._floor > numbers.least:
+        if sign < 0 and self._floor is not None and self._floor > numbers.least:
             floor = self._table.exactly(transaction, "a counter's floor", self._floor)
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
+        self, transaction: CursorTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
         table, columns = self._table, self._columns
@@ -220,7 +240,13 @@ class Counter:
             "from there: set it to a number, and let the column be NOT NULL"
         )
 
-    def _check_comparable(self, transaction: BorrowedTransaction) -> None:
+    def _check_one_row(self) -> None:
+        if self._stripes is not None:
+            raise Unsupported(
+                f"{self!r} is striped, so there is no one row to compare and set: take and add work"
+            )
+
+    def _check_comparable(self, transaction: CursorTransaction) -> None:
         """Refuse numbers that may be rounded when they are read."""
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
@@ -230,7 +256,7 @@ class Counter:
                 "with its decimals; take and add work"
             )
 
-    def _set(self, transaction: BorrowedTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: CursorTransaction, key: Any, seen: Any, new: Any) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

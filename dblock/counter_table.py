@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import bindparam, func, literal, select, type_coerce, update
 from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
 from sqlalchemy.schema import Column, Table
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
+from .counter_cursor import CursorTransaction
 from .io.borrowed import BorrowedTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
-from .protocol.steps import ExecuteInTransaction, Query, Reply
+from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.expression import ClauseElement, ColumnElement, Select
+    from sqlalchemy.sql import Executable
+    from sqlalchemy.sql.expression import ClauseElement, ColumnElement
     from sqlalchemy.types import TypeEngine
 
     from .database import Database
@@ -34,8 +37,9 @@ T = TypeVar("T")
 #: Of tables of the user's in one database: the types that their columns have there.
 Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
 
-_KEY, _AMOUNT, _SEEN, _NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
-_LEAST, _MOST = "dblock_least", "dblock_most"
+#: Parameters of the statements.
+KEY, AMOUNT, SEEN, NEW = "dblock_key", "dblock_amount", "dblock_seen", "dblock_new"
+LEAST, MOST = "dblock_least", "dblock_most"
 
 
 @dataclass(frozen=True)
@@ -86,22 +90,31 @@ class Columns:
         """Say which number is meant."""
         return f"{self.value} of {self.key.name} {key!r}"
 
-    def expire(self, session: Borrowable, key: Any) -> None:
-        """Let the ORM read a row anew: it does not see what was done below it."""
+    def expire(self, session: Borrowable, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Let the ORM read rows anew, by their primary keys: it does not see what was done below
+        it."""
+        if self.attribute is None:
+            return
         found = session() if isinstance(session, scoped_session) else session
-        if self.attribute is None or not isinstance(found, Session):
+        if not isinstance(found, Session):
             return
         mapper = self.attribute.parent
-        if [column.name for column in mapper.primary_key] == [self.key.name]:
-            instance = found.identity_map.get(mapper.identity_key_from_primary_key((key,)))
-            if instance is not None:
-                changed = [self.value] if self.version is None else [self.value, self.version]
-                found.expire(instance, [mapper.get_property_by_column(c).key for c in changed])
+        changed = [self.value] if self.version is None else [self.value, self.version]
+        names = [mapper.get_property_by_column(column).key for column in changed]
+        first, *others = mapper.primary_key
+        for row in rows:
+            if first.name == self.key.name and len(row) == 1 + len(others):
+                instance = found.identity_map.get(mapper.identity_key_from_primary_key(row))
+                if instance is not None:
+                    found.expire(instance, names)
 
 
 class CounterTable:
     """The statements of one counter. They run in transactions of the user's, and none waits there
     for longer than the user's own do, but for the policy's tries."""
+
+    #: Whether a change may take several statements, and so a transaction around them.
+    several: ClassVar[bool] = False
 
     def __init__(
         self, database: Database, types: Types, columns: Columns, retry: RetryPolicy
@@ -112,10 +125,8 @@ class CounterTable:
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
         self._compiled: dict[str, Compiled] = {}
-        self._read_as_told = self._reading(columns.compared)
-        self._read_to_compare: Select[Any] | None = None
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
         """Return the user's transaction."""
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
@@ -128,11 +139,11 @@ class CounterTable:
                 f"{type(found).__name__}"
             )
         database.recognise(transaction)
-        return transaction
+        return CursorTransaction(transaction.connection, database.dialect, database.runtime)
 
     # --- what the columns hold ---------------------------------------------------------------
 
-    def numbers(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
+    def numbers(self, transaction: CursorTransaction, column: Column[Any]) -> Numbers:
         """Return which numbers a column holds: by its type in the database, and by its type here
         where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
         found = self._numbers.get(column.name)
@@ -152,7 +163,7 @@ class CounterTable:
             )
         return found
 
-    def exactly(self, transaction: BorrowedTransaction, what: str, number: Any) -> Number:
+    def exactly(self, transaction: CursorTransaction, what: str, number: Any) -> Number:
         """Return a number as the column holds it."""
         kind = self.columns.value.type
         if isinstance(kind, TypeDecorator):
@@ -163,74 +174,83 @@ class CounterTable:
     # --- statements --------------------------------------------------------------------------
 
     def read(
-        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
-        reading = self._reading_to_compare(transaction) if to_compare else self._read_as_told
-        if lock:  # also the only way to the newest row under InnoDB's REPEATABLE READ
-            reading = reading.with_for_update()
-        row = self._retried(partial(transaction.fetch, reading, {_KEY: key}))
-        if row is None:
-            columns = self.columns
-            raise LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
-        return row.value, row.seen
-
-    def _reading_to_compare(self, transaction: BorrowedTransaction) -> Select[Any]:
-        if self._read_to_compare is None:  # by the type it has there: a model's may round it
-            compared = self.columns.compared
-            numbers = self.numbers(transaction, compared)
-            self._read_to_compare = self._reading(type_coerce(compared, numbers.type))
-        return self._read_to_compare
-
-    def _reading(self, seen: ColumnElement[Any]) -> Select[Any]:
         columns = self.columns
-        return select(columns.value.label("value"), seen.label("seen")).where(
-            columns.key == bindparam(_KEY, type_=columns.key.type)
-        )
+
+        def statement() -> ClauseElement:
+            seen: ColumnElement[Any] = columns.compared
+            if to_compare:  # by the type it has there: a model's may round it
+                seen = type_coerce(seen, self.numbers(transaction, columns.compared).type)
+            reading = select(columns.value.label("value"), seen.label("seen")).where(
+                columns.key == bindparam(KEY, type_=columns.key.type)
+            )
+            # With a lock also because there is no other way to the newest row under InnoDB's
+            # REPEATABLE READ.
+            return reading.with_for_update() if lock else reading
+
+        query = self.once(f"read {lock} {to_compare}", transaction, statement)
+        rows = self.rows(transaction, query, key)
+        if len(rows) > 1:
+            raise MultipleResultsFound(f"{columns.key.name} {key!r} is in {len(rows)} rows")
+        for value, seen in rows:
+            return value, seen
+        raise self.no_row(key)
+
+    def no_row(self, key: Any) -> LookupError:
+        columns = self.columns
+        return LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
+
+    def expire(self, session: Borrowable, key: Any) -> None:
+        """Let the ORM read what was changed anew."""
+        self.columns.expire(session, [(key,)])
 
     def shift(
         self,
-        transaction: BorrowedTransaction,
+        transaction: CursorTransaction,
         key: Any,
         amount: Number,
         least: Number,
         most: Number,
     ) -> bool:
         """Add an amount to a value from ``least`` to ``most``; False if there is none."""
+        if least > most:  # no number of this column is between them
+            return False
 
         def statement() -> ClauseElement:
             value = self.columns.value
             numbers = self.numbers(transaction, value)
             amount, least, most = (
-                bindparam(name, type_=numbers.type) for name in (_AMOUNT, _LEAST, _MOST)
+                bindparam(name, type_=numbers.type) for name in (AMOUNT, LEAST, MOST)
             )
             # About the value as it is, so that nothing is computed that the column cannot hold.
-            room = _rounded(value, numbers).between(least, most)
-            return self._update(transaction, room, _rounded(value + amount, numbers))
+            room = rounded(value, numbers).between(least, most)
+            return self.updating(transaction, room, rounded(value + amount, numbers))
 
-        compiled = self._once("shift", transaction, statement)
-        values = {_KEY: key, _AMOUNT: amount, _LEAST: least, _MOST: most}
+        compiled = self.once("shift", transaction, statement)
+        values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
-    def set(self, transaction: BorrowedTransaction, key: Any, seen: Number, new: Number) -> bool:
+    def set(self, transaction: CursorTransaction, key: Any, seen: Number, new: Number) -> bool:
         """Set a row that is still as seen; False if none is."""
 
         def statement() -> ClauseElement:
             compared = self.columns.compared
             numbers = self.numbers(transaction, compared)
-            same = _rounded(compared, numbers) == bindparam(_SEEN, type_=numbers.type)
+            same = rounded(compared, numbers) == bindparam(SEEN, type_=numbers.type)
             numbers = self.numbers(transaction, self.columns.value)
-            return self._update(transaction, same, bindparam(_NEW, type_=numbers.type))
+            return self.updating(transaction, same, bindparam(NEW, type_=numbers.type))
 
-        compiled = self._once("set", transaction, statement)
-        values = {_KEY: key, _SEEN: seen, _NEW: new}
+        compiled = self.once("set", transaction, statement)
+        values = {KEY: key, SEEN: seen, NEW: new}
         return self.run(transaction, compiled.query(values)).matched == 1
 
-    def _update(
-        self, transaction: BorrowedTransaction, where: ColumnElement[bool], new: Any
+    def updating(
+        self, transaction: CursorTransaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
-        conditions = [columns.key == bindparam(_KEY, type_=columns.key.type), where]
+        conditions = [columns.key == bindparam(KEY, type_=columns.key.type), where]
         values = {columns.value.name: new}
         if columns.version is not None:
             numbers = self.numbers(transaction, columns.version)
@@ -238,16 +258,27 @@ class CounterTable:
             values[columns.version.name] = columns.version + 1
         return update(columns.table).where(*conditions).values(values)
 
-    def _once(
-        self, name: str, transaction: BorrowedTransaction, make: Callable[[], ClauseElement]
+    def once(
+        self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
-        if name not in self._compiled:
-            self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
-        return self._compiled[name]
+        found = self._compiled.get(name)
+        if found is None:
+            found = self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
+        return found
 
-    def run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
-        return self._retried(partial(transaction.run, ExecuteInTransaction(query)))
+    def rows(
+        self, transaction: CursorTransaction, query: Compiled, key: Any
+    ) -> Sequence[Sequence[Any]]:
+        """Run a query for the rows of a key."""
+        return self._retried(partial(transaction.rows, query, {KEY: key}))
+
+    def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
+        """Run a statement that is not sent often."""
+        self._retried(partial(transaction.execute_core, statement, rows))
+
+    def run(self, transaction: CursorTransaction, query: Query[Any]) -> Reply:
+        return self._retried(partial(transaction.execute, query))
 
     def _retried(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
@@ -281,5 +312,5 @@ def _column(what: str, given: object) -> Column[Any]:
     return found
 
 
-def _rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:
+def rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:
     return func.round(value, numbers.scale) if numbers.rounded else value

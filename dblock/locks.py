@@ -253,12 +253,15 @@ class Locks:
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None = None,
         floor: Any = 0,
+        stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> Counter:
         """Return a counter over a column of a table of yours, in the row that ``key`` finds.
 
         ``version`` is a column that every change raises by one; ``floor`` the least value that
-        ``take`` leaves, None for none.
+        ``take`` leaves, None for none. With ``stripes`` the number is spread over so many rows,
+        which so many transactions change at once: the table's primary key is (``key``, an integer
+        column), and the number is the sum. See :meth:`Counter.spread`.
         """
         from .counter import Counter  # and with it the ORM, which takes long
 
@@ -268,6 +271,7 @@ class Locks:
             column,
             key=key,
             version=version,
+            stripes=stripes,
             floor=floor,
             retry=self._policy(retry),
         )

@@ -53,3 +53,7 @@ class AsyncCounter:
     async def value(self, session: AsyncBorrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError when there is no such row."""
         return await self._home.run(self.sync.value, sync_of(session), key)
+
+    async def spread(self, session: AsyncBorrowable, key: Any) -> None:
+        """Give a key's number as many rows as it has stripes, equal parts of it in each."""
+        await self._home.run(self.sync.spread, sync_of(session), key)

@@ -236,10 +236,13 @@ class AsyncLocks:
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None = None,
         floor: Any = 0,
+        stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> AsyncCounter:
         """Return a counter over a column of a table of yours; see :meth:`dblock.Locks.counter`."""
-        made = self.sync.counter(column, key=key, version=version, floor=floor, retry=retry)
+        made = self.sync.counter(
+            column, key=key, version=version, floor=floor, stripes=stripes, retry=retry
+        )
         return AsyncCounter(self._home, made)
 
     # --- looking and letting go --------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import inspect
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
-from sqlalchemy.sql import Select
 
 from ..protocol import commands
 from ..protocol.faults import Fault, StatementError
@@ -183,13 +182,6 @@ class BorrowedTransaction(Borrowed):
             result = self.connection.exec_driver_sql(query.sql, query.params or None)
             rows: Any = result.fetchall() if result.returns_rows else ()
             return Reply(rows, result.rowcount, sent, self._runtime.now())
-        except DBAPIError as error:
-            raise self._fault(error) from error.orig
-
-    def fetch(self, statement: Select[Any], values: Mapping[str, Any]) -> Row[Any] | None:
-        """Run a Core query on the user's own tables and return its one row."""
-        try:
-            return self.connection.execute(statement, values).one_or_none()
         except DBAPIError as error:
             raise self._fault(error) from error.orig
 

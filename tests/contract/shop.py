@@ -22,3 +22,12 @@ class Product(Base):
 def left(engine: Engine, stock: Counter, key: int = 1) -> int:
     with engine.connect() as connection:
         return int(stock.value(connection, key))
+
+
+class Shelf(Base):
+    """The stock of a product in several rows."""
+
+    __tablename__ = "shelf"
+    product: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stripe: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stock: Mapped[int]

@@ -19,6 +19,7 @@ from tests.mutants.waiting import CALLS
 
 PLANTED = "tests/faults/test_planted.py"
 EXACT, ROOM = "tests/contract/test_counter_exact.py", "tests/contract/test_counter_room.py"
+STRIPES = "tests/contract/test_counter_stripes.py"
 CONNECTING = "tests/faults/test_connecting.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
 OWNERSHIP = "tests/contract/test_ownership.py"
@@ -547,6 +548,30 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     Mutant(
+        "stripes-below-the-floor",
+        "a stripe alone is taken from only if it keeps the floor of all",
+        "counter_stripes.StripedTable._shift_one",
+        "rounded(value, numbers).between(least, most)",
+        "rounded(value, numbers) <= most",
+        f"{STRIPES}::test_what_one_row_does_not_have[threads-postgresql]",
+    ),
+    Mutant(
+        "stripes-wait-in-line",
+        "nobody waits while a stripe is free",
+        "counter_stripes.StripedTable._shift_one",
+        "skip_locked=free",
+        "skip_locked=False",
+        f"{STRIPES}::test_nobody_waits_while_a_row_is_free[threads-postgresql]",
+    ),
+    Mutant(
+        "stripes-gathered-without-locks",
+        "a sum that is taken from is nobody else's to change",
+        "counter_stripes.StripedTable._gather",
+        "rows = self._rows(transaction, key, lock=True)",
+        "rows = self._rows(transaction, key, lock=False)",
+        f"{STRIPES}::test_what_others_are_taking_is_waited_for[threads-postgresql]",
+    ),
+    Mutant(
         "counter-never-locks",
         "an optimistic update that lost a race locks the row",
         "Counter.update",
@@ -582,9 +607,9 @@ CATALOGUE = (
     Mutant(
         "counter-compares-what-a-model-rounds",
         "an update ends, however the model reads the number",
-        "CounterTable._reading_to_compare",
-        "self._reading(type_coerce(compared, numbers.type))",
-        "self._reading(compared)",
+        "CounterTable.read",
+        "if to_compare:",
+        "if False:",
         f"{EXACT}::test_a_value_that_the_model_rounds",
     ),
     Mutant(

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
 from sqlalchemy.engine import Connection, Engine
 
-from dblock import Conflict, Locks, Timeouts
+from dblock import Conflict, DeadlockDetected, Locks, NotEnough, Timeouts
 
 SECONDS = 90.0  # far more than anything here takes
 
@@ -128,6 +128,40 @@ def queue_up(say: Say, wait: Wait, url: str, name: str) -> None:
         with locks.lease(name, ttl=SECONDS, wait=SECONDS):
             say("held")
             wait()
+
+
+# --- selling -----------------------------------------------------------------------------------
+
+GOODS = MetaData()
+SHELF = Table(
+    "shelf",
+    GOODS,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("stripe", Integer, primary_key=True, autoincrement=False),
+    Column("stock", Integer, nullable=False),
+)
+SOLD = Table("sold", GOODS, Column("amount", Integer, nullable=False))
+
+
+def sell(say: Say, wait: Wait, url: str, stripes: int, seed: int) -> None:
+    """Take this and that from a striped counter and write it down, until nothing is left."""
+    drawn, engine = random.Random(seed), make_engine(url)
+    with Locks(engine) as locks:
+        counter = locks.counter(SHELF.c.stock, key=SHELF.c.id, stripes=stripes)
+        say("ready")
+        wait()
+        while True:
+            try:
+                with engine.begin() as connection:
+                    amount = drawn.choice((1, 1, 1, 60))
+                    counter.take(connection, 1, amount)
+                    connection.execute(SOLD.insert().values(amount=amount))
+            except (Conflict, DeadlockDetected):
+                continue
+            except NotEnough as error:
+                if not error.available:
+                    break
+    say("sold out")
 
 
 # --- contending --------------------------------------------------------------------------------

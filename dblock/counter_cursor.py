@@ -1,0 +1,92 @@
+"""The user's transaction on the driver's own cursor, where nobody watches SQLAlchemy's.
+
+What SQLAlchemy does around a cursor takes longer than the driver itself, and the row is locked
+meanwhile. It is needed for those who listen to its events, or have it log: they see each statement
+as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlalchemy.exc import DBAPIError
+
+from .io.borrowed import BorrowedTransaction
+from .protocol.steps import Query, Reply
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import CursorResult
+    from sqlalchemy.sql import Executable
+
+    from .compiled import Compiled
+
+
+class CursorTransaction(BorrowedTransaction):
+    """As SQLAlchemy's connection would run them: begun when need be, and told of failures."""
+
+    def execute(self, query: Query[Any]) -> Reply:
+        if self.watched:
+            return super().execute(query)
+        sent = self._runtime.now()
+        cursor, rows = self._send(query)
+        return Reply(rows, cursor.rowcount, sent, self._runtime.now())
+
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query on the user's own tables; return its rows."""
+        if self.watched:
+            return self.execute_core(compiled.statement, values).all()
+        cursor, rows = self._send(compiled.query(values))
+        kinds, dialect = [column[1] for column in cursor.description], self.connection.dialect
+        return [compiled.convert(row, kinds, dialect) for row in rows]
+
+    def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
+        """Run a statement on the user's own tables as SQLAlchemy would."""
+        try:
+            return self.connection.execute(statement, values)
+        except DBAPIError as error:
+            raise self._fault(error) from error.orig
+
+    @property
+    def watched(self) -> bool:
+        """Whether something is done around each statement, or to be looked at before it."""
+        connection = self.connection
+        return (
+            connection._echo
+            or connection._has_events
+            or connection.engine._has_events
+            or connection.dialect._has_events
+            or connection._trans_context_manager not in (None, connection.get_transaction())
+            or connection.in_nested_transaction()
+        )
+
+    def _send(self, query: Query[Any]) -> tuple[Any, Sequence[Any]]:
+        """Return the cursor that ran a statement, and the rows: one for each of the driver's
+        connections, for making it takes as long as running does."""
+        connection = self.connection
+        if not connection.in_transaction():
+            connection.begin()
+        cursor = None
+        try:
+            lent = connection.connection
+            cursor = lent.info.get(_CURSOR)
+            if cursor is None:
+                cursor = lent.info[_CURSOR] = lent.cursor()
+            connection.dialect.do_execute(cursor, query.sql, query.params)
+            return cursor, cursor.fetchall() if cursor.description else ()
+        except BaseException as error:
+            if cursor is not None:
+                lent.info.pop(_CURSOR, None)
+            self._failed(error, query, cursor)
+
+    def _failed(self, error: BaseException, query: Query[Any], cursor: Any) -> NoReturn:
+        """Let SQLAlchemy do what it does about a failure: for one, empty the pool of a server that
+        is gone."""
+        try:
+            self.connection._handle_dbapi_exception(error, query.sql, query.params, cursor, None)
+        except DBAPIError as told:
+            raise self._fault(told) from told.orig
+
+
+# In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
+_CURSOR = "dblock cursor"

@@ -1,0 +1,124 @@
+"""A counter's statements on the driver's cursor: who watches SQLAlchemy sees them all the same."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import InvalidRequestError
+
+from dblock import Counter, Locks, NotEnough, Unavailable
+from tests.conftest import KINDS, Database, lent
+from tests.contract.shop import Base, Product, left
+from tests.support import new_session
+
+pytestmark = pytest.mark.parametrize("db", KINDS, indirect=True)
+db = pytest.fixture(lent)
+
+
+@pytest.fixture
+def engine(db: Database) -> Iterator[Engine]:
+    made = create_engine(db.url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def stock(db: Database, engine: Engine) -> Iterator[Counter]:
+    """Of product 1, with 10."""
+    Base.metadata.create_all(engine)
+    with new_session(engine) as session:
+        session.add(Product(id=1, stock=10))
+        session.commit()
+    with Locks(db.url) as locks:
+        yield locks.counter(Product.stock, key=Product.id)
+
+
+def test_the_log_has_them(stock: Counter, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    with engine.connect() as connection:
+        stock.take(connection, 1)
+        connection.rollback()
+    with (
+        caplog.at_level(logging.INFO, "sqlalchemy.engine.Engine"),
+        engine.connect() as connection,
+    ):
+        stock.take(connection, 1)
+        connection.commit()
+    assert "UPDATE product" in caplog.text
+    assert left(engine, stock) == 9
+
+
+def test_a_listener_sees_them_and_may_change_them(stock: Counter, engine: Engine) -> None:
+    """Also one that comes when statements were sent without it."""
+
+    def comment(
+        connection: Any, cursor: Any, statement: str, parameters: Any, *rest: object
+    ) -> tuple[str, Any]:
+        said.append(statement)
+        return f"{statement} -- mine", parameters
+
+    said: list[str] = []
+    with engine.connect() as connection:
+        stock.take(connection, 1)
+        assert said == []
+        event.listen(Engine, "before_cursor_execute", comment, retval=True)
+        try:
+            stock.take(connection, 1)
+            stock.value(connection, 1)
+        finally:
+            event.remove(Engine, "before_cursor_execute", comment)
+        assert [statement.split()[0] for statement in said] == ["UPDATE", "SELECT"]
+        connection.commit()
+    assert left(engine, stock) == 8
+
+
+def test_in_a_savepoint(stock: Counter, engine: Engine) -> None:
+    with new_session(engine) as session:
+        assert stock.take(session, 1)
+        savepoint = session.begin_nested()
+        assert stock.take(session, 1, 5)
+        savepoint.rollback()
+        with pytest.raises(NotEnough):
+            stock.take(session, 1, 10)
+        session.commit()
+    assert left(engine, stock) == 9
+
+
+def test_a_transaction_that_is_over_within_its_block(stock: Counter, engine: Engine) -> None:
+    with engine.begin() as connection:
+        stock.take(connection, 1)
+        transaction = connection.get_transaction()
+        assert transaction is not None
+        transaction.rollback()
+        with pytest.raises(InvalidRequestError, match="closed transaction"):
+            stock.take(connection, 1)
+    assert left(engine, stock) == 10
+
+
+def test_a_server_that_went_away_empties_the_pool(
+    stock: Counter, engine: Engine, db: Database
+) -> None:
+    """As it does when a statement of SQLAlchemy's own finds out."""
+    if db.kind != "postgresql":
+        return
+
+    def pid(connection: Connection) -> int:
+        return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+    with engine.connect() as idle, engine.connect() as connection:
+        stock.take(connection, 1)
+        connection.commit()
+        old, end = pid(idle), text("SELECT pg_terminate_backend(:pid)")
+        victim = pid(connection)
+        stock.take(connection, 1)
+        idle.execute(end, {"pid": victim})
+        with pytest.raises(Unavailable):
+            stock.take(connection, 1)
+        assert connection.invalidated
+    with engine.connect() as another, engine.connect() as one_more:
+        assert old not in (pid(another), pid(one_more))
+    assert left(engine, stock) == 9
