@@ -178,6 +178,8 @@ class Thread:
         row, store = self.ledger.rows.get(name), self.ledger.store
         if store.one_writer or self.beliefs.believed(name):
             return False  # somebody may have been at the file for a moment
+        if store.locked(name):
+            return False  # by one who does not know it yet, perhaps
         if any(link.locks for link in store.links) or self.beliefs.transacted >= start:
             return False  # the users may have locked the row, or the gap where it would be
         calls = self.allowance.calls
