@@ -88,7 +88,7 @@ CRASHES = (
         "epoch-is-a-count",
         "fences grow past those of an epoch that the standby never heard of",
         "witness._NEXT_EPOCH",
-        'f"greatest(e.epoch + {2**32}, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)"',
+        'f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32} END"',
         'f"e.epoch + {2**32}"',
         f"{FAILOVER}[volatile]",
     ),

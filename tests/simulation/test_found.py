@@ -62,6 +62,10 @@ FOUND = {
     "a release goes on past its time where a lost session cannot be ended": (
         "model outage: a.select#1+8 b.release#1+8"
     ),
+    "an epoch that a standby has not heard of comes again, and its fences with it": (
+        "model reader: c.select#1!promote:3 a.begin#1+1.7 a.sweep#1!promote b.begin#1+8 "
+        "b.unregister#1!promote:3"
+    ),
 }
 
 

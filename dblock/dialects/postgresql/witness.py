@@ -53,9 +53,10 @@ NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
 
 # An epoch is a reading of the clock rather than a count: a standby may have missed the last ones
 # and would count to the same again. One name is not granted once in a microsecond, so no fence
-# grows into a later epoch, and none passes 2 ** 53 before the year 2255. The step is for a clock
-# that was put back.
-_NEXT_EPOCH = f"greatest(e.epoch + {2**32}, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)"
+# grows into a later epoch, and none passes 2 ** 53 before the year 2255. There is a step only where
+# the clock was put back.
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
+_NEXT_EPOCH = f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32} END"
 
 # What a promoted standby that has not heard of any grant takes for the longest TTL: the default.
 _UNHEARD_TTL = 30

@@ -211,7 +211,7 @@ THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_sys
             WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "dblock_epoch"))
         ), written AS (
             UPDATE "dblock_epoch" AS e SET server = seen.server, writer = pg_current_xact_id()::xid::text,
-                epoch = CASE WHEN same AND intact THEN e.epoch ELSE greatest(e.epoch + 4294967296, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) END,
+                epoch = CASE WHEN same AND intact THEN e.epoch ELSE CASE WHEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint > e.epoch THEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint ELSE e.epoch + 4294967296 END END,
                 cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
                     ELSE 'crash' END,
                 grants_from = CASE WHEN same AND intact THEN least(clock_timestamp() + make_interval(secs => coalesce(longest_ttl, 30)),

@@ -581,7 +581,8 @@ class ModelStore(Store):
             tables.opens = min(now + tables.longest, max(tables.opens, now))
         else:
             tables.server, tables.cause = self.server, "failover"
-            tables.epoch = max(tables.epoch + 2**32, round((EPOCH.timestamp() + now) * 1e6))
+            reading = round((EPOCH.timestamp() + now) * 1e6)
+            tables.epoch = reading if reading > tables.epoch else tables.epoch + 2**32
             tables.opens = now + tables.longest
         self.witness = Witness(tables.epoch, tables.longest, tables.opens, tables.opens + VALID)
         self._writes()
