@@ -61,7 +61,6 @@ def acquire(
         fair=fair,
         can_wait_in_server=can_wait_in_server,
         hot=hot,
-        asked=not hot,
     )
     return (yield from waiting.waiter.during(_wait(attempt, waiting)))
 

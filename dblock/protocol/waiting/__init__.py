@@ -33,13 +33,12 @@ def way_to_wait(
     fair: bool,
     can_wait_in_server: bool,
     hot: bool,
-    asked: bool,
 ) -> Waiting:
     """Return how to wait: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`.
 
-    ``line`` is that of this process, ``asked`` tells that the name was refused already.
+    ``line`` is that of this process. Who is not hot has been refused once by now.
     """
     way = Queueing if attempt.dialect.can_notify else Polling
     if can_wait_in_server and policy.endless and not fair:  # in the server the order is a rough one
         way = ServerWait
-    return way(attempt, policy, waiter, line, fair, hot, number=int(asked))
+    return way(attempt, policy, waiter, line, fair, hot, number=int(not hot))

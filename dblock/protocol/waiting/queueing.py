@@ -14,15 +14,11 @@ the others that term: the second has looked by then, and knows when it ends.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..lease import Held
 from ..state import Passed
 from ..steps import ANY_SERVER, Procedure, WaitNotification
 from .polling import Polling
-
-if TYPE_CHECKING:
-    pass
 
 # Between two looks of one who waits to be told: so many seconds more for each one before the one
 # before it, and up to so many more by chance.
@@ -36,7 +32,7 @@ class Queueing(Polling):
     passed: Passed | None = field(default=None, init=False)
 
     def server(self) -> str | None:
-        return ANY_SERVER if self.hot and self.number == 0 else self.attempt.server
+        return ANY_SERVER if self.number == 0 else self.attempt.server
 
     def ask(self) -> Procedure[Held | None]:
         if self.passed is None:

@@ -7,7 +7,6 @@ That lock decides nothing. The row does, and who stands in its queue comes first
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...errors import DBLockError
 from ..attempt import Answer
@@ -17,9 +16,6 @@ from ..release import end_session
 from ..retry import UNDONE
 from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
-
-if TYPE_CHECKING:
-    pass
 
 #: What ends a wait, and is no reason not to wait.
 _CUT_OFF = frozenset({Fault.DISCONNECTED, Fault.CANCELED})
