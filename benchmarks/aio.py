@@ -1,4 +1,4 @@
-"""The command ``python -m benchmarks.aio``: what a lease pair costs under ``await``.
+"""What a lease pair costs under ``await``.
 
 In turns of ten, as in :mod:`.measure`: dblock in asyncio, dblock in threads, and the same two
 statements through the bare driver of an event loop.
@@ -13,8 +13,6 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-import click
-from rich.console import Console
 from sqlalchemy import URL, make_url
 
 from dblock import Locks
@@ -22,8 +20,7 @@ from dblock.aio import AsyncLocks
 from dblock.protocol.steps import Query
 from tests.servers import ServerMissing
 
-from . import report
-from .figures import FULL, QUICK, Effort, Figure, Sheet
+from .figures import Effort, Figure, Sheet, Target
 from .measure import TURN
 from .pairs import KINDS
 from .raw import OWNER, TOKEN
@@ -37,24 +34,20 @@ Pair = Callable[[], Awaitable[None]]
 Send = Callable[[Query[Any]], Awaitable[None]]
 
 
-@click.command()
-@click.option("--quick", is_flag=True, help="A look, in some seconds.")
-@click.option("--databases", default=",".join(KINDS), show_default=True)
-def main(quick: bool, databases: str) -> None:
+GROUP = "asyncio"
+
+TARGETS = (Target(GROUP, "lease, postgresql", "pair", AWAIT, 1.3, THREAD),)
+
+
+def run(site: Site, effort: Effort) -> Iterator[Figure]:
     """Measure a lease pair in asyncio against threads and against the bare driver."""
-    console, err = Console(), Console(stderr=True)
-    if not console.is_terminal:
-        console.width = 120
-    figures: list[Figure] = []
-    with Site() as site:
-        for kind in databases.split(","):
-            err.print(f"measuring {kind}")
-            try:
-                figures += asyncio.run(measure(kind, site.url(kind), QUICK if quick else FULL))
-            except ServerMissing as error:
-                err.print(str(error).replace("tests skipped", "not measured"))
-    for table in report.tables(figures):
-        console.print(table)
+    for kind in KINDS:
+        try:
+            url = site.url(kind)
+        except ServerMissing as missing:
+            site.miss(missing)
+            continue
+        yield from asyncio.run(measure(kind, url, effort))
 
 
 async def measure(kind: str, url: str, effort: Effort) -> Iterator[Figure]:
@@ -80,11 +73,10 @@ async def measure(kind: str, url: str, effort: Effort) -> Iterator[Figure]:
             await send(release)
 
         pairs = {AWAIT: ours, THREAD: threads, RAW: raw}
-        sheet = Sheet("asyncio", f"lease, {kind}")
+        sheet = Sheet(GROUP, f"lease, {kind}")
         for found in await interleave(list(pairs.values()), effort):
             for who, taken in zip(pairs, found, strict=True):
                 sheet.add(who, "pair", "us", taken)
-                sheet.add(who, "await / this", "", found[0] / taken)
         return sheet.figures()
 
 
@@ -166,7 +158,3 @@ def sender(cursor: Any) -> Send:
 
 
 SENDERS = {"postgresql": psycopg, "mariadb": asyncmy, "sqlite": aiosqlite}
-
-
-if __name__ == "__main__":
-    main()

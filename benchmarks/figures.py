@@ -21,6 +21,8 @@ class Effort:
     loops: int
     few: int
     many: int
+    #: Who waits for one lock at once, where there are many of them.
+    crowd: int
     #: What waiters are given to come to rest, and how many there are.
     settle: float
     waiters: int
@@ -47,6 +49,7 @@ FULL = Effort(
     loops=3,
     few=8,
     many=32,
+    crowd=125,
     settle=1.5,
     waiters=50,
     report=15.0,
@@ -66,6 +69,7 @@ QUICK = Effort(
     loops=1,
     few=8,
     many=32,
+    crowd=125,
     settle=1.0,
     waiters=50,
     report=1.0,
@@ -86,6 +90,7 @@ SMOKE = Effort(
     loops=1,
     few=2,
     many=3,
+    crowd=3,
     settle=0.05,
     waiters=2,
     report=0.05,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from . import counters, drain, loops, pairs, scale, snapshot, start_up, steady, tries, waiting
+from . import aio, counters, drain, loops, pairs, scale, snapshot, start_up, steady, tries, waiting
 from .figures import Effort, Figure
 from .site import Site
 
 GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     pairs.GROUP: pairs.run,
+    aio.GROUP: aio.run,
     loops.DISTINCT: loops.run_distinct,
     loops.ONE: loops.run_one,
     drain.DRAIN: drain.run_drain,
@@ -25,6 +26,18 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
 
 TARGETS = tuple(
     target
-    for module in (pairs, loops, drain, waiting, counters, steady, tries, snapshot, scale, start_up)
+    for module in (
+        pairs,
+        aio,
+        loops,
+        drain,
+        waiting,
+        counters,
+        steady,
+        tries,
+        snapshot,
+        scale,
+        start_up,
+    )
     for target in module.TARGETS
 )

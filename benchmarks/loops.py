@@ -25,9 +25,9 @@ WAITED_FOR = {
 OTHERS = tuple(WAITED_FOR)[1:]
 
 TARGETS = (
-    Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 0.9, peers.STATEMENTS, at_least=True),
-    Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.5, peers.ADVISORY),
-    Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 6.0, peers.ADVISORY),
+    Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 1.2, peers.INSERT_DELETE, at_least=True),
+    Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
+    Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.ROW, 1.2, peers.FOR_UPDATE),
     *(
         target

@@ -37,16 +37,25 @@ ALONE = {
 }
 
 TARGETS = (
-    Target(GROUP, "lease, postgresql", TOTAL, peers.LEASE, 0.95, peers.INSERT_DELETE),
-    Target(GROUP, "lease, postgresql", TOTAL, peers.LEASE, 1.0, peers.REDIS_PY_AOF),
-    Target(GROUP, "lease, postgresql", TOTAL, peers.VOLATILE_LEASE, 1.15, peers.REDIS_PY),
-    Target(GROUP, "lease, mariadb", TOTAL, peers.LEASE, 1.25, peers.INSERT_DELETE),
-    Target(GROUP, "lease, sqlite", TOTAL, peers.LEASE, 4.0, peers.INSERT_DELETE),
+    Target(GROUP, "lease, postgresql", TOTAL, peers.LEASE, 0.85, peers.INSERT_DELETE),
+    Target(GROUP, "lease, postgresql", TOTAL, peers.LEASE, 0.7, peers.REDIS_PY_AOF),
+    Target(GROUP, "lease, postgresql", TOTAL, peers.VOLATILE_LEASE, 1.3, peers.REDIS_PY),
+    Target(GROUP, "lease, mariadb", TOTAL, peers.LEASE, 1.4, peers.INSERT_DELETE),
+    Target(GROUP, "lease, sqlite", TOTAL, peers.LEASE, 3.0, peers.INSERT_DELETE),
     *(
         Target(GROUP, f"row lock, {kind}", TOTAL, peers.ROW, 1.25, peers.FOR_UPDATE)
         for kind in KINDS
     ),
-    *(Target(GROUP, f"take, {kind}", TOTAL, DBLOCK, 1.25, UPDATE) for kind in KINDS),
+    Target(
+        GROUP,
+        "row lock in a user's transaction, postgresql",
+        TOTAL,
+        peers.ROW,
+        1.5,
+        peers.FOR_UPDATE,
+    ),
+    *(Target(GROUP, f"take, {kind}", TOTAL, DBLOCK, 1.1, UPDATE) for kind in KINDS),
+    Target(GROUP, "refused try, postgresql", TOTAL, peers.LEASE, 5.0, TRY_ADVISORY),
 )
 
 

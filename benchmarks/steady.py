@@ -20,7 +20,7 @@ SHARE = 0.1
 
 TARGETS = (
     Target(GROUP, SCENARIO, "acquired", peers.LEASE, 0.99 * RATE, at_least=True),
-    Target(GROUP, SCENARIO, "p99", peers.LEASE, 10.0),
+    Target(GROUP, SCENARIO, "p99", peers.LEASE, 3.0),
 )
 
 

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .lease import Lease
-    from .lock_state import LockState, WaiterState
+    from .lock_state import LockState, RowLockState, RunState, WaiterState
     from .locks import Locks
     from .multi import MultiLock
     from .policy import Attempt, RetryPolicy
     from .protocol.schedule import Danger
-    from .protocol.state import RunState
     from .retrying import retry_on_conflict
     from .row import RowLock
     from .timeouts import Timeouts
@@ -64,6 +63,7 @@ __all__ = [
     "QueryTimeout",
     "RetryPolicy",
     "RowLock",
+    "RowLockState",
     "RunState",
     "SchemaMissing",
     "SocketTimeout",
@@ -87,7 +87,8 @@ _HOMES = {
     "MultiLock": "multi",
     "RetryPolicy": "policy",
     "RowLock": "row",
-    "RunState": "protocol.state",
+    "RowLockState": "lock_state",
+    "RunState": "lock_state",
     "Timeouts": "timeouts",
     "WaiterState": "lock_state",
     "retry_on_conflict": "retrying",

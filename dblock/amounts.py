@@ -75,8 +75,8 @@ class Numbers:
             binary, limit = _SINGLE if single else _DOUBLE
             return cls(type, 0 if unsigned else -limit, limit, digits=binary)
         raise Unsupported(
-            f"{column} is {type!r}, which no counter counts in: an integer column, a NUMERIC or a "
-            "floating point one"
+            f"{column} is {type!r}: a counter needs an integer column, a NUMERIC or a floating "
+            "point one"
         )
 
     @property

@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -20,11 +20,14 @@ TTL_MIN = 0.1  # below this a round trip is a large part of the lease
 TTL_MAX = 366 * 24 * 3600.0
 TTL_LONG = 24 * 3600.0
 _LONG = (  # the same for all of them, so that it is said once
-    "a TTL is longer than a day: a holder that dies keeps the name for so long, and after a "
-    "failover of PostgreSQL nothing at all is granted for so long; a lease is renewed while it is "
-    "held, so a short TTL does"
+    "a TTL is longer than a day: if the holder dies, nobody else gets the name for that long, and "
+    "after a failover of PostgreSQL dblock grants nothing at all for that long. dblock renews a "
+    "lease while you hold it, so a short TTL is enough"
 )
+IDLE_MIN = 60.0
+IDLE_MAX = 36525 * 24 * 3600.0
 WAIT_MAX = threading.TIMEOUT_MAX
+COUNT_MAX = 2**31 - 1
 
 
 def check_name(name: object, what: str = "a lock name") -> str:
@@ -85,15 +88,32 @@ def seconds(what: str, value: object) -> float:
     return number
 
 
-def check_ttl(ttl: object) -> float:
+def check_idle(idle: object, what: str = "idle") -> float:
+    """Return for how long a name must not have been used to be retired: a minute to 100 years.
+
+    By then every try has ended that began before the name was last used: the server gives a
+    statement up long before.
+    """
+    number = seconds(what, idle)
+    if number < IDLE_MIN:
+        raise ValueError(
+            f"{what} is at least {IDLE_MIN:.0f} seconds: a name that was used a moment ago may be "
+            f"wanted by a statement that is under way. Choose days: {idle!r}"
+        )
+    if number > IDLE_MAX:
+        raise OverflowError(f"{what} is at most 100 years ({IDLE_MAX:.0f} seconds): {idle!r}")
+    return number
+
+
+def check_ttl(ttl: object, what: str = "a TTL") -> float:
     """Return a lease's TTL in seconds: from 0.1 to 366 days. Warns of one above a day."""
-    number = seconds("a TTL", ttl)
+    number = seconds(what, ttl)
     if number < TTL_MIN:
-        raise ValueError(f"a TTL is at least {TTL_MIN} seconds: {ttl!r}")
+        raise ValueError(f"{what} is at least {TTL_MIN} seconds: {ttl!r}")
     if math.isinf(number):
-        raise ValueError("a TTL is finite: a lease that never ends would outlive a dead holder")
+        raise ValueError(f"{what} is finite: a lease that never ends would outlive a dead holder")
     if number > TTL_MAX:
-        raise OverflowError(f"a TTL is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
+        raise OverflowError(f"{what} is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
     if number > TTL_LONG:
         warnings.warn(_LONG, stacklevel=_outside())
     return number
@@ -111,21 +131,20 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".")[0]  # what exec() runs has none
 
 
-def check_after(after: object) -> float:
+def check_after(after: object, what: str = "after") -> float:
     """Return for how many seconds a name stays taken when it is given back: none, or a TTL."""
-    number = seconds("after", after)
-    return check_ttl(number) if number >= TTL_MIN else 0.0
+    return check_ttl(after, what) if seconds(what, after) >= TTL_MIN else 0.0
 
 
-def check_max_hold(max_hold: object) -> float | None:
+def check_max_hold(max_hold: object, what: str = "max_hold") -> float | None:
     """Return the longest a lease is held in seconds, like a TTL; None for no limit."""
     if max_hold is None:
         return None
-    number = seconds("max_hold", max_hold)
+    number = seconds(what, max_hold)
     if number < TTL_MIN:
-        raise ValueError(f"max_hold is at least {TTL_MIN} seconds: {max_hold!r}")
+        raise ValueError(f"{what} is at least {TTL_MIN} seconds: {max_hold!r}")
     if math.isinf(number):
-        raise ValueError("max_hold is finite; for no limit give None")
+        raise ValueError(f"{what} is finite; for no limit give None")
     return number
 
 
@@ -140,6 +159,32 @@ def check_max_renewals(max_renewals: object) -> int | None:
     return max_renewals
 
 
+def check_zone(tz: object) -> tzinfo | None:
+    """Return a time zone, from its name in the IANA database or as it is; None for none."""
+    if tz is None or isinstance(tz, tzinfo):
+        return tz
+    if not isinstance(tz, str):
+        raise TypeError(f"tz is a zone's name or a tzinfo, not {type(tz).__name__}: {tz!r}")
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"{tz!r} is no time zone that this machine knows, as Europe/Berlin is one; where it "
+            "has no database of them: pip install tzdata"
+        ) from None
+
+
+def check_count(what: str, count: object) -> int:
+    """Return a number of things that is at least one."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{what} is an int, not {type(count).__name__}")
+    if not 1 <= count <= COUNT_MAX:
+        raise ValueError(f"{what} is between 1 and {COUNT_MAX}: {count!r}")
+    return count
+
+
 def check_flag(what: str, flag: object) -> bool:
     """Return ``flag`` if it is one: a text such as "false" is not."""
     if not isinstance(flag, bool):
@@ -150,7 +195,7 @@ def check_flag(what: str, flag: object) -> bool:
 def check_renew(renew: object) -> bool:
     """Return whether a lease renews itself."""
     if not isinstance(renew, bool):
-        raise TypeError(f"renew is True or False, not {renew!r}; for how often give max_renewals")
+        raise TypeError(f"renew is True or False, not {renew!r}; max_renewals limits how often")
     return renew
 
 
@@ -189,7 +234,7 @@ def check_runnable(function: F) -> F:
         )
     ):
         raise TypeError(
-            f"{function!r} would return before its body runs, and the body run unlocked; use "
+            f"{function!r} would return before its body runs, and the body would run unlocked; use "
             "`with` inside it"
         )
     return function

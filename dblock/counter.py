@@ -33,17 +33,18 @@ HOT = 1.0
 class Counter:
     """A number in a row of a table of yours, made by :meth:`Locks.counter`.
 
-    All methods run in the transaction of the session or connection they are given and commit with
-    it. Each change is one atomic statement, so there is nothing to hold and nothing to expire.
+    All methods run in the transaction of the session or connection that you give them, and commit
+    with it. Each change is one atomic statement, so there is nothing to hold and nothing to expire.
 
-    What the column holds exactly is looked at once, in the database: an integer column takes whole
-    amounts, a NUMERIC(12, 2) those with two decimals. Others are a ValueError, and a result that
-    the column has no room for is an OverflowError: both change nothing, and the transaction goes
-    on. A floating point column counts as well as such numbers do; :meth:`update` and
-    :meth:`compare_and_update` need a version column there. NULL is no number: Unsupported.
+    dblock looks once, in the database, which numbers the column can hold exactly. An integer column
+    takes whole amounts, a NUMERIC(12, 2) takes amounts with two decimals. Any other amount raises
+    ValueError. If the column has no room for the result, you get OverflowError. Both change
+    nothing, and your transaction goes on. A floating point column counts as exactly as such numbers
+    can; :meth:`update` and :meth:`compare_and_update` need a version column there. If the column is
+    NULL, you get Unsupported.
 
-    Errors of the database are told as Conflict and DeadlockDetected where the whole transaction
-    has to run again; a mere lock wait timeout is retried by the policy.
+    If the whole transaction has to run again, you get Conflict or DeadlockDetected. After a mere
+    lock wait timeout dblock tries again, by the retry policy.
     """
 
     def __init__(
@@ -80,24 +81,24 @@ class Counter:
     ) -> bool:
         """Take ``n`` off; raise NotEnough, changing nothing, if that would go below the floor.
 
-        One round trip. With an ``idempotency_key`` it is safe to repeat after a lost reply or a
-        commit of unknown outcome: a key is applied once for ever, and False is returned for a
-        repetition that changed nothing. A key is all that is remembered, not what it was for: let
-        each change have its own, in an order of several lines ``f"{order}:{line}"``.
+        One round trip. With an ``idempotency_key`` you can safely repeat it after a lost reply or a
+        commit of unknown outcome: dblock applies a key once for ever, and a repetition changes
+        nothing and returns False. dblock remembers only the key, not what it was for. So give each
+        change its own key, in an order of several lines ``f"{order}:{line}"``.
         """
         return self._change(session, key, n, -1, idempotency_key)
 
     def add(
         self, session: Borrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
-        """Add ``n``. Everything else as for :meth:`take`, but for the floor."""
+        """Add ``n``. It works like :meth:`take`, but does not look at the floor."""
         return self._change(session, key, n, 1, idempotency_key)
 
     def compare_and_update(self, session: Borrowable, key: Any, *, seen: Any, new: Any) -> bool:
         """Set the counter to ``new`` if it is still as ``seen``; False if not. One round trip.
 
-        Without a version column ``seen`` is the value that was read, and a change there and back
-        in the meantime goes unnoticed. With one, ``seen`` is the version that was read.
+        Without a version column ``seen`` is the value that you read. Then a change there and back
+        in the meantime goes unnoticed. With a version column ``seen`` is the version that you read.
         """
         check_number("what was seen", seen)
         check_number("the new value", new)
@@ -113,11 +114,13 @@ class Counter:
     def update(self, session: Borrowable, key: Any, change: Callable[[Any], Any]) -> Any:
         """Set the counter to ``change(value)``; return the new value.
 
-        Optimistic: reads, computes, updates if nothing has changed, and tries again by the retry
-        policy if something has. After a lost race, and in this process for a second from then on,
-        the row is locked before it is read: on a hot row most races are lost, and by some callers
-        all. Raises Conflict when the policy's tries are used up, or when this transaction's
-        snapshot can never see the newer value.
+        It reads the value, calls ``change``, and sets the result if nobody has changed the number
+        meanwhile. Otherwise it tries again, by the retry policy. After a lost race it locks the row
+        before it reads it, in this process for a second from then on: on a hot row most races are
+        lost, and some callers would lose all of them.
+
+        Raises Conflict if the policy's tries are used up, or if this transaction's snapshot can
+        never see the newer value.
         """
         self._check_one_row()
         transaction = self._table.borrow(session)
@@ -148,17 +151,17 @@ class Counter:
                 self._runtime.sleep(sleep)
 
     def value(self, session: Borrowable, key: Any) -> Any:
-        """Read the counter. Raises LookupError when there is no such row."""
+        """Read the counter. Raises LookupError if there is no such row."""
         return self._table.read(self._table.borrow(session), key, lock=False)[0]
 
     def spread(self, session: Borrowable, key: Any) -> None:
         """Give a key's number as many rows as it has stripes, equal parts of it in each.
 
-        Once, when there is one row; and again when ``stripes`` has changed. It waits for those who
-        are changing the number. Raises LookupError when there is no row yet.
+        Call it once, when there is one row, and again when you have changed ``stripes``. It waits
+        for transactions that are changing the number. Raises LookupError if there is no row yet.
         """
         if self._stripes is None:
-            raise Unsupported(f"{self!r} has one row: stripes= is for more")
+            raise Unsupported(f"{self!r} has one row: spread() is for a counter with stripes=")
         transaction = self._table.borrow(session, locking=True)
         self._stripes.spread(transaction, key)
         self._table.expire(session, key)
@@ -236,8 +239,8 @@ class Counter:
     def _is_null(self, key: Any, value: Any) -> Unsupported:
         column = self._columns.value if value is None else self._columns.version
         return Unsupported(
-            f"{column} of {self._columns.key.name} {key!r} is NULL, and nothing can be counted "
-            "from there: set it to a number, and let the column be NOT NULL"
+            f"{column} of {self._columns.key.name} {key!r} is NULL, so a counter cannot change "
+            "it: set it to a number, and make the column NOT NULL"
         )
 
     def _check_one_row(self) -> None:
@@ -251,9 +254,9 @@ class Counter:
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
             raise Unsupported(
-                f"{self._columns.value} is {numbers.type}, and a value that was read from there "
-                "need not compare equal: give the counter a version column, or the table a NUMERIC "
-                "with its decimals; take and add work"
+                f"{self._columns.value} is {numbers.type}, and a value that you read there may not "
+                "compare equal later: give the counter a version column, or make the column a "
+                "NUMERIC with decimals; take and add work"
             )
 
     def _set(self, transaction: CursorTransaction, key: Any, seen: Any, new: Any) -> bool:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sqlalchemy.exc import DBAPIError
-
-from .io.borrowed import BorrowedTransaction
+from .io.borrowed import FAILURES, BorrowedTransaction, cause_of
 from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
@@ -44,8 +42,8 @@ class CursorTransaction(BorrowedTransaction):
         """Run a statement on the user's own tables as SQLAlchemy would."""
         try:
             return self.connection.execute(statement, values)
-        except DBAPIError as error:
-            raise self._fault(error) from error.orig
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
 
     @property
     def watched(self) -> bool:
@@ -64,6 +62,7 @@ class CursorTransaction(BorrowedTransaction):
         """Return the cursor that ran a statement, and the rows: one for each of the driver's
         connections, for making it takes as long as running does."""
         connection = self.connection
+        sql, params = self.driver.written(query)
         if not connection.in_transaction():
             connection.begin()
         cursor = None
@@ -72,20 +71,20 @@ class CursorTransaction(BorrowedTransaction):
             cursor = lent.info.get(_CURSOR)
             if cursor is None:
                 cursor = lent.info[_CURSOR] = lent.cursor()
-            connection.dialect.do_execute(cursor, query.sql, query.params)
+            connection.dialect.do_execute(cursor, sql, params)
             return cursor, cursor.fetchall() if cursor.description else ()
         except BaseException as error:
             if cursor is not None:
                 lent.info.pop(_CURSOR, None)
-            self._failed(error, query, cursor)
+            self._failed(error, sql, params, cursor)
 
-    def _failed(self, error: BaseException, query: Query[Any], cursor: Any) -> NoReturn:
+    def _failed(self, error: BaseException, sql: str, params: Any, cursor: Any) -> NoReturn:
         """Let SQLAlchemy do what it does about a failure: for one, empty the pool of a server that
         is gone."""
         try:
-            self.connection._handle_dbapi_exception(error, query.sql, query.params, cursor, None)
-        except DBAPIError as told:
-            raise self._fault(told) from told.orig
+            self.connection._handle_dbapi_exception(error, sql, params, cursor, None)
+        except FAILURES as told:
+            raise self._told(told) from cause_of(told)
 
 
 # In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.

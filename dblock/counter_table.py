@@ -124,7 +124,8 @@ class CounterTable:
         self._retry = retry
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
-        self._compiled: dict[str, Compiled] = {}
+        #: By the driver that they are written for, and what they do.
+        self._compiled: dict[tuple[str, str], Compiled] = {}
 
     def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
         """Return the user's transaction."""
@@ -139,7 +140,9 @@ class CounterTable:
                 f"{type(found).__name__}"
             )
         database.recognise(transaction)
-        return CursorTransaction(transaction.connection, database.dialect, database.runtime)
+        return CursorTransaction(
+            transaction.connection, database.dialect, transaction.driver, database.runtime
+        )
 
     # --- what the columns hold ---------------------------------------------------------------
 
@@ -262,9 +265,10 @@ class CounterTable:
         self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
-        found = self._compiled.get(name)
+        key = transaction.driver.package, name
+        found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[name] = Compiled.of(make(), transaction.connection.dialect)
+            found = self._compiled[key] = Compiled.of(make(), transaction.connection.dialect)
         return found
 
     def rows(

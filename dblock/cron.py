@@ -7,9 +7,18 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from .arguments import Seconds, check_after, check_label, check_max_hold, check_name, check_runnable
+from .arguments import (
+    Seconds,
+    check_after,
+    check_label,
+    check_max_hold,
+    check_name,
+    check_runnable,
+    check_zone,
+)
 from .errors import DBLockError, LockLost
 from .protocol import job_runs
 from .protocol.job_runs import PERIODS, JobRun
@@ -17,7 +26,7 @@ from .protocol.job_runs import PERIODS, JobRun
 if TYPE_CHECKING:
     from .database import Database
     from .lease import Lease
-    from .protocol.state import RunState
+    from .lock_state import RunState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,7 +41,7 @@ class Job:
 
     ``at_least`` is for how long from its start a run keeps the name, also when it ends earlier;
     ``once_per`` names the slot that runs successfully once, or the period that the database's
-    clock makes slots of.
+    clock makes slots of, in UTC or in the time zone ``tz``.
     """
 
     def __init__(
@@ -43,16 +52,23 @@ class Job:
         at_least: Seconds,
         at_most: Seconds | None,
         once_per: str | None,
+        tz: str | tzinfo | None,
         label: str | None,
     ) -> None:
         self.database = database
         self.lease = lease
-        self.at_least = check_after(at_least)
-        longest = check_max_hold(at_most)
+        self.at_least = check_after(at_least, "at_least")
+        longest = check_max_hold(at_most, "at_most")
         if longest is not None and self.at_least > longest:
             raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
         lease._last(self.at_least)
         self.once_per = None if once_per is None else check_name(once_per, "once_per")
+        self.zone = check_zone(tz)
+        if self.zone is not None and self.once_per not in PERIODS:
+            periods = ", ".join(PERIODS)
+            raise ValueError(
+                f"a time zone goes with a period of once_per ({periods}), not {once_per!r}"
+            )
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
     def take(self) -> Running | None:
@@ -75,7 +91,7 @@ class Job:
         moment = database.run(
             job_runs.clock(database.dialect, database.timeouts.socket, database.runtime.now())
         )
-        return moment.strftime(PERIODS[self.once_per])
+        return job_runs.slot_at(self.once_per, moment, self.zone)
 
     def begin(self, slot: str) -> Running | None:
         """Record that a run begins, the lease being held.

@@ -10,15 +10,13 @@ from .arguments import check_label
 from .errors import NotAcquired
 from .io.connections import Connections
 from .io.contenders import Contenders
-from .io.driver import Driver, Transaction
+from .io.driver import Driver
 from .io.file import File, engine_of
 from .io.schema_check import SchemaCheck
-from .io.user_locks import UserLock
 from .protocol import renew
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .protocol.lease import Refused
-from .protocol.steps import Procedure, Query
 from .protocol.waiters import Caller, Waiter
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from .holding.callers import CallerRegistry
     from .holding.keeper import Keeper
     from .io.borrowed import Borrowable, Borrowed
-    from .io.local_queue import LocalWaiter
     from .io.runtime import Runtime
     from .protocol.renew import Asked, Renewed
     from .timeouts import Timeouts
@@ -56,7 +53,8 @@ class Database:
         self._source = source
         self.dialect = dialect
         self.runtime = runtime
-        self._keeper = keeper
+        #: Who renews what is held here.
+        self.keeper = keeper
         self.callers = callers
         check = SchemaCheck(dialect)
         self.connections = Connections(
@@ -74,7 +72,8 @@ class Database:
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         self.contenders = Contenders(check_label(label or ""), self.holders, dialect, runtime)
-        self._driver = Driver(self.connections, runtime, self.contenders.local_queue)
+        #: Drives a procedure to its outcome.
+        self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
 
     @property
     def engine(self) -> Engine:
@@ -84,25 +83,9 @@ class Database:
     def timeouts(self) -> Timeouts:
         return self.dialect.timeouts
 
-    def run(
-        self,
-        procedure: Procedure[T],
-        transaction: Transaction | None = None,
-        orphaned: list[Query[bool]] | None = None,
-        user_lock: UserLock | None = None,
-        waiter: LocalWaiter | None = None,
-    ) -> T:
-        """Drive a procedure to its outcome; see :meth:`.Driver.run`."""
-        return self._driver.run(procedure, transaction, orphaned, user_lock, waiter)
-
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""
         return self.run(renew.renew_all(self.dialect, asked, within))
-
-    @property
-    def keeper(self) -> Keeper:
-        """Who renews what is held here."""
-        return self._keeper()
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""

@@ -1,13 +1,13 @@
-"""Every error dblock raises.
+"""Every error that dblock raises.
 
 ::
 
     DBLockError
-    ├── NotAcquired (also a TimeoutError)  somebody else has it; says who, and until when
-    ├── NotHeld (also a RuntimeError)      released or renewed without holding it
-    ├── LockLost                           it was held and is no longer, not by choice; says why
+    ├── NotAcquired (also a TimeoutError)  somebody else has the lock; says who, and until when
+    ├── NotHeld (also a RuntimeError)      you released or renewed a lock that you do not hold
+    ├── LockLost                           you held the lock, and it was lost; says why
     ├── DeadlockDetected                   this wait could never have ended
-    ├── OutcomeUnknown                     the reply never came and could not be found out
+    ├── OutcomeUnknown                     no reply came, and dblock could not find out the outcome
     ├── Conflict                           another transaction came first: run yours again
     ├── NotEnough                          a counter would fall below its floor
     ├── Unavailable                        the database was not reached, or cannot serve now
@@ -17,8 +17,8 @@
     ├── SchemaMissing                      the tables are missing, too old or too new
     └── Unsupported                        this database, driver or set-up cannot do it
 
-Wrong arguments are ``TypeError``, ``ValueError`` or ``OverflowError``, raised before any I/O.
-All of these can be pickled, so they cross process pools and task queues whole.
+Wrong arguments raise ``TypeError``, ``ValueError`` or ``OverflowError``, before any I/O. You can
+pickle all of these errors, so they cross process pools and task queues whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DBLockError(Exception):
-    """The base of all errors of dblock. ``name`` is the lock's name where there is one."""
+    """The base of all errors of dblock. ``name`` is the lock's name, or None if there is none."""
 
     def __init__(self, message: str = "", *, name: str | None = None) -> None:
         super().__init__(message)
@@ -40,8 +40,8 @@ class DBLockError(Exception):
 class NotAcquired(DBLockError, TimeoutError):
     """The lock was not free within the wait.
 
-    ``holder`` is what the database last said of the lock, or None where it could not say: a row
-    lock is invisible to other transactions.
+    ``holder`` is what the database last said of the lock. It is None if the database could not say
+    anything: other transactions do not see a row lock.
     """
 
     def __init__(
@@ -52,36 +52,37 @@ class NotAcquired(DBLockError, TimeoutError):
 
 
 class NotHeld(DBLockError, RuntimeError):
-    """Released, renewed or asked for its fence without being held by this handle.
+    """You released or renewed a lock, or asked for its fence, and this handle does not hold it.
 
-    A RuntimeError too, as :mod:`threading` and :mod:`asyncio` raise for a lock that is not held.
+    It is a RuntimeError too, because :mod:`threading` and :mod:`asyncio` raise that for a lock that
+    is not held.
     """
 
 
 class LockLost(DBLockError):
-    """The lock was held and is no longer, and not by the holder's choice.
+    """You held the lock, and it ended although you did not release it.
 
     ``reason`` is one of
 
     ``"expired"``
-        it ran out: it was not to be renewed (any more), or this process did not come to it;
+        the lease ran out: dblock was not to renew it (any more), or this process had no time to;
     ``"unreachable"``
-        it ran out because the database was not reached, or could not serve, when it was to be
-        renewed;
+        the lease ran out: when dblock wanted to renew it, the database was not reached, or could
+        not serve;
     ``"taken over"``
-        it ran out, and somebody else has had it since;
+        the lease ran out, and somebody else has had it since;
     ``"failover"``
         another server has taken the database's place, and what it knows of the lock may be older
         than what others were told;
     ``"crash"``
         the database crashed, and its lock table is volatile: it knows of no lease from before;
     ``"forced"``
-        somebody freed it with ``release(name, force=True)``, or the database's clock was set
-        forward: another had it before its time was over;
+        somebody freed the lease with ``release(name, force=True)``, or the database's clock was set
+        forward, so that somebody else had it before its time was over;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``
-        it is gone, and why could not be looked up.
+        the lock is gone, and dblock could not look up why.
     """
 
     def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:
@@ -90,10 +91,10 @@ class LockLost(DBLockError):
 
 
 class DeadlockDetected(DBLockError):
-    """Waiting would never have ended: the waiter waits for itself, or for a cycle with it in.
+    """This wait would never have ended: you wait for yourself, or you are in a cycle of waiters.
 
-    ``cycle`` has the names that are waited for and the owner labels of their waiters, beginning
-    with this one, where the cycle was found among dblock's own waiters; else it is empty.
+    If dblock found the cycle among its own waiters, ``cycle`` has a pair for each of them, the name
+    that it waits for and its owner label, this waiter first. Otherwise ``cycle`` is empty.
     """
 
     def __init__(
@@ -108,13 +109,12 @@ class DeadlockDetected(DBLockError):
 
 
 class OutcomeUnknown(DBLockError):
-    """A statement was sent, its reply never came, and what it did could not be found out since.
+    """dblock sent a statement, got no reply, and could not find out what the statement did.
 
-    Either the database could not be asked, or what was found there is not known to be on the
-    standbys that its commits wait for.
+    Either dblock could not ask the database, or it does not know whether what it found is on the
+    standbys that the database's commits wait for.
 
-    The lock may be held under this attempt's token until its TTL has passed. The protected
-    section was not started.
+    This attempt may hold the lock until the TTL has passed. Your protected section did not start.
     """
 
 
@@ -123,7 +123,7 @@ class Conflict(DBLockError):
 
 
 class NotEnough(DBLockError):
-    """A counter would have fallen below its floor. ``available`` is what could have been taken."""
+    """The counter would have fallen below its floor. ``available`` is how much you could take."""
 
     def __init__(
         self, message: str = "", *, name: str | None = None, available: object = None
@@ -133,27 +133,28 @@ class NotEnough(DBLockError):
 
 
 class Unavailable(DBLockError):
-    """The database could not be reached, or refused to serve. Nothing was changed."""
+    """dblock could not reach the database, or the database refused to serve. Nothing changed."""
 
 
 class ConnectTimeout(Unavailable):
-    """No connection was made within ``Timeouts.connect``."""
+    """dblock got no connection within ``Timeouts.connect``."""
 
 
 class QueryTimeout(Unavailable):
-    """The server gave a statement up: after ``Timeouts.query``, or because it was told to."""
+    """The server gave a statement up: after ``Timeouts.query``, or because somebody told it to."""
 
 
 class SocketTimeout(Unavailable):
-    """No answer came within ``Timeouts.socket``. The connection was given up.
+    """No answer came within ``Timeouts.socket``, so dblock gave the connection up.
 
-    Raised where that cannot have changed anything; where it can, OutcomeUnknown is.
+    You get this error if the statement cannot have changed anything. If it can, you get
+    OutcomeUnknown.
     """
 
 
 class SchemaMissing(DBLockError):
-    """dblock's tables are missing, or older or newer than this code. Names the command to run."""
+    """dblock's tables are missing, too old or too new for this code. Names the command to run."""
 
 
 class Unsupported(DBLockError):
-    """This database, driver or set-up cannot do what was asked. Names what can."""
+    """This database, driver or set-up cannot do what you asked for. Names what can."""

@@ -1,7 +1,8 @@
-"""What happens to locks, told to the log and to whoever listens.
+"""What happens to locks: dblock logs it, and calls the functions that listen.
 
-Logger ``dblock.events``: losses and unknown outcomes as errors, danger as a warning, refusals and
-conflicts as INFO, the rest as DEBUG. Without logging set up nothing is printed.
+The logger is ``dblock.events``. Losses and unknown outcomes are errors, danger is a warning,
+refusals, missed renewals and conflicts are INFO, the rest is DEBUG. If you have not set up logging,
+Python prints nothing.
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ logger.addHandler(logging.NullHandler())
 
 
 class Kind(StrEnum):
-    """What happened; and what the seconds of the event are."""
+    """What happened; and what the seconds of the event mean."""
 
-    #: How an attempt to acquire ended, and how long it took.
+    #: How an attempt to acquire ended. Seconds: how long it took.
     ACQUIRED = "acquired"
     REFUSED = "refused"
     UNKNOWN = "unknown"
     FAILED = "failed"
-    #: Another transaction came first, or a deadlock was broken: it is to be run again.
+    #: Another transaction came first, or a deadlock was broken: the work has to be run again.
+    #: Seconds: since the first try began.
     CONFLICT = "conflict"
-    #: A renewal was good, so long after it was due.
+    #: dblock renewed a lease. Seconds: how long after the renewal was due.
     RENEWED = "renewed"
-    #: One failed, so long after it was due, and is tried again.
+    #: A renewal failed, and dblock tries again. Seconds: how long after it was due.
     MISSED = "missed"
-    #: It was not renewed in time, and the holder may act for so long.
+    #: dblock did not renew a lease in time. Seconds: for how long the holder may still act.
     ENDANGERED = "endangered"
-    #: How a hold ended, and how long it was.
+    #: How a hold ended. Seconds: how long it lasted.
     LOST = "lost"
     RELEASED = "released"
 
@@ -55,7 +57,9 @@ _LEVELS = {
 class LockEvent:
     """Something that happened to a lock.
 
-    ``strategy`` is "lease", "row" or "optimistic"; ``name`` is the lock's, or what met a conflict.
+    ``strategy`` is "lease", "row" or "optimistic". ``name`` is the lock's name, or says what met a
+    conflict. What ``seconds`` mean depends on the ``kind``. ``error`` is the error behind the
+    event, or None.
     """
 
     kind: Kind
@@ -74,10 +78,11 @@ _hooks: list[Hook] = []
 
 
 def listen(hook: Hook) -> Callable[[], None]:
-    """Have a function called with every :class:`LockEvent` of this process from now on.
+    """Call a function with every :class:`LockEvent` of this process from now on.
 
-    Return what ends that. It is called where the event happens, in a thread of dblock's for what
-    its keeper finds out, so it had better not wait. What it raises is logged.
+    Return a function that ends that. dblock calls ``hook`` where the event happens, which is a
+    thread of dblock's if the keeper finds it out. So ``hook`` should not wait. dblock logs what it
+    raises.
     """
     _hooks.append(hook)
 

@@ -20,14 +20,15 @@ T = TypeVar("T")
 class Handle(ABC):
     """A lock that can be taken and given back."""
 
-    def __init__(self, wait: Seconds | None) -> None:
+    def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
         self.wait = check_wait(wait)
+        self._runtime = runtime
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; True when it is held now. The signature is threading.Lock's.
+        """Take the lock. Return True if you hold it now, False if not in time.
 
-        ``blocking=False`` tries once. ``timeout`` is in seconds; -1 means the ``wait`` the lock
-        was made with.
+        The signature is that of threading.Lock. ``blocking=False`` tries once and does not wait.
+        ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
         """
         return self.try_within(check_acquire(blocking, timeout, self.wait)) is None
 
@@ -64,14 +65,14 @@ class Handle(ABC):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} belongs to this process and cannot be sent to another: a hold is its "
-            "holder's alone. Make Locks there, from the URL"
+            f"{self!r} belongs to this process, and you cannot send it to another: only its holder "
+            "may use a hold. Make Locks there, from the URL"
         )
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function to run while holding the lock; NotAcquired when it cannot.
+        """Decorate a function: each call takes the lock, or raises NotAcquired.
 
-        TypeError for coroutine and generator functions: they return before their body runs.
+        Raises TypeError for coroutine and generator functions: they return before their body runs.
         """
         check_runnable(function)
 
@@ -88,10 +89,6 @@ class SingleHandle(Handle):
 
     strategy: ClassVar[str]
     name: str
-
-    def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
-        super().__init__(wait)
-        self._runtime = runtime
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""

@@ -55,30 +55,30 @@ class Lease(SingleHandle):
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
 
-    One Lease can be shared by threads. Each acquisition is a hold of its own, and whose that is
-    follows Python's own locks:
+    Threads can share one Lease. Each acquisition is a hold of its own. To whom it belongs depends
+    on the kind of lease, as with Python's own locks:
 
     | | ordinary: as `threading.Lock` | `reentrant=True`: as `threading.RLock` |
     |---|---|---|
     | a hold belongs to | the Lease | the thread that took it |
-    | acquire by who took it | DeadlockDetected at once; False where it does not wait | counted |
-    | acquire by another thread | waits, or is refused | waits, or is refused |
-    | release by another thread | ends the hold | NotHeld |
-    | fence, token, check, renew, guard by another | as for who took it | NotHeld |
-    | held, remaining, asked by another | as for who took it | False, 0.0 |
-    | release twice | NotHeld, or ends what another has taken since | NotHeld |
+    | the same thread acquires | DeadlockDetected at once; False if it does not wait | counted |
+    | another thread acquires | waits, or is refused | waits, or is refused |
+    | another thread releases | ends the hold | NotHeld |
+    | fence, token, check, renew, guard in another thread | as in the first thread | NotHeld |
+    | held, remaining in another thread | as in the first thread | False, 0.0 |
+    | release twice | NotHeld, or ends a hold that another thread has taken since | NotHeld |
     | through another Lease, or in a forked child | NotHeld, False | NotHeld, False |
 
-    A thread's own hold comes first, lost or not: a thread is told of its loss, and does not release
-    what another has taken since. Who has none sees the newest hold's :attr:`lost`. The end of
-    ``with`` is a release.
+    A thread's own hold comes first, lost or not. So a thread hears of its own loss, and does not
+    release a hold that another thread has taken since. In a thread without a hold, :attr:`lost` is
+    that of the newest hold. The end of ``with`` is a release.
 
-    While it is held it is renewed every third of its TTL, by what all leases of the
-    process share, for as long as this handle exists: whoever drops it lets the lease run out.
+    While you hold the lease, the process's keeper renews it after each third of its TTL, for as
+    long as this handle exists. If you drop the handle, the lease runs out.
 
-    What it does not do: a holder that is paused past its expiry cannot be stopped from outside,
-    only be told (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and be kept from
-    committing (:meth:`guard`).
+    What it does not do: nobody can stop a holder from outside that was paused past its expiry.
+    dblock can tell the holder (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and
+    keep it from committing (:meth:`guard`).
     """
 
     strategy = "lease"
@@ -94,7 +94,7 @@ class Lease(SingleHandle):
 
     @property
     def reentrant(self) -> bool:
-        """Whether the thread that has it may take it again, and no other release it."""
+        """Whether the holding thread may take it again, and no other thread may release it."""
         return self._options.reentrant
 
     def __repr__(self) -> str:
@@ -152,6 +152,7 @@ class Lease(SingleHandle):
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
+                look_first=wait == 0 and names.taken(self.name),
             )
             outcome = self._database.run(
                 procedure, orphaned=orphaned, user_lock=user_lock, waiter=place
@@ -171,7 +172,7 @@ class Lease(SingleHandle):
                 )
                 names.note(self.name, outcome.contended, hold.since)
                 self._holds.add(hold)
-                self._database.keeper.keep(hold)
+                self._database.keeper().keep(hold)
                 self._tell(Kind.ACQUIRED, start)
             if waiters:
                 self._database.withdraw(waiters[0])
@@ -181,11 +182,12 @@ class Lease(SingleHandle):
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
                 if hold is not None:
                     self._holds.take(hold, Change.ABANDONED)
-                    self._database.keeper.drop(hold)
+                    self._database.keeper().drop(hold)
                 self._abandon(request, orphaned, waiters)
             raise
         if isinstance(outcome, Held):
             return None
+        names.note_refusal(self.name)
         if user_lock is not None:
             user_lock.drop()
         return self._database.not_acquired(self.name, outcome, wait)
@@ -198,12 +200,12 @@ class Lease(SingleHandle):
     def release(self, after: Seconds = 0.0) -> None:
         """Give the lease back. One round trip.
 
-        ``after`` keeps the name from everybody for so many seconds more: the lease is left to run
-        out then, held by nobody.
+        ``after`` keeps the name from everybody for so many seconds more. Nobody holds the lease
+        then, and it runs out.
 
-        Raises NotHeld when there is no hold to release (:class:`Lease` says whose it is), LockLost
-        when it was lost before, by expiry, takeover or force: the work done meanwhile may have
-        overlapped another's.
+        Raises NotHeld if there is no hold to release (:class:`Lease` says whose a hold is), and
+        LockLost if the lease was lost before, by expiry, takeover or force. Then your work may have
+        overlapped with that of another holder.
         """
         self._runtime.finish(partial(self._release, check_after(after)))
 
@@ -238,7 +240,7 @@ class Lease(SingleHandle):
 
     def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
         # It is renewed no more, whatever becomes of the release.
-        self._database.keeper.drop(hold)
+        self._database.keeper().drop(hold)
         hold.end(min(self._database.dialect.timeouts.socket, hold.lease.term.remaining(now)))
         with_user_lock = hold.user_lock is not None and hold.user_lock.kept
         ending: Procedure[object] = release.release(
@@ -263,11 +265,12 @@ class Lease(SingleHandle):
     def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now (the lease's own TTL if None).
 
-        For a lease that does not renew itself, or needs a longer TTL for once: the next renewal
-        comes when that is nearly over, and returns to the lease's own.
+        Use it for a lease that does not renew itself, or if you need a longer TTL for once: the
+        next renewal comes when that TTL is nearly over, and returns to the lease's own TTL.
 
-        Tried until the hold's deadline. Raises LockLost when the lease is over: an expired lease
-        is not brought back to life, even if nobody else took it.
+        dblock tries until the hold's deadline. Raises NotHeld if you do not hold the lease, and
+        LockLost if it is over. dblock does not bring an expired lease back to life, even if nobody
+        else took it.
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
@@ -281,20 +284,21 @@ class Lease(SingleHandle):
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
                 # From when it is sent the expiry may be the earlier one, whatever comes back.
-                self._database.keeper.moved(hold, asked)
+                self._database.keeper().moved(hold, asked)
             renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
                 term = self._database.run(renew.renew(self._database.dialect, renewal, now))
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
-            if not self._database.keeper.moved(hold, term):
+            if not self._database.keeper().moved(hold, term):
                 assert hold.loss is not None
                 raise hold.loss
 
     def check(self) -> None:
-        """Return if the lease is still held by the holder's own clock; raise LockLost if not.
+        """Return if you still hold the lease, by the holder's own clock; raise LockLost if not.
 
-        No round trip. Call it before each step that must not happen without the lock.
+        No round trip. Call it before each step that must not happen without the lock. Raises
+        NotHeld if you have not taken the lease.
         """
         hold = self._holds.get()
         if hold.loss is None and hold.lease.term.over(self._runtime.now()):
@@ -306,13 +310,13 @@ class Lease(SingleHandle):
     def guard(self, session: Borrowable) -> Iterator[int]:
         """Prove the lease inside the transaction of ``session``, until that transaction ends.
 
-        While it is open a takeover waits; this lease's own renewal does not. A holder whose lease
-        has lapsed gets LockLost and must not commit. Yields the fence. Commit inside or after the
-        block, as you like: the proof lasts as long as the transaction, or the savepoint that was
-        open when it was given.
+        While the transaction is open, a takeover waits; this lease's own renewal does not. If the
+        lease is lost, you get LockLost and must not commit. Yields the fence. You can commit inside
+        or after the block: the proof lasts as long as the transaction, or the savepoint that was
+        open at the start of the block.
 
-        On SQLite the transaction becomes the file's one writer: end it before the lease is
-        renewed or released, which the thread that tries otherwise is told at once.
+        On SQLite the transaction becomes the file's one writer. End it before you renew or release
+        the lease. Otherwise the thread gets DeadlockDetected at once.
         """
         hold = self._holds.get()
         if hold.loss is not None:
@@ -340,7 +344,7 @@ class Lease(SingleHandle):
 
     @property
     def ttl(self) -> float:
-        """The seconds for which it is acquired and renewed."""
+        """For how many seconds dblock acquires and renews the lease."""
         return self._options.plan.ttl
 
     @property
@@ -358,19 +362,19 @@ class Lease(SingleHandle):
     def fence(self) -> int:
         """The fencing token of this hold: larger than that of every earlier hold of the name.
 
-        Send it along with writes to other systems and let them refuse smaller ones: Kleppmann,
-        "How to do distributed locking" (2016). Raises NotHeld.
+        Send it along with writes to other systems, and let them refuse smaller ones: Kleppmann,
+        "How to do distributed locking" (2016). Raises NotHeld if you do not hold the lease.
         """
         return self._holds.get().lease.fence
 
     @property
     def token(self) -> str:
-        """The random proof of ownership that every statement carries. Raises NotHeld."""
+        """The random text that proves ownership to the database. Keep it secret. Raises NotHeld."""
         return self._holds.get().token
 
     @property
     def remaining(self) -> float:
-        """Seconds for which the holder may still act, 0.0 when it may not. No round trip."""
+        """For how many seconds the holder may still act; 0.0 if it may not. No round trip."""
         hold = self._holds.find()
         if hold is None or not hold.alive:
             return 0.0
@@ -378,18 +382,19 @@ class Lease(SingleHandle):
 
     @property
     def margin(self) -> float:
-        """Seconds from the loss of a hold that ran out to when another can have the name.
+        """Seconds between the loss of a lease that runs out and when another can have the name.
 
-        Of this hold, or else the last one; its loss is told that much early. Raises NotHeld.
+        dblock tells the holder that much early. It is that of this hold, or else of the last one.
+        Raises NotHeld if there was none.
         """
         return (self._holds.last or self._holds.get()).lease.term.margin
 
     @property
     def lost(self) -> Event:
-        """An event that is set when this hold, or else the last one, is lost.
+        """An event that dblock sets when this hold, or else the last one, is lost.
 
-        In time, without anybody asking: at the holder's deadline, or earlier when a renewal finds
-        that the lease was taken away.
+        You do not have to ask: dblock sets it at the holder's deadline, or earlier if a renewal
+        finds that somebody took the lease away.
         """
         hold = self._holds.find() or self._holds.last
         return self._runtime.event() if hold is None else hold.lost
@@ -402,7 +407,7 @@ class Lease(SingleHandle):
 
     def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
         """Take note of a loss found out here, in the user's thread; return the one that counts."""
-        self._database.keeper.drop(hold)
+        self._database.keeper().drop(hold)
         if hold.lose(loss):
             hold.on_danger = None  # which may be about to be called
             self._tell(Kind.LOST, hold.since, loss)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from .printable import printable
+from .printable import moment, printable
 
 
 class WaiterState(NamedTuple):
-    """One who waits for a name; ``waited`` is in seconds by the database's clock.
+    """A waiter for a name. ``waited`` is in seconds, by the database's clock.
 
-    Of a process's threads or tasks that wait for one name and hold nothing one is here.
+    If several threads or tasks of a process wait for one name and hold nothing, dblock shows one.
     """
 
     owner: str
@@ -25,17 +25,70 @@ class WaiterState(NamedTuple):
         return printable(f"{self.owner} for {self.waited:.1f} s ({self.strategy})")
 
 
+class RowLockState(NamedTuple):
+    """The transaction that has locked a name's row.
+
+    ``holder`` says whose it is, for people. The rest is None where the database does not tell it
+    to this role: the session's number, since when the transaction is open, and the last statement
+    that was sent in it.
+    """
+
+    holder: str
+    session: int | None = None
+    since: datetime | None = None
+    statement: str | None = None
+
+    def describe(self) -> str:
+        """Say whose it is and since when, in one line for people."""
+        since = f" since {moment(self.since)}" if self.since else ""
+        return printable(f"{self.holder}{since}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run of a job, as it is on record.
+
+    ``slot`` is what it was the run of, with ``once_per``; empty without. ``fence`` is that of the
+    lease it ran under. ``ended_at`` and ``exit_status`` are None while it runs, and for ever if
+    nobody was left to record its end. ``running`` says that it has no end and that its lease is
+    held still.
+    """
+
+    name: str
+    slot: str
+    fence: int
+    owner: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    exit_status: int | None
+    running: bool
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, by the database's clock; None without an end."""
+        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
+
+    @property
+    def outcome(self) -> str:
+        """``"succeeded"``, ``"failed"``, ``"running"``, or ``"unknown"`` without an end."""
+        if self.ended_at is None:
+            return "running" if self.running else "unknown"
+        return "succeeded" if self.exit_status == 0 else "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class LockState:
     """A name's row in the lock table at one moment.
 
-    ``remaining`` is in seconds by the database's clock; not above 0 when the lease has expired,
-    None when there is none: the owner and the moments are then those of the last one. A row lock
-    leaves no trace here: the database alone knows of it. ``waiters`` are those who have waited for
-    a moment already, in the order in which they began; only :meth:`Locks.show` and
-    :meth:`Locks.list` tell of them.
+    ``remaining`` is in seconds, by the database's clock. It is 0 or less if the lease has expired,
+    and None if there is no lease: then the owner and the times are those of the last lease.
 
-    There is no token in it: that proves ownership, so nobody but the holder is given it.
+    Only :meth:`Locks.show` and :meth:`Locks.list` fill in the rest. ``waiters`` have waited for a
+    moment already, in the order in which they began. ``run`` is the job's run under the lease, if
+    it is a job's. ``row_lock`` is the transaction that has locked the row, if no lease is on the
+    name and the database tells of it.
+
+    It has no token: a token proves ownership, so dblock gives it only to the holder.
     """
 
     name: str
@@ -45,16 +98,33 @@ class LockState:
     expires_at: datetime | None = None
     remaining: float | None = None
     waiters: tuple[WaiterState, ...] = ()
+    run: RunState | None = None
+    row_lock: RowLockState | None = None
+
+    @property
+    def status(self) -> str:
+        """``"held"`` by a lease; ``"running"``, a job under it; ``"done"``, a job that has ended
+        and keeps the name still; ``"locked"`` by a transaction; ``"expired"``, a lease that
+        nobody gave back; or ``"free"``."""
+        done = self.run is not None and self.run.ended_at is not None
+        if self.held:
+            return "held" if self.run is None else ("done" if done else "running")
+        if self.row_lock is not None:
+            return "locked"
+        return "free" if self.remaining is None or done else "expired"
 
     @property
     def held(self) -> bool:
-        """Whether an unexpired lease was on the name."""
+        """Whether somebody had an unexpired lease on the name."""
         return self.remaining is not None and self.remaining > 0
 
     def describe(self) -> str:
         """Say who holds it and until when, in one line for people."""
         if not self.held or self.remaining is None:
-            return "free"
-        since = f" since {self.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if self.acquired_at else ""
+            return "free" if self.row_lock is None else f"locked by {self.row_lock.describe()}"
+        since = f" since {moment(self.acquired_at)}" if self.acquired_at else ""
         holder = printable(self.owner or "an unnamed holder")
+        if self.status == "done":
+            until = f" until {moment(self.expires_at)}" if self.expires_at else ""
+            return f"done, kept{until} by {holder}{since}"
         return f"held by {holder}{since}, expires in {self.remaining:.1f} s"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
+from datetime import tzinfo
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,7 +13,9 @@ from weakref import WeakKeyDictionary
 from .arguments import (
     Seconds,
     check_callback,
+    check_count,
     check_fair,
+    check_idle,
     check_label,
     check_max_hold,
     check_max_renewals,
@@ -27,12 +31,12 @@ from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
 from .lease import Lease, LeaseOptions
-from .lock_state import LockState
+from .lock_state import LockState, RunState
 from .multi import MultiLock
 from .policy import RetryPolicy
-from .protocol import inspect, job_runs, release
+from .protocol import job_runs, overview, release, retiring
 from .protocol.schedule import Danger, Plan
-from .protocol.state import Pruned, RunState
+from .protocol.state import Pruned
 from .row import RowLock
 from .target import locate
 from .timeouts import Timeouts
@@ -52,22 +56,24 @@ class Locks:
     """The locks in one database.
 
     ``target``
-        a database URL or a SQLAlchemy Engine. A lent engine is never disposed of; connections are
-        made the way it makes them, but outside its pool, so neither starves the other.
+        a database URL or a SQLAlchemy Engine. dblock makes its connections the way your engine
+        does, but outside its pool, so neither starves the other. It never disposes of your engine.
+        Its connections use psycopg 3, PyMySQL or sqlite3. If your URL or engine has another driver,
+        dblock takes the address, the password and TLS from it.
     ``timeouts``
-        what each layer may take; see :class:`Timeouts`.
+        how long each layer may take; see :class:`Timeouts`.
     ``retry``
-        how refused tries are repeated; see :class:`RetryPolicy`.
+        how dblock repeats refused tries; see :class:`RetryPolicy`.
     ``schema``, ``prefix``
         where dblock's tables are: ``{schema}.{prefix}lock`` and so on.
     ``label``
         what this process is, for the people who read ``dblock list``.
     ``trust_server``
-        use a server that only speaks PostgreSQL's or MySQL's protocol (CockroachDB, TiDB, ...),
-        which is refused otherwise. Nothing is promised there: not that one holds a name, nor that
-        fences grow, a waiter is called, or a failover is noticed.
+        use a server that only speaks PostgreSQL's or MySQL's protocol (CockroachDB, TiDB, ...).
+        Without it dblock refuses such a server. dblock promises nothing there: not that a name has
+        one holder, nor that fences grow, a waiter is called, or a failover is noticed.
 
-    Making one does no I/O. Every call may raise Unavailable (the database is away), SchemaMissing
+    To make one does no I/O. Every call may raise Unavailable (the database is away), SchemaMissing
     (``dblock upgrade`` was not run) and Unsupported (the role lacks rights).
     """
 
@@ -120,12 +126,12 @@ class Locks:
 
     @property
     def engine(self) -> Engine:
-        """The SQLAlchemy engine as whose connections dblock's own are made."""
+        """The SQLAlchemy engine whose way of connecting dblock uses for its own connections."""
         return self.database.engine
 
     @property
     def timeouts(self) -> Timeouts:
-        """What each layer may take."""
+        """How long each layer may take."""
         return self.dialect.timeouts
 
     # --- the strategies ----------------------------------------------------------------------
@@ -146,29 +152,31 @@ class Locks:
         on_danger: Callable[[Danger], None] | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> Lease:
-        """Return a lease on ``name``: held until released, and ``ttl`` seconds after a crash.
+        """Return a lease on ``name``. You hold it until you release it.
 
-        A short TTL does, since it is renewed while it is held; of one beyond a day is warned, for
-        the holder's death and the database's failover cost others as long.
+        If your process dies, the lease ends ``ttl`` seconds after the last renewal. A short TTL is
+        enough, because dblock renews the lease while you hold it. dblock warns of a TTL beyond a
+        day: if a holder dies, or the database fails over, others have to wait for that long.
 
-        ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait: None for ever, 0 not at all.
-        ``reentrant`` lets the holding thread take it again, without a round trip, and no other
-        thread release it.
+        ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait, in seconds: None for ever, 0
+        not at all. With ``reentrant=True`` the holding thread can take the lease again, without a
+        round trip, and no other thread can release it.
 
-        Who waits on PostgreSQL is called, in the order of arrival; on MariaDB one looks and the
-        others wait behind it in the server; on SQLite, and behind a pooler, waiters look, after
-        random times. Nobody is left behind. ``fair`` keeps the order strictly, everywhere, for a
-        longer way from one to the next. A free name is kept for whoever is the first for 0.4 s, so
-        that one that died keeps nobody waiting.
+        On PostgreSQL dblock calls the waiters in the order in which they came. On MariaDB one
+        waiter looks, and the others wait behind it in the server. On SQLite, and behind a pooler,
+        waiters look after random times. Nobody is left behind. With ``fair=True`` the order is
+        strict everywhere, and the hand-over from one to the next takes longer. A free name is kept
+        for the first waiter for 0.4 s, so a dead waiter does not stop the others.
 
-        It is renewed every third of the TTL, unless ``renew=False``: at most ``max_renewals``
-        times, and never past ``max_hold`` seconds after it was acquired. Then it runs out.
+        dblock renews the lease after each third of the TTL, at most ``max_renewals`` times, and
+        never past ``max_hold`` seconds after you got it. Then the lease runs out. With
+        ``renew=False`` dblock does not renew it.
 
-        ``on_danger`` is called with a :class:`Danger` when two thirds of the TTL have passed
-        without a renewal, while there is still time to stop; ``on_lost`` with the LockLost when it
-        is lost. They run one after the other in a thread of dblock's, so they had better not wait;
-        ``on_lost`` runs in the user's own thread when a call of that found it out. What they
-        raise is logged.
+        If two thirds of the TTL pass without a renewal, dblock calls ``on_danger`` with a
+        :class:`Danger`, while there is still time to stop. If the lease is lost, it calls
+        ``on_lost`` with the LockLost. Both run one after the other in a thread of dblock's, so they
+        should not wait. If a call of yours finds the loss, ``on_lost`` runs in your own thread.
+        dblock logs what they raise.
         """
         options = LeaseOptions(
             check_name(name),
@@ -177,9 +185,9 @@ class Locks:
             wait,
             reentrant,
             check_fair(fair),
-            check_label(label or ""),
-            check_callback("on_danger", on_danger),
-            check_callback("on_lost", on_lost),
+            "" if label is None else check_label(label),
+            None if on_danger is None else check_callback("on_danger", on_danger),
+            None if on_lost is None else check_callback("on_lost", on_lost),
         )
         return self.lease_class(self.database, options)
 
@@ -191,11 +199,19 @@ class Locks:
         on: Borrowable | None = None,
         retry: RetryPolicy | None = None,
     ) -> RowLock:
-        """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
+        """Return a row lock on ``name``, in the transaction of ``on``.
+
+        Without ``on`` the row lock has a connection and a transaction of its own. ``wait`` is how
+        long ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
+        """
         return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
-        """Return the given locks as one: sorted, all or nothing, under one deadline."""
+        """Return the given locks as one lock.
+
+        dblock takes them sorted by name, all or none, and ``wait`` is one deadline for all of them,
+        in seconds.
+        """
         return MultiLock(locks, wait, self.database.runtime)
 
     def cron(
@@ -207,6 +223,7 @@ class Locks:
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
+        tz: str | tzinfo | None = None,
         retry: RetryPolicy | None = None,
         label: str | None = None,
         on_danger: Callable[[Danger], None] | None = None,
@@ -216,14 +233,16 @@ class Locks:
 
         The decorated function runs under a lease on ``name``; see :class:`CronJob`.
 
-        ``at_least`` keeps the name for so many seconds from the run's start, also when it was
-        faster or its process died: a host whose clock is late does not run it again. After
-        ``at_most`` seconds the lease is lost. ``once_per`` names the slot of a run, in which it is
-        to succeed once: any text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``,
-        ``"month"``, by the database's clock and in UTC. A run that failed, or whose process died,
-        leaves its slot open.
+        ``at_least`` keeps the name for so many seconds from the start of the run, even if the run
+        was faster or its process died. So a host whose clock is late does not run the job again.
+        After ``at_most`` seconds the lease is lost.
 
-        How each run ended is on record: :meth:`last_run`.
+        ``once_per`` names the slot of a run. The job succeeds at most once in each slot. A slot is
+        any text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``, ``"month"``, by the
+        database's clock, in UTC or in the time zone ``tz`` ("Europe/Berlin", a
+        :class:`zoneinfo.ZoneInfo`). If a run fails, or its process dies, its slot stays open.
+
+        dblock records how each run ended: :meth:`last_run`.
         """
         lease = self.lease(
             name,
@@ -231,7 +250,7 @@ class Locks:
             wait,
             retry=retry,
             label=label,
-            max_hold=at_most,
+            max_hold=check_max_hold(at_most, "at_most"),
             on_danger=on_danger,
             on_lost=on_lost,
         )
@@ -242,6 +261,7 @@ class Locks:
                 at_least=at_least,
                 at_most=at_most,
                 once_per=once_per,
+                tz=tz,
                 label=label,
             )
         )
@@ -258,10 +278,12 @@ class Locks:
     ) -> Counter:
         """Return a counter over a column of a table of yours, in the row that ``key`` finds.
 
-        ``version`` is a column that every change raises by one; ``floor`` the least value that
-        ``take`` leaves, None for none. With ``stripes`` the number is spread over so many rows,
-        which so many transactions change at once: the table's primary key is (``key``, an integer
-        column), and the number is the sum. See :meth:`Counter.spread`.
+        ``version`` is a column that every change raises by one. ``floor`` is the least value that
+        ``take`` leaves; None means that there is no such limit.
+
+        ``stripes`` spreads the number over so many rows, so that as many transactions can change
+        it at once. The table's primary key is then (``key``, an integer column), and the number is
+        the sum of the rows. See :meth:`Counter.spread`.
         """
         from .counter import Counter  # and with it the ORM, which takes long
 
@@ -282,23 +304,31 @@ class Locks:
     # --- looking and letting go --------------------------------------------------------------
 
     def list(self) -> list[LockState]:
-        """Return the names with a lease, expired and not yet taken over included, by name; and
-        those that somebody has waited for for a moment, whose holder may be a row lock."""
-        return self.database.run(inspect.look_at_all(self.dialect, self.database.runtime.now()))
+        """Return the names that have a lease, that are waited for, or that a row lock is on.
+
+        They are sorted by name. A lease that has expired, and that nobody has taken over yet, is
+        among them. So is a name that somebody has waited for for a moment, and one with a row
+        lock, if the database tells of it. A job that has ended and keeps its name no longer is
+        left out.
+        """
+        return self.database.run(overview.look_at_all(self.dialect, self.database.runtime.now()))
 
     def show(self, name: str) -> LockState:
-        """Return what the lock table says of a name, and who has waited for it for a moment.
+        """Return what is known of a name: its lease, who has waited for it for a moment, the job
+        that runs under it, and the transaction that has locked its row.
 
-        A row lock is not seen there.
+        PostgreSQL tells which transaction has a row lock. SQLite tells that somebody writes to the
+        file. On MariaDB a row lock is seen once somebody has waited for it for some seconds.
         """
         check_name(name)
-        return self.database.run(inspect.show(self.dialect, name, 0.0))
+        return self.database.run(overview.show(self.dialect, name, 0.0))
 
     def release(self, name: str, *, force: bool) -> bool:
-        """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it.
+        """Free a name, whoever holds it. Return False if nobody held it.
 
-        The holder learns of it with its next renewal, or when it releases or guards. Its fence is
-        never given out again, so what it writes afterwards can be told from the next holder's.
+        ``force=True`` says that you mean it; anything else raises ValueError. The holder learns of
+        the loss with its next renewal, or when it releases or guards. dblock never gives its fence
+        out again. So you can tell what it writes afterwards from what the next holder writes.
         """
         check_name(name)
         if force is not True:
@@ -312,32 +342,67 @@ class Locks:
         )
 
     def last_run(self, name: str) -> RunState | None:
-        """Return the run of a job that began last: see :meth:`cron` and ``dblock run``."""
+        """Return the run of a job that began last, or None if there was none.
+
+        :meth:`cron` and ``dblock run`` record their runs.
+        """
         check_name(name)
         return self.database.run(job_runs.last(self.dialect, name, self.database.runtime.now()))
 
-    def prune(self, older_than: Seconds) -> Pruned:
-        """Delete the idempotency keys and the records of runs that are older, in seconds.
+    def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
+        """Return the runs of a job that are on record, at most ``limit``, the newest first.
 
-        A key or a slot that is gone counts as new. A name's fence stays for ever, and so does the
-        record of its last run.
+        There is one record for each slot of ``once_per``, that of its last run, and one for all
+        runs without a slot.
+        """
+        check_name(name)
+        count = check_count("limit", limit)
+        return self.database.run(
+            job_runs.recorded(self.dialect, name, count, self.database.runtime.now())
+        )
+
+    def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
+        """Return the last run of each job, of at most ``limit`` jobs, the one that began last
+        first."""
+        count = check_count("limit", limit)
+        return self.database.run(
+            job_runs.last_of_each(self.dialect, count, self.database.runtime.now())
+        )
+
+    def prune(self, older_than: Seconds) -> Pruned:
+        """Delete idempotency keys and records of runs that are older than so many seconds.
+
+        Return how many of each it deleted. Afterwards a deleted key or slot counts as new. The
+        record of a name's last run stays for ever. Its row goes with :meth:`prune_names`.
         """
         age = seconds("older_than", older_than)
         return self.database.run(
             job_runs.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )
 
+    def prune_names(self, idle: Seconds) -> int:
+        """Delete the rows of names that no lease has used for so many seconds; return how many.
+
+        ``idle`` is a minute at least. A name stays that is held, waited for or locked. One that
+        comes back gets a larger fence than it ever had. Names that only row locks used go too,
+        whenever that was: nothing is lost with their rows.
+        """
+        age = check_idle(idle)
+        return self.database.run(
+            retiring.retire(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
+        )
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} has connections, which cannot be sent to another process: make Locks there, "
-            "from the URL"
+            f"{self!r} has connections, which you cannot send to another process: make Locks "
+            "there, from the URL"
         )
 
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the idle connections. Leases that are held are renewed no more: they run out."""
-        self.database.keeper.stop(self.database.kept, "its Locks were closed")
+        """Close the idle connections. dblock renews held leases no more: they run out."""
+        self.database.keeper().stop(self.database.kept, "its Locks were closed")
         self.database.close()
 
     def __enter__(self) -> Locks:

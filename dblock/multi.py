@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 class MultiLock(Handle):
     """Locks taken as one, made by :meth:`Locks.all`.
 
-    They are taken in the order of their names, so that no two callers wait for each other, and
-    given back in reverse. When one is refused those before it are given back; row locks in a
-    transaction of the user's stay until that ends.
+    dblock takes them in the order of their names, so that no two callers wait for each other, and
+    gives them back in reverse. If one is refused, dblock gives back those before it. Row locks in a
+    transaction of yours stay until that ends.
     """
 
     def __init__(
         self, locks: Sequence[Lease | RowLock], wait: Seconds | None, runtime: Runtime
     ) -> None:
-        super().__init__(wait)
-        self._runtime = runtime
+        super().__init__(wait, runtime)
         for lock in locks:
             if not isinstance(lock, Lease | RowLock):
                 raise TypeError(f"all() takes leases and row locks, not {type(lock).__name__}")
@@ -42,8 +41,8 @@ class MultiLock(Handle):
         rows = [lock for lock in locks if isinstance(lock, RowLock)]
         if len(names) > 1 and any(row.excludes_all for row in rows):
             raise Unsupported(
-                "on this database a row lock is the lock of everything, so it cannot be taken "
-                "together with others; take one row lock, or leases"
+                "on this database a row lock locks everything, so you cannot take it together "
+                "with other locks; take one row lock, or leases"
             )
         self.locks = tuple(sorted(locks, key=lambda lock: lock.name))
 
@@ -91,14 +90,14 @@ class MultiLock(Handle):
         return self.held
 
     def release(self) -> None:
-        """Give all the locks back, in reverse. Every one is tried, whatever fails."""
+        """Give all the locks back, in reverse. dblock tries every one, whatever fails."""
         with contextlib.ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.leave)
 
     @property
     def held(self) -> bool:
-        """Whether every one of the locks is held."""
+        """Whether you hold every one of the locks."""
         return all(lock.held for lock in self.locks)
 
 

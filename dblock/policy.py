@@ -21,7 +21,11 @@ LEAST, FIRST, MOST = 0.001, 0.02, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a ``before_sleep`` hook is told: the lock, the failed try's number, the coming sleep."""
+    """What a ``before_sleep`` hook gets.
+
+    ``name`` is the lock's, ``number`` that of the failed try, from 1. ``elapsed`` are the seconds
+    since the first try began, and ``sleep`` those until the next try.
+    """
 
     name: str
     number: int
@@ -31,17 +35,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a refused try is repeated.
+    """How dblock repeats a refused try.
 
     ``wait`` and ``stop`` are tenacity strategies (``wait_fixed(1)``,
     ``stop_after_attempt(4) | stop_after_delay(30)``, or a callable of your own). ``stop`` comes on
-    top of the deadline that ``wait=`` or ``timeout=`` set: a sleep is cut so that the last try is
-    made at the deadline, not after it. A row lock that waits in the server's queue is one try,
-    however long: bound that by the deadline.
+    top of the deadline that ``wait=`` or ``timeout=`` set. dblock cuts a sleep short so that it
+    makes the last try at the deadline, not after it. If a row lock waits in the server's queue,
+    that is one try, however long it takes: limit it by the deadline. dblock calls ``before_sleep``
+    with an :class:`Attempt` before each sleep.
 
-    The default is full jitter (a random time from 0 to a growing bound, here 1 s at most), so
-    that waiters do not move in step: see Brooker, "Exponential Backoff And Jitter" (AWS, 2015);
-    and only the deadline ends it.
+    By default dblock sleeps with full jitter: a random time from 0 to a limit that doubles with
+    each try, 1 s at most. So waiters do not move in step: see Brooker, "Exponential Backoff And
+    Jitter" (AWS, 2015). Only the deadline ends the default.
     """
 
     wait: WaitBaseT | None = None
@@ -51,8 +56,10 @@ class RetryPolicy:
 
     @property
     def endless(self) -> bool:
-        """Whether only the deadline ends it, so that who is called when it is its turn need not
-        try before."""
+        """Whether only the deadline ends it.
+
+        If so, a waiter that is called in its turn need not try before.
+        """
         if self.stop is None:
             return True
         from tenacity import stop_never
@@ -67,7 +74,7 @@ class RetryPolicy:
         return cls(wait=wait_fixed(1), stop=stop_after_attempt(4))
 
     def drawing(self, random: Callable[[], float]) -> Self:
-        """Return the same policy, whose jitter is drawn by ``random``, a number from 0 to 1."""
+        """Return the same policy, but draw its jitter with ``random``, a number from 0 to 1."""
         return replace(self, _random=random)
 
     @property
@@ -85,10 +92,11 @@ class RetryPolicy:
         share: float = 1.0,
         most: float = math.inf,
     ) -> float | None:
-        """Return how long to sleep after try ``number``, or None to give up.
+        """Return how many seconds to sleep after try ``number``, or None to give up.
 
-        ``elapsed`` is the seconds since the first try began, ``left`` those to the deadline. Where
-        there is reason to hurry only a ``share`` of it is slept, and ``most`` seconds at most.
+        ``elapsed`` are the seconds since the first try began, ``left`` those to the deadline, None
+        if there is none. If there is reason to hurry, the sleep is only a ``share`` of what the
+        policy says, and ``most`` seconds at most.
         """
         if left is not None and left <= 0:
             return None

@@ -6,6 +6,8 @@ stays exact.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 
 def printable(text: str) -> str:
     """Return ``text`` on one line; what repr() escapes is escaped: line breaks, control characters,
@@ -16,3 +18,8 @@ def printable(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
     )
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment as people read it; nothing for none."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""

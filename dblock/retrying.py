@@ -32,15 +32,16 @@ _AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})
 def retry_on_conflict(
     sessions: sessionmaker[Any] | Callable[[], Session], *, retry: RetryPolicy | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], T]], Callable[P, T]]:
-    """Decorate a unit of work, to be run in a transaction of its own, and again on a conflict.
+    """Decorate a unit of work: run it in a transaction of its own, and again after a conflict.
 
-    The function gets a new session first, from ``sessions``; what it does is committed when it
-    returns. A conflict is what another transaction caused and a new one may not meet: a stale
-    ``version_id_col``, a serialization failure, a deadlock, dblock's own Conflict and
-    DeadlockDetected. A lost reply to the commit is none, since it may have been committed.
+    The function gets a new session from ``sessions`` as its first argument. When it returns, the
+    transaction commits. After a conflict the function runs again, in a new transaction. These are
+    conflicts: a stale ``version_id_col``, a serialization failure, a deadlock, and dblock's own
+    Conflict and DeadlockDetected. A lost reply to the commit is none, because the server may have
+    committed.
 
-    What is not in the database is done once for each try. Raises Conflict when ``retry`` gives up:
-    after five tries, unless it says otherwise.
+    Whatever the function does outside the database happens once for each try. Raises Conflict when
+    ``retry`` gives up: after five tries, unless it says otherwise.
     """
 
     def decorate(function: Callable[Concatenate[Session, P], T]) -> Callable[P, T]:
@@ -85,7 +86,7 @@ class Tries:
         sleep = self._policy.sleep_after(self._name, self._number, elapsed, None)
         if sleep is None:
             raise Conflict(
-                f"{self._name} met others' changes in each of {self._number} tries: "
+                f"another transaction came before {self._name} in each of {self._number} tries: "
                 f"{first_line(error)}"
             ) from error
         return sleep
@@ -97,4 +98,5 @@ class Tries:
         cause = error.orig
         if cause is None:
             return False
-        return any(kind(Timeouts()).classify(cause) in _AGAIN for kind in self._adapters)
+        drivers = (one for kind in self._adapters for one in kind(Timeouts()).borrowable)
+        return any(driver.classify(cause) in _AGAIN for driver in drivers)

@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 class RowLock(SingleHandle):
     """A named row lock, made by :meth:`Locks.row`.
 
-    With ``on=`` it is taken in the user's transaction and ends with it, however that ends, or with
-    a savepoint around it that is rolled back (which :attr:`held` does not see); so
-    :meth:`release` is not for it, and taking it again in the same transaction is harmless.
-    Without, it has a connection and transaction of its own until released, by whichever thread has
-    this handle.
+    With ``on=`` dblock takes the lock in your transaction. The lock ends with the transaction,
+    however that ends, or with a savepoint around it that is rolled back (:attr:`held` does not see
+    that). So do not call :meth:`release`. You can take the lock again in the same transaction.
 
-    What it does not do: it carries no fence, and work outside its transaction is not undone when
-    that is. On SQLite it is the file's one write transaction: it excludes every other writer.
+    Without ``on=`` the lock has a connection and a transaction of its own until you release it. Any
+    thread that has this handle may do that.
+
+    What it does not do: it has no fence, and if its transaction is undone, work outside that
+    transaction is not. On SQLite it is the file's one write transaction: it excludes every other
+    writer.
     """
 
     strategy = "row"
@@ -63,7 +65,7 @@ class RowLock(SingleHandle):
 
     @property
     def borrowed(self) -> bool:
-        """Whether the lock is in a transaction of the user's, and ends with it."""
+        """Whether the lock is in a transaction of yours, and ends with it."""
         return self._on is not None
 
     @property
@@ -129,8 +131,8 @@ class RowLock(SingleHandle):
     def release(self) -> None:
         """End the row lock's own transaction. One round trip.
 
-        Raises NotHeld when this handle does not hold it, LockLost when its connection had ended
-        and the lock with it, Unsupported for a lock in the user's transaction.
+        Raises NotHeld if this handle does not hold the lock, LockLost if the connection has ended
+        and the lock with it, and Unsupported for a lock in a transaction of yours.
         """
         if self._on is not None:
             raise Unsupported(
@@ -159,7 +161,10 @@ class RowLock(SingleHandle):
             self.release()
 
     def check(self) -> None:
-        """Ask the server whether the lock's own transaction is still there; LockLost if not."""
+        """Ask the server whether the lock's own transaction is still there; LockLost if not.
+
+        One round trip. Raises NotHeld if this handle holds no lock in a transaction of its own.
+        """
         hold = self._holds.get()
         assert hold.transaction is not None
         if hold.loss is not None:
@@ -196,7 +201,7 @@ class RowLock(SingleHandle):
 
     @property
     def held(self) -> bool:
-        """Whether the row is locked, as far as is known without asking the server."""
+        """Whether the row is locked, as far as dblock knows without asking the server."""
         if self._on is not None:
             return self._root is not None and self._root.is_active
         hold = self._holds.find()

@@ -51,30 +51,39 @@ def resolve(
     trust_server: bool = False,
     adapters: Mapping[str, type[Adapter]] = ADAPTERS,
     create: Callable[..., Engine] | None = None,
+    any_loop: bool = False,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
+    A lent engine is used as it is where its driver is that of dblock's own connections; for another
+    one's an engine is made that connects to the same database.
+
     ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL;
-    SQLAlchemy's ``create_engine`` unless given.
+    SQLAlchemy's ``create_engine`` unless given. With ``any_loop`` an engine may be of asyncio where
+    the adapters are not, and the other way round.
 
     Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
     Unsupported for a database or driver dblock does not speak to, or one that is not installed.
     """
     from sqlalchemy import create_engine
     from sqlalchemy.engine import URL, Engine, make_url
-    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+    from sqlalchemy.exc import ArgumentError
 
     _check(schema, prefix, trust_server)
     if isinstance(target, Engine):
-        kind, adapter = _choose(adapters, target.dialect.name, target.dialect.driver)
-        if target.dialect.is_async != adapter.is_async:
+        there = target.dialect
+        kind, adapter = _choose(adapters, there.name, there.driver)
+        if there.is_async != adapter.is_async and not any_loop:
             raise Unsupported(
                 "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
-                if target.dialect.is_async
+                if there.is_async
                 else "this engine is not an asyncio one: give it to dblock.Locks"
             )
         _refuse_memory(kind, target.url)
-        return target, kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
+        dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
+        if there.driver in adapter.drivers and there.is_async == adapter.is_async:
+            return target, dialect
+        return _engine(target, dialect, there.driver, create or create_engine), dialect
     if not isinstance(target, str | URL):
         hint = ""
         if type(target).__name__ == "AsyncEngine":
@@ -95,14 +104,31 @@ def resolve(
         backend = "postgresql"
     kind, adapter = _choose(adapters, backend, driver)
     _refuse_memory(kind, url)
-    url = url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}")
+    driver = driver or adapter.drivers[0]
     dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
+    url = url.set(drivername=f"{backend}+{driver}")
+    return _engine(url, dialect, driver, create or create_engine), dialect
+
+
+def _engine(
+    given: Engine | URL, dialect: Dialect, driver: str, create: Callable[..., Engine]
+) -> Engine:
+    """Return an engine for dblock's own connections. Raises Unsupported without their driver."""
+    from sqlalchemy.engine import URL
+    from sqlalchemy.exc import NoSuchModuleError
+
+    adapter = dialect.adapter
     try:
-        engine = (create or create_engine)(url, connect_args=_connect_args(dialect, url))
-        return engine, dialect
+        if isinstance(given, URL) and driver in adapter.drivers:
+            return create(given, connect_args=_connect_args(dialect, given))
+        from .own_engine import engine_like
+
+        return engine_like(given, adapter, driver, create)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
+        own = adapter.drivers[0]
+        beside = "" if driver in adapter.drivers else f", which dblock needs beside {driver},"
         raise Unsupported(
-            f"the driver for {url.drivername} is not installed ({error}): "
+            f"the driver {own}{beside} is not installed ({error}): "
             f"pip install 'dblock[{adapter.extra}]'"
         ) from error
 
@@ -128,10 +154,10 @@ def _choose(
         kind = DIALECTS[name]
         if backend in kind.backends:
             adapter = adapters[name]
-            if driver and driver not in adapter.drivers:
+            if driver and driver not in adapter.carried:
                 raise Unsupported(
-                    f"dblock speaks to {name} through {' or '.join(adapter.drivers)}, not "
-                    f"{driver}: use {backend}+{adapter.drivers[0]}://..."
+                    f"dblock does not know the driver {driver}, but {', '.join(adapter.carried)}: "
+                    f"use {backend}+{adapter.drivers[0]}://..."
                     + (f" (pip install 'dblock[{adapter.extra}]')" if adapter.extra else "")
                 )
             return kind, adapter

@@ -9,23 +9,25 @@ from .arguments import seconds
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Three layers, in seconds, each with its own end and its own error.
+    """How long three layers may take, in seconds. Each has its own error.
 
     ``connect``
-        until a new connection is ready: :class:`~dblock.ConnectTimeout`;
+        until a new connection is ready. Then you get :class:`~dblock.ConnectTimeout`.
     ``query``
-        until the server gives a statement up, so that the client need not:
-        :class:`~dblock.QueryTimeout`. Statements of leases wait for no row; a row lock's wait is
-        asked for in pieces of this length, so that a waiter that died is not queued for longer;
+        until the server gives a statement up, so that the client does not have to. Then you get
+        :class:`~dblock.QueryTimeout`. A lease's statements wait for no row. A row lock waits in
+        pieces of this length, so that a dead waiter does not stay in the queue for longer.
     ``socket``
-        until the client gives up waiting for an answer, and with it the connection, whatever the
-        kernel thinks of that: :class:`~dblock.SocketTimeout`. Then what was left on the server is
-        ended, and looking for what became of the statement is bounded by as much again before
-        :class:`~dblock.OutcomeUnknown` is raised.
+        until the client gives up waiting for an answer, whatever the kernel does. It gives up the
+        connection too. Then you get :class:`~dblock.SocketTimeout`. If the statement may have
+        changed something, dblock first ends what is left on the server and looks for what became of
+        the statement. If it does not know after the same time again, you get
+        :class:`~dblock.OutcomeUnknown`.
 
-    They are for dblock's own connections, and ``socket`` also for its own statements in a
-    transaction of yours, except those of counters: they may wait for a row as long as your
-    settings let them. How a lent engine connects stays as it is; what it lacks is logged once.
+    They apply to dblock's own connections. ``socket`` also applies to dblock's statements in a
+    transaction of yours, except those of counters, which may wait for a row as long as your
+    settings allow. dblock does not change how your engine connects. It logs once what your engine
+    lacks.
     """
 
     connect: float = 3.0

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -39,6 +40,11 @@ settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 HOSTILE = ("hostile postgresql", "hostile mariadb")
+#: Drivers of users' transactions that are not those of dblock's own connections, by kind.
+BORROWED = {
+    "threads": ("postgresql+psycopg2", "mariadb+mysqldb"),
+    "asyncio": ("postgresql+asyncpg", "mariadb+aiomysql"),
+}
 
 S = TypeVar("S", bound=Server)
 T = TypeVar("T")
@@ -70,6 +76,16 @@ def find_or_skip(make: Callable[[], T]) -> T:
     if strict():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs mysqlclient where that is not installed: it has to be compiled."""
+    if strict() or find_spec("MySQLdb") is not None:
+        return
+    reason = "mysqlclient is not installed (pip install 'dblock[test-mysqlclient]'): tests skipped"
+    for item in items:
+        if "mysqldb" in item.nodeid or item.get_closest_marker("mysqlclient"):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 # The servers that all tests of a process share. Each starts when a test first needs it.
@@ -196,11 +212,15 @@ class NewDatabase:
     ) -> Database:
         """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
 
+        With a driver of the user's: "postgresql+psycopg2", or another of BORROWED.
         "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`.
 
         It is empty, or with `migrated` has dblock's tables. A `server` of the test's own takes
         the place of the shared one; its databases are not dropped, since it may be broken.
         """
+        kind, _, driver = kind.partition("+")
+        if driver:
+            return replace(self(kind, migrated=migrated, server=server), driver=driver)
         if kind in HOSTILE:
             hostile = self._request.getfixturevalue(kind.replace(" ", "_"))
             database = self(hostile.kind, migrated=migrated, server=hostile)

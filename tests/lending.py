@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, make_url
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -42,10 +42,22 @@ class Database:
     # What dblock's own connections are made with, where that differs: a role with settings that no
     # user's transactions in these tests could bear.
     own: str = ""
+    # What the user's transactions are made with, where that is not the driver of dblock's own.
+    driver: str = ""
 
     @property
     def locks_url(self) -> str:
         return self.own or self.url
+
+    @property
+    def users_url(self) -> str:
+        if not self.driver:
+            return self.url
+        url = make_url(self.url)
+        name = f"{url.get_backend_name()}+{self.driver}"
+        if self.driver == "asyncpg":
+            url = url.set(query={})  # it is libpq's
+        return url.set(drivername=name).render_as_string(hide_password=False)
 
 
 class Lender:
@@ -55,14 +67,18 @@ class Lender:
 
     @contextlib.contextmanager
     def lend(self, kind: str) -> Iterator[Database]:
-        """Have a database for a test which leaves dblock's tables and all settings as they are."""
+        """Have a database for a test which leaves dblock's tables and all settings as they are.
+
+        A kind may have a driver of the user's: "postgresql+psycopg2".
+        """
+        kind, _, driver = kind.partition("+")
         free = self._free[kind]
         if free:
             database, engine = free.pop()
         else:
             database = self._make(kind, migrated=True)
             engine = create_engine(database.url, poolclass=NullPool)
-        yield database
+        yield replace(database, driver=driver)
         # A file is copied as quickly.
         if kind != "sqlite" and empty(database.kind, engine):
             free.append((database, engine))

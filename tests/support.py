@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from sqlalchemy import MetaData, select, text, update
+from sqlalchemy import MetaData, func, select, text, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.sql import ColumnElement
 from tenacity import wait_random
 
 from dblock import Locks, RetryPolicy
@@ -74,17 +75,23 @@ class LockRow(NamedTuple):
     expires_at: datetime | None
 
 
+def named(locks: Locks, name: str) -> ColumnElement[bool]:
+    """What finds a name's row of the lock table, with any driver: aiomysql 0.3 knows no bytes."""
+    key = locks.dialect.key(name)
+    return TABLE.c.lock_name == (func.unhex(key.hex()) if isinstance(key, bytes) else key)
+
+
 def lock_row(engine: Engine, locks: Locks, name: str) -> LockRow:
     """The name's row of the lock table, read without dblock."""
     columns = [TABLE.c[column] for column in LockRow._fields]
-    query = select(*columns).where(TABLE.c.lock_name == locks.dialect.key(name))
+    query = select(*columns).where(named(locks, name))
     with engine.connect() as connection:
         return LockRow(*connection.execute(query).one())
 
 
 def expire(engine: Engine, locks: Locks, name: str) -> None:
     """Let a lease be over by the database's clock, its holder knowing nothing of it."""
-    statement = update(TABLE).where(TABLE.c.lock_name == locks.dialect.key(name))
+    statement = update(TABLE).where(named(locks, name))
     with engine.begin() as connection:
         connection.execute(statement.values(expires_at=datetime(2000, 1, 1)))
 
@@ -102,8 +109,8 @@ def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
         if locks.dialect.one_writer:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            key = TABLE.c.lock_name == locks.dialect.key(name)
-            connection.execute(select(TABLE.c.fence).where(key).with_for_update())
+            row = select(TABLE.c.fence).where(named(locks, name))
+            connection.execute(row.with_for_update())
         try:
             yield
         finally:

@@ -198,12 +198,11 @@ def test_layers_of_timeouts() -> None:
         ("oracle://app@{place}/app", r"does not know the database 'oracle'.*dblock\[postgresql\]"),
         ("mssql+pyodbc://app@{place}/app", "does not know the database 'mssql'.*sqlite"),
         (
-            "postgresql+psycopg2://app@{place}/app",
-            r"not psycopg2: use postgresql\+psycopg",
+            "postgresql+pg8000://app@{place}/app",
+            r"not know the driver pg8000, but psycopg,.*asyncpg: use postgresql\+psycopg",
         ),
-        ("postgresql+asyncpg://app@{place}/app", r"not asyncpg.*dblock\[postgresql\]"),
-        ("mysql+mysqlconnector://app@{place}/app", r"pymysql, not .*dblock\[mariadb\]"),
-        ("sqlite+aiosqlite:///x.db", "not aiosqlite"),
+        ("mysql+mysqlconnector://app@{place}/app", r"driver mysqlconnector.*dblock\[mariadb\]"),
+        ("sqlite+pysqlcipher:///x.db", "not know the driver pysqlcipher"),
         ("sqlite://", "in memory is seen by one connection only.*sqlite:////path/to/file"),
         ("sqlite:///:memory:", "in memory"),
     ],
@@ -249,7 +248,7 @@ def test_a_lent_engine_with_another_driver(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(Unsupported, match="in memory"):
         Locks(engine)
     monkeypatch.setattr(engine.dialect, "driver", "pysqlcipher")
-    with pytest.raises(Unsupported, match="not pysqlcipher"):
+    with pytest.raises(Unsupported, match="not know the driver pysqlcipher"):
         Locks(engine)
     engine.dispose()
 

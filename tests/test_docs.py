@@ -10,17 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, make_url
 from sqlalchemy.orm import Session
 
 from dblock.schema import upgrade
 from tests.aio.support import async_url
-from tests.conftest import Database
+from tests.conftest import Database, NewDatabase
 
 ROOT = Path(__file__).parent.parent
 # Those of frameworks are run where there is a project of them: tests/contrib/test_docs.py.
-IN_PROJECTS = ("django.md", "fastapi.md", "flask.md", "testing.md")
+IN_PROJECTS = ("django.md", "fastapi.md", "flask.md", "queues.md", "testing.md")
 FRAMEWORKS = [ROOT / "docs" / name for name in IN_PROJECTS]
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {*FRAMEWORKS})]
 OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
@@ -71,6 +72,35 @@ def test_python_snippets(page: Path, db: Database) -> None:
     if "locks" in names:
         names["locks"].close()
     engine.dispose()
+
+
+def test_the_tutorial_says_what_it_prints(tmp_path: Path) -> None:
+    """All its pieces in one file, as a reader would put them, run twice."""
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    found = re.findall(r"^```(python tutorial|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    pieces = [text for kind, text in found if kind == "python tutorial"]
+    first = next(at for at, (kind, _) in enumerate(found) if kind == "python tutorial")
+    said = "".join(text for kind, text in found[first:] if kind == "text")
+    (tmp_path / "tutorial.py").write_text("\n".join(pieces))
+    expected = ".*".join(map(re.escape, said.split("...")))
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "tutorial.py"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(expected, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("page", having("sql postgresql"), ids=lambda page: page.name)
+def test_what_one_would_write_by_hand(page: Path, new_database: NewDatabase) -> None:
+    url = make_url(new_database("postgresql").url).set(drivername="postgresql")
+    with psycopg.connect(url.render_as_string(False), autocommit=True) as connection:
+        for block in blocks(page, "sql postgresql"):
+            connection.execute(block)
 
 
 @pytest.mark.parametrize("page", having("console"), ids=lambda page: page.name)

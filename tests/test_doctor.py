@@ -181,6 +181,8 @@ def test_a_role_without_rights(postgres: str, role: str) -> None:
     assert "UPDATE on " in found["rights"].found
     assert found["tables"].level.value == "note"  # which it may not see
     assert "not seen" in found["tables"].found
+    execute(postgres, *found["rights"].mend.splitlines())  # as it stands
+    assert findings(url)["rights"].level.value == "ok"
 
 
 def test_a_standby(own_server: OwnServers) -> None:

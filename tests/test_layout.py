@@ -19,7 +19,7 @@ FLOORS = [
     {"timeouts", "policy", "events", "amounts"},
     {"protocol"},
     {"beliefs", "dialects"},
-    {"io", "target", "compiled", "schema", "retrying"},
+    {"io", "own_engine", "target", "compiled", "schema", "retrying"},
     {"handle"},
     {"holding"},
     {"database"},

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from dblock import Lease, Locks, RowLock
+from dblock.aio import AsyncLocks
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
 from tests.support import BORROWED, EAGER, LONG, Facts, Threads, borrowed
@@ -147,3 +152,47 @@ def test_nothing_is_left_behind(pooled: Database, engine: Engine, threads: Threa
     left = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
     left += f"WHERE datname = '{database}' AND pid <> pg_backend_pid()"
     assert execute(pooled.url, left) == [(0,)]
+
+
+def test_psycopg2(pooled: Database, locks: Locks, threads: Threads) -> None:
+    engine = create_engine(replace(pooled, driver="psycopg2").users_url)
+    facts = Facts(engine)
+
+    def work(number: int) -> None:
+        with borrowed(engine, "connection") as on, locks.lease(f"lease {number % 3}") as lease:
+            with lease.guard(on), locks.row(f"row {number % 3}", on=on):
+                facts.add(on, number)
+            on.commit()
+
+    for number in range(1, CLIENTS + 1):
+        threads.start(work, number)
+    threads.join()
+    assert facts.ids() == set(range(CLIENTS + 1))
+    engine.dispose()
+
+
+def test_asyncpg(pooled: Database) -> None:
+    """It prepares all, under names that are nobody else's, as SQLAlchemy's manual has it."""
+
+    async def main() -> None:
+        engine = create_async_engine(
+            replace(pooled, driver="asyncpg").users_url,
+            poolclass=NullPool,
+            connect_args={
+                "statement_cache_size": 0,
+                "prepared_statement_cache_size": 0,
+                "prepared_statement_name_func": lambda: f"__asyncpg_{uuid4()}__",
+            },
+        )
+
+        async def work(number: int) -> None:
+            async with made.lease(f"lease {number % 3}") as lease, engine.connect() as on:
+                async with lease.guard(on), made.row(f"row {number % 3}", on=on):
+                    assert (await on.execute(text("SELECT 1"))).scalar_one() == 1
+                await on.commit()
+
+        async with AsyncLocks(engine, retry=EAGER) as made:
+            await asyncio.gather(*map(work, range(CLIENTS)))
+        await engine.dispose()
+
+    asyncio.run(main())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -20,6 +24,19 @@ from tests.conftest import NewDatabase
 from tests.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs" / "cron.md"
+MANIFEST = ROOT / "examples" / "kubernetes" / "nightly.yaml"
+
+# Of systemd.service(5), systemd.exec(5) and systemd.kill(5), those that the examples use.
+SETTINGS = {
+    "Type",
+    "EnvironmentFile",
+    "ExecStart",
+    "SuccessExitStatus",
+    "Restart",
+    "RestartSec",
+    "KillMode",
+    "TimeoutStopSec",
+}
 
 
 @pytest.fixture
@@ -33,7 +50,7 @@ def app(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     dblock = tmp_path / "bin" / "dblock"
     dblock.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dblock "$@"\n')
-    scripts = [tmp_path / name for name in ("backup.sh", "sync.sh", "report.sh")]
+    scripts = [tmp_path / name for name in ("backup.sh", "sync.sh", "report.sh", "scheduler.sh")]
     for script in scripts:
         script.write_text('#!/bin/sh\necho "ran $DBLOCK_NAME $DBLOCK_SLOT"\n')
     for program in (dblock, *scripts):
@@ -103,12 +120,28 @@ def test_the_dates_percent_needs_its_backslash(url: str, app: Path) -> None:
 
 
 def units() -> dict[str, str]:
-    return {block.split("\n")[0].removeprefix("# "): block for block in blocks(PAGE, "ini")}
+    return {path.name: path.read_text() for path in (ROOT / "examples" / "systemd").iterdir()}
+
+
+def test_the_page_has_the_examples() -> None:
+    found = units()
+    shown = [found["nightly.service"], found["nightly.timer"]]
+    assert blocks(PAGE, "ini") == shown
+    assert blocks(PAGE, "yaml") == [MANIFEST.read_text()]
+
+
+def commands(unit: str, app: Path) -> list[str]:
+    """The command of a service; what it calls /opt/app is somewhere else."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(unit)
+    assert set(parser["Service"]) <= SETTINGS
+    return shlex.split(parser["Service"]["ExecStart"].replace("/opt/app", str(app)))
 
 
 def test_systemd(url: str, app: Path, tmp_path: Path) -> None:
     found = units()
-    assert set(found) == {"nightly.service", "nightly.timer"}
+    assert set(found) == {"nightly.service", "nightly.timer", "scheduler.service"}
     files = []
     for name, text in found.items():
         files.append(tmp_path / name)
@@ -121,20 +154,23 @@ def test_systemd(url: str, app: Path, tmp_path: Path) -> None:
             check=False,
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    service = found["nightly.service"].replace("/opt/app", str(app))
-    (command,) = re.findall(r"^ExecStart=(.*)", service, re.MULTILINE)
     environment = {"PATH": os.defpath, "DBLOCK_URL": url}
+    nightly = commands(found["nightly.service"], app)
     with Locks(url) as locks, locks.lease("nightly"):
-        busy = subprocess.run(shlex.split(command), env=environment, check=False)
-        assert f"SuccessExitStatus={busy.returncode}\n" in service
+        busy = subprocess.run(nightly, env=environment, check=False)
+        assert f"SuccessExitStatus={busy.returncode}\n" in found["nightly.service"]
         assert busy.returncode == exits.BUSY
-    subprocess.run(shlex.split(command), env=environment, check=True)
+    subprocess.run(nightly, env=environment, check=True)
     assert last_status(url, "nightly") == 0
+    subprocess.run(commands(found["scheduler.service"], app), env=environment, check=True)
+    assert last_status(url, "scheduler") == 0
+    assert (
+        f"({exits.LOST}), the database is away ({exits.UNAVAILABLE})" in found["scheduler.service"]
+    )
 
 
 def test_kubernetes(url: str, app: Path) -> None:
-    (text,) = blocks(PAGE, "yaml")
-    job: dict[str, Any] = yaml.safe_load(text)
+    job: dict[str, Any] = yaml.safe_load(MANIFEST.read_text())
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob")
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -145,6 +181,58 @@ def test_kubernetes(url: str, app: Path) -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.startswith("ran nightly") is ran
     assert last_status(url, "nightly") == 0
+
+
+class Pings(BaseHTTPRequestHandler):
+    """What is called in the place of healthchecks.io."""
+
+    def do_GET(self) -> None:
+        cast(PingServer, self.server).paths.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+class PingServer(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Pings)
+        self.paths: list[str] = []
+
+
+@pytest.fixture
+def pinged() -> Iterator[PingServer]:
+    with PingServer() as server:
+        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+def test_pings(url: str, app: Path, pinged: PingServer) -> None:
+    (crontab,) = blocks(PAGE, "crontab ping")
+    variables, line = crontab.strip().split("\n\n")
+    assert re.findall(r"^\w+", variables, re.MULTILINE) == ["DBLOCK_URL_FILE", "PING_URL"]
+    environment = {
+        "DBLOCK_URL": url,
+        "PING_URL": f"http://127.0.0.1:{pinged.server_port}/uuid",
+        "no_proxy": "*",
+    }
+    with Locks(url) as locks, locks.lease("nightly"):
+        assert cron(line, app, environment).returncode == 0
+    assert pinged.paths == []  # by who did nothing
+    script = app / "backup.sh"
+    good = script.read_text()
+    script.write_text("#!/bin/sh\nexit 3\n")
+    assert cron(line, app, environment).returncode == 3
+    script.write_text(good)
+    for _ in range(2):  # the second finds that the slot has succeeded
+        with Locks(url) as locks:
+            locks.release("nightly", force=True)  # which --at-least keeps
+        assert cron(line, app, environment).returncode == 0
+    assert pinged.paths == ["/uuid/3", "/uuid/0"]
 
 
 def test_the_pages_exit_codes_are_the_programs() -> None:

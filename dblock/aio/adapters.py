@@ -10,11 +10,11 @@ from typing import Any, ClassVar, TypeVar
 
 from ..dialects import Adapter
 from ..dialects.adapter import Answer, Send
+from ..dialects.answer_deadline import ended_after, in_loop
 from ..dialects.mariadb.adapter import PyMySQL
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.postgresql.sender import Sender
 from ..dialects.sqlite.adapter import FileSender, SQLite3
-from ..protocol.faults import StatementError
 from ..protocol.steps import Query
 from .bridge import answer, await_, check, leave, ready
 
@@ -50,11 +50,12 @@ class AsyncMy(PyMySQL):
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("asyncmy",)
-    modules: ClassVar[tuple[str, ...]] = ("asyncmy",)
+    package = "asyncmy"
     extra = "mariadb-async"
 
     def connect_args(self) -> dict[str, Any]:
-        return {"async_creator_fn": partial(_connect_mysql, self.timeouts.connect)}
+        creator = partial(_connect_mysql, self.timeouts.connect)
+        return {"async_creator_fn": creator, "program_name": "dblock"}
 
     def unbounded(self, connection: Any) -> list[str]:
         return []
@@ -66,23 +67,8 @@ class AsyncMy(PyMySQL):
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> Iterator[None]:
-        if within is None:
+        with ended_after(within, connection.close, in_loop):
             yield
-            return
-        over: list[bool] = []
-
-        def give_up() -> None:
-            over.append(True)
-            connection.close()
-
-        timer = asyncio.get_running_loop().call_later(within, give_up)
-        try:
-            yield
-        except StatementError as failure:
-            failure.timed_out = bool(over)
-            raise
-        finally:
-            timer.cancel()
 
     def send(
         self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False
@@ -129,6 +115,7 @@ class AioSQLite(SQLite3):
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("aiosqlite",)
+    package = "aiosqlite"
     extra = "sqlite-async"
     # A wait for the file's writer cannot be cut short from outside, so it is asked for in pieces.
     longest_wait = 0.5
@@ -196,6 +183,8 @@ def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 async def _connect_mysql(within: float, *args: Any, **options: Any) -> Any:
     import asyncmy
 
+    for name in ("ssl_disabled", "write_timeout"):  # PyMySQL's: without TLS is the default here
+        options.pop(name, None)
     try:
         async with asyncio.timeout(within):
             return await asyncmy.connect(*args, **options)

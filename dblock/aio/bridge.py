@@ -55,7 +55,7 @@ _background: set[asyncio.Future[Any]] = set()
 def this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     if task is None:
-        raise RuntimeError("dblock.aio is used in a task: this is a callback of the event loop")
+        raise RuntimeError("use dblock.aio in a task: this is a callback of the event loop")
     return task
 
 

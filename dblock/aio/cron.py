@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from ..cron import Job
-from ..protocol.state import RunState
+from ..lock_state import RunState
 from .handles import AsyncLease, check_coroutine
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..holding.callers import CallerHolds, CallerRegistry
+from ..holding.callers import CallerRegistry
+from ..holding.holds import CallerHolds
 from .bridge import whose
 
 

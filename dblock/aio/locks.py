@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import inspect
 from collections.abc import Callable
+from datetime import tzinfo
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
@@ -12,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from ..arguments import Seconds, check_callback
+from ..arguments import Seconds, check_callback, check_max_hold
 from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
 from ..holding.keeper import logger
-from ..lock_state import LockState
+from ..lock_state import LockState, RunState
 from ..locks import Locks
 from ..policy import RetryPolicy
 from ..protocol.schedule import Danger
-from ..protocol.state import Pruned, RunState
+from ..protocol.state import Pruned
 from ..target import resolve
 from ..timeouts import Timeouts
 from . import bridge
@@ -197,6 +199,7 @@ class AsyncLocks:
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
+        tz: str | tzinfo | None = None,
         retry: RetryPolicy | None = None,
         label: str | None = None,
         on_danger: Callable[[Danger], object] | None = None,
@@ -214,7 +217,7 @@ class AsyncLocks:
             wait,
             retry=retry,
             label=label,
-            max_hold=at_most,
+            max_hold=check_max_hold(at_most, "at_most"),
             on_danger=on_danger,
             on_lost=on_lost,
             cancel_on_loss=cancel_on_loss,
@@ -225,6 +228,7 @@ class AsyncLocks:
             at_least=at_least,
             at_most=at_most,
             once_per=once_per,
+            tz=tz,
             label=label,
         )
         return AsyncCron(self._home, lease, job)
@@ -263,9 +267,21 @@ class AsyncLocks:
         """Return the run of a job that began last; see :meth:`dblock.Locks.last_run`."""
         return await self.run(self.sync.last_run, name)
 
+    async def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
+        """Return the runs of a job that are on record; see :meth:`dblock.Locks.runs`."""
+        return await self.run(self.sync.runs, name, limit)
+
+    async def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
+        """Return the last run of each job; see :meth:`dblock.Locks.last_runs`."""
+        return await self.run(self.sync.last_runs, limit)
+
     async def prune(self, older_than: Seconds) -> Pruned:
         """Delete the idempotency keys and runs that are older; see :meth:`dblock.Locks.prune`."""
         return await self.run(self.sync.prune, older_than)
+
+    async def prune_names(self, idle: Seconds) -> int:
+        """Delete the rows of names that are not used; see :meth:`dblock.Locks.prune_names`."""
+        return await self.run(self.sync.prune_names, idle)
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ import click
 from .. import __version__
 from . import exits
 from .doctor import doctor
+from .metrics import metrics
 from .prune import prune
 from .run import run
+from .runs import runs
 from .schema import downgrade, upgrade
 from .show import list_, release, show
 
@@ -46,5 +48,5 @@ def app() -> None:
     pass
 
 
-for command in (run, list_, show, release, prune, doctor, upgrade, downgrade):
+for command in (run, list_, show, runs, release, prune, doctor, metrics, upgrade, downgrade):
     app.add_command(command)

@@ -52,7 +52,7 @@ class Default:
     def migrate(locks: Locks, *, schema: str | None, prefix: str) -> None:
         """Make the tables if they are missing; many processes may find that at once."""
         try:
-            locks.show("dblock")  # any name: the first statement looks at the tables' version
+            locks.last_run("dblock")  # any name: the first statement looks at the tables' version
         except SchemaMissing as missing:
             from alembic.util import CommandError
 

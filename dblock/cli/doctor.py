@@ -10,8 +10,7 @@ import click
 
 from ..printable import printable
 from . import exits
-from .options import Place, database_options
-from .show import json_option
+from .options import Place, database_options, json_option
 
 if TYPE_CHECKING:
     from ..doctor import Finding
@@ -43,7 +42,8 @@ def doctor(place: Place, as_json: bool, quiet: bool) -> int:
         _print_table(shown)
     else:
         for finding in shown:
-            click.echo("\t".join(printable(value) for value in _object(finding).values()))
+            values = (value.replace("\n", " ") for value in _object(finding).values())
+            click.echo("\t".join(map(printable, values)))
     bad = any(finding.level.value == "wrong" for finding in findings)
     return exits.WRONG if bad else exits.OK
 
@@ -69,7 +69,8 @@ def _print_table(findings: list[Finding]) -> None:
     for finding in findings:
         said = [printable(finding.found)]
         if finding.consequence:
-            said += [f"so: {printable(finding.consequence)}", f"do: {printable(finding.mend)}"]
+            first, *more = map(printable, finding.mend.splitlines())
+            said += [f"so: {printable(finding.consequence)}", f"do: {first}", *more]
         level = finding.level.value
         what = Text(printable(finding.what))
         table.add_row(Text(level, style=STYLES[level]), what, Text("\n".join(said)))

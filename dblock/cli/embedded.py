@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +12,12 @@ import click
 from ..errors import DBLockError
 from . import exits
 from .doctor import doctor
+from .metrics import metrics
 from .options import Place
 from .output import complain, warnings_told
 from .prune import prune
 from .run import run
+from .runs import runs
 from .show import list_, release, show
 
 if TYPE_CHECKING:
@@ -68,13 +70,18 @@ class Commands(click.Group):
         ctx.exit(code or exits.OK)
 
 
-def commands(place: Callable[[click.Context], Place], *more: click.Command) -> Commands:
+def commands(
+    place: Callable[[click.Context], Place],
+    *more: click.Command,
+    options: Sequence[click.Option] = (),
+) -> Commands:
     """Return the commands for leases, and ``more``, on the place that is looked up when one is
-    run."""
-    chosen = (run, list_, show, release, prune, doctor, *more)
+    run. Each has the framework's own ``options`` too."""
+    chosen = (run, list_, show, runs, release, prune, doctor, metrics, *more)
     names = ", ".join(str(command.name) for command in chosen)
 
-    @click.group("dblock", cls=Commands, help=f"Locks: {names}.")
+    # That they are missing is told in one line, and not with the whole help as an error.
+    @click.group("dblock", cls=Commands, help=f"Locks: {names}.", no_args_is_help=False)
     @click.pass_context
     def group(ctx: click.Context) -> None:
         ctx.obj = place(ctx)
@@ -82,6 +89,7 @@ def commands(place: Callable[[click.Context], Place], *more: click.Command) -> C
     for command in chosen:
         mine = copy.copy(command)
         mine.params = [param for param in command.params if param.name not in _GIVEN]
+        mine.params += options
         group.add_command(mine)
     assert isinstance(group, Commands)
     return group

@@ -22,7 +22,7 @@ INTERRUPTED = SIGNALLED + signal.SIGINT
 
 HELP = f"""\b
 Exit codes:
-  {OK:3}  done; for run: so did the command, or it has run for its slot
+  {OK:3}  done; for run: so did the command, or it has run for its slot (run -D changes that)
   {FREE:3}  show, release: nobody held it; doctor: something is wrong
   {USAGE:3}  wrong usage
   {UNAVAILABLE:3}  the database was not reached, or cannot serve

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
-from ..arguments import check_name
+from ..arguments import COUNT_MAX, check_name
 from .default import Default
 from .private import read_url
 
@@ -28,11 +29,18 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def arguments() -> Iterator[None]:
-    """Turn the library's errors about arguments into usage errors."""
+    """Turn the library's errors about arguments into usage errors, which name them as options."""
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
-        raise click.UsageError(str(error)) from error
+        command = click.get_current_context().command
+        raise click.UsageError(_as_options(str(error), command)) from error
+
+
+def _as_options(said: str, command: click.Command) -> str:
+    """Name arguments as the command line does: at_least is --at-least."""
+    named = {str(param.name): param.opts[0] for param in command.params}
+    return re.sub(r"\w+_\w+", lambda word: named.get(word[0], word[0]), said)
 
 
 def checked(check: Callable[[Any], object]) -> Callable[..., object]:
@@ -42,21 +50,39 @@ def checked(check: Callable[[Any], object]) -> Callable[..., object]:
         try:
             return None if value is None else check(value)
         except (ValueError, TypeError, OverflowError) as error:
-            raise click.BadParameter(str(error), ctx, param) from error
+            said = _as_options(str(error), ctx.command)
+            raise click.BadParameter(said, ctx, param) from error
 
     return callback
+
+
+class Duration(float):
+    """Seconds, which are told as they were written."""
+
+    written: str
+
+    def __repr__(self) -> str:
+        return self.written
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def duration(text: str) -> float:
+def duration(text: str) -> Duration:
     """Return the seconds of a duration as timeout(1) takes it: 90, 1.5, 5m, 2h, 7d."""
     number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     try:
-        return float(number) * unit
+        made = Duration(float(number) * unit)
     except ValueError:
         raise ValueError(f"{text!r} is no duration: give seconds, or 5m, 2h, 7d") from None
+    made.written = text
+    return made
+
+
+def _duration(check: Callable[[float], object], text: str) -> Duration:
+    made = duration(text)
+    check(made)
+    return made
 
 
 def duration_option(
@@ -65,13 +91,26 @@ def duration_option(
     """Return an option that takes a duration, checked by a function of the library."""
     return click.option(
         name,
-        callback=checked(lambda text: check(duration(text))),
+        callback=checked(functools.partial(_duration, check)),
         metavar="DURATION",
         help=help,
         **options,
     )
 
 
+def limit_option(default: int, help: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return the option that bounds how many are told of."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, COUNT_MAX),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=help,
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 name_argument = click.argument("name", callback=checked(check_name))
 
 

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from ..printable import printable
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 def complain(message: str) -> None:
     """Say one line on standard error."""
     click.echo(f"dblock: {printable(message)}", err=True)
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    styles: Iterable[str] = itertools.repeat(""),
+) -> Table:
+    """Return a table for a terminal; the columns ``right`` are numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False)
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for row, style in zip(rows, styles, strict=False):
+        made.add_row(*(Text(field, style=style) for field in row))  # a name may look like markup
+    return made
+
+
+def print_table(made: Table) -> None:
+    from rich.console import Console
+
+    Console().print(made)
 
 
 @contextlib.contextmanager

@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import click
 
-from ..arguments import seconds
+from ..arguments import check_idle, seconds
 from . import exits
 from .options import Place, database_options, duration_option
 
 
-@click.command("prune", short_help="Delete old idempotency keys and records of runs.")
+@click.command("prune", short_help="Delete old keys, records of runs and unused names.")
 @duration_option(
     "--older-than",
     lambda age: seconds("--older-than", age),
-    "How old what is deleted is, at least.",
-    required=True,
+    "Delete idempotency keys and records of runs that are older.",
+)
+@click.option("--names", is_flag=True, help="Delete the rows of names that are not used any more.")
+@duration_option(
+    "--idle",
+    lambda idle: check_idle(idle, "--idle"),
+    "With --names: for how long they were not used. At least 1m.",
 )
 @database_options
-def prune(place: Place, older_than: float) -> int:
-    """Delete idempotency keys and records of runs that are old.
+def prune(place: Place, older_than: float | None, names: bool, idle: float | None) -> int:
+    """Delete idempotency keys, records of runs and names that are not needed any more.
 
     \b
       dblock prune --older-than 90d
+      dblock prune --names --idle 30d
 
     A key that is gone can be applied again, and a slot of --once-per be run again: keep them for
-    longer than anything can be late. The row of a name stays, with its fence, and so does the
-    record of its last run.
+    longer than anything can be late. The record of a name's last run stays.
+
+    A name that comes back gets a larger fence than before. A name stays that is held, waited for
+    or locked.
     """
+    if names and idle is None:
+        raise click.UsageError("--names needs --idle, such as --idle 30d")
+    if idle is not None and not names:
+        raise click.UsageError("--idle is for --names: say both")
+    if older_than is None and idle is None:
+        raise click.UsageError("say what to delete: --older-than 90d, or --names --idle 30d")
     with place.locks() as locks:
-        pruned = locks.prune(older_than)
-    click.echo(f"deleted {pruned.keys} idempotency keys and {pruned.runs} records of runs")
+        if older_than is not None:
+            pruned = locks.prune(older_than)
+            click.echo(f"deleted {pruned.keys} idempotency keys and {pruned.runs} records of runs")
+        if idle is not None:
+            click.echo(f"deleted {locks.prune_names(idle)} names")
     return exits.OK

@@ -5,19 +5,30 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import check_after, check_label, check_max_hold, check_name, check_ttl, check_wait
+from ..arguments import (
+    check_after,
+    check_label,
+    check_max_hold,
+    check_name,
+    check_ttl,
+    check_wait,
+    check_zone,
+)
 from ..errors import DBLockError, LockLost, NotAcquired
 from . import exits
 from .child import Child, Guard, Interrupted, Signals, supervise
 from .options import Place, arguments, checked, database_options, duration_option, name_argument
 from .output import complain
+from .progress import Progress
 
 if TYPE_CHECKING:
     from ..cron import Running
@@ -62,17 +73,27 @@ class RunCommand(click.Command):
 )
 @duration_option(
     "--at-least",
-    check_after,
+    partial(check_after, what="at_least"),
     "Keep the lock so long, even if killed.",
     default="0",
     show_default=True,
 )
-@duration_option("--at-most", check_max_hold, "End COMMAND after so long: the lock is lost.")
+@duration_option(
+    "--at-most",
+    partial(check_max_hold, what="at_most"),
+    "End COMMAND after so long: the lock is lost.",
+)
 @click.option(
     "--once-per",
     callback=checked(lambda key: check_name(key, "a slot's key")),
     metavar="KEY",
     help="Succeed once in the slot KEY: any text, or minute, hour, day, week, month.",
+)
+@click.option(
+    "--tz",
+    callback=checked(check_zone),
+    metavar="ZONE",
+    help="The time zone of --once-per minute ... month, as Europe/Berlin. Default: UTC.",
 )
 @click.option(
     "-E",
@@ -83,6 +104,16 @@ class RunCommand(click.Command):
     show_default=True,
     metavar="N",
     help="The exit code for busy; 0 makes it a quiet success.",
+)
+@click.option(
+    "-D",
+    "--done-exit-code",
+    "done",
+    type=click.IntRange(0, 255),
+    default=exits.OK,
+    show_default=True,
+    metavar="N",
+    help="The exit code when it has run for its slot, and nothing is done.",
 )
 @click.option(
     "--on-lost",
@@ -101,6 +132,7 @@ class RunCommand(click.Command):
     callback=checked(check_label),
     help="What dblock list shows beside host and pid.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Say what is done with the lock.")
 @database_options
 @click.pass_context
 def run(
@@ -114,10 +146,13 @@ def run(
     at_least: float,
     at_most: float | None,
     once_per: str | None,
+    tz: tzinfo | None,
     busy: int,
+    done: int,
     on_lost: str,
     grace: float | None,
     label: str | None,
+    verbose: bool,
 ) -> int:
     """Run COMMAND while holding the lock NAME.
 
@@ -130,20 +165,25 @@ def run(
     It and what it starts get the signals TERM, INT, HUP and QUIT that dblock gets, and
     when the lock is lost TERM, then KILL; also when dblock itself was killed by KILL.
 
-    With --once-per, a KEY that has been run is a success (0), and nothing is done. A run that
-    failed leaves it open. The named periods go by the database's clock, in UTC.
+    On a terminal one line says who has the lock when it is waited for. -v says more: when the lock
+    was acquired, renewed and released.
+
+    With --once-per, a KEY that has been run is a success, and nothing is done: dblock exits with 0,
+    or with what -D says. A run that failed leaves it open. The named periods go by the database's
+    clock, in UTC or in the zone that --tz names.
     """
     if nonblock and wait is not None:
         raise click.UsageError("--wait and --nonblock exclude each other")
     signals = Signals()
     lost: list[LockLost] = []
+    progress = Progress(name, verbose)
 
     def note(loss: LockLost) -> None:
         lost.append(loss)
         signals.wake()
 
     try:
-        with place.locks() as locks:
+        with progress.events(), place.locks() as locks:
             lease = locks.lease(
                 name,
                 ttl,
@@ -162,15 +202,19 @@ def run(
                     at_least=at_least,
                     at_most=at_most,
                     once_per=once_per,
+                    tz=tz,
                     label=label,
                 )
             slot = job.slot()
-            _acquire(lease, signals)
+            begun = time.monotonic()
+            with progress.waiting(locks):
+                _acquire(lease, signals)
+            progress.acquired(lease, time.monotonic() - begun)
             running = job.begin(slot)
             if running is None:
-                if sys.stderr.isatty():  # to cron it would be worth a mail
+                if verbose or sys.stderr.isatty():  # to cron it would be worth a mail
                     complain(f"{name!r} has been run for {slot!r}")
-                return exits.OK
+                return done
             return _run(running, ctx.args, signals, lost, _Ending(on_lost == "kill", grace))
     except Interrupted as interrupted:
         return exits.SIGNALLED + interrupted.number

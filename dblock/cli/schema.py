@@ -21,7 +21,8 @@ from .options import Place, database_options
 )
 @database_options
 def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str | None) -> int:
-    """Create dblock's tables, or bring them up to this version. Harmless to repeat.
+    """Create dblock's tables, or bring them up to this version, and say what was done. Harmless to
+    repeat.
 
     \b
       dblock upgrade --url postgresql://app@db/app
@@ -39,7 +40,10 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
         click.echo(sql(url, durability=durability, **place.tables), nl=False)
     else:
         with _known_revision():
-            run(place.target(), revision=revision or "head", durability=durability, **place.there)
+            done = run(
+                place.target(), revision=revision or "head", durability=durability, **place.there
+            )
+        click.echo(str(done) + (f", {durability}" if durability else ""))
     return exits.OK
 
 

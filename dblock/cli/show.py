@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..printable import printable
+from ..printable import moment, printable
 from . import exits
-from .options import Place, database_options, name_argument
-from .output import complain
+from .options import Place, database_options, json_option, name_argument
+from .output import complain, print_table, table
+from .runs import run_lines, run_object
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from rich.table import Table
 
-    from ..lock_state import LockState
-    from ..protocol.state import RunState
+    from ..lock_state import LockState, RowLockState
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+HEADINGS = ("NAME", "STATE", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS")
 
 
 @click.command("list", short_help="List the locks that are held.")
@@ -29,15 +29,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @click.option("-w", "--watch", "watching", is_flag=True, help="Go on looking, every second.")
 @database_options
 def list_(place: Place, as_json: bool, watching: bool) -> int:
-    """List the leases: name, holder, since, expires in, fence, number of waiters.
+    """List the locks: name, state, holder, since, expires in, fence, number of waiters.
 
     \b
       dblock list --json | jq '.[].name'
 
-    An expired lease is listed until another takes its name. To a file or a pipe goes a line for
-    each, its fields separated by tabs. A row lock lives in a transaction and is not seen: a name
-    that has waiters and no holder is locked by one. With --watch the list is kept up to date
-    until you press q.
+    An expired lease is listed until another takes its name. A row lock is listed on PostgreSQL;
+    on the other databases when somebody waits for it. To a file or a pipe goes a line for each,
+    its fields separated by tabs. With --watch the list is kept up to date until you press q.
+
+    \b
+      held      by a lease
+      running   a job under a lease
+      done      a job that has ended and keeps its name, by --at-least
+      locked    by a transaction (a row lock)
+      expired   a lease that nobody gave back
 
     Who has waited for a moment is a waiter, one for all the threads of a process.
     """
@@ -53,11 +59,9 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
     if as_json:
         click.echo(json.dumps([_object(state) for state in states], indent=2))
     elif not states:
-        complain("no leases are held")
+        complain("no locks are held")
     elif sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(_table(states))
+        print_table(_table(states))
     else:
         for state in states:
             click.echo("\t".join(_fields(state)))
@@ -74,18 +78,23 @@ def show(place: Place, name: str, as_json: bool) -> int:
     \b
       dblock show nightly || echo free
 
-    Exits with 0 when it is held and 1 when it is free: released, expired or never taken. A row
-    lock lives in a transaction and is not seen. Of a job, how its last run ended is shown too.
+    Exits with 0 when it is held and 1 when it is free: released, expired or never taken. Of a
+    job, how its last run ended is shown too.
+
+    A row lock lives in a transaction. PostgreSQL tells whose that is. On MariaDB it is seen when
+    somebody has waited for it for some seconds. On SQLite all that can be seen is that somebody
+    writes to the file.
     """
     with place.locks() as locks:
-        state, run = locks.show(name), locks.last_run(name)
+        state = locks.show(name)
+        run = state.run or locks.last_run(name)
     if as_json:
-        shown = _object(state) | {"last_run": None if run is None else _run_object(run)}
+        shown = _object(state) | {"last_run": None if run is None else run_object(run)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        for key, value in [*_block(state), *_waiters(state), *_run_block(run)]:
+        for key, value in [*_block(state), *_waiters(state), *run_lines(run)]:
             click.echo(f"{key:8}{value}")
-    return exits.OK if state.held else exits.FREE
+    return exits.FREE if state.status in ("free", "expired") else exits.OK
 
 
 @click.command("release", short_help="Take a lock from its holder.")
@@ -115,24 +124,23 @@ def release(place: Place, name: str, force: bool) -> int:
     return exits.OK
 
 
-def _status(state: LockState) -> str:
-    if state.held:
-        return "held"
-    return "free" if state.remaining is None else "expired"
+def _state(state: LockState) -> str:
+    done = state.status == "done"
+    return f"done, kept until {moment(state.expires_at)}" if done else state.status
 
 
 def _object(state: LockState) -> dict[str, Any]:
     """Return what is told of a name: nothing of a hold that was given back."""
-    status = _status(state)
-    over = status == "free"
+    leased = state.status not in ("free", "locked")
     return {
         "name": state.name,
-        "state": status,
-        "holder": None if over else state.owner,
-        "since": None if over or state.acquired_at is None else state.acquired_at.isoformat(),
-        "expires_at": None if over or state.expires_at is None else state.expires_at.isoformat(),
-        "expires_in": None if over or state.remaining is None else round(state.remaining, 3),
+        "state": state.status,
+        "holder": state.owner if leased else None,
+        "since": _iso(state.acquired_at) if leased else None,
+        "expires_at": _iso(state.expires_at) if leased else None,
+        "expires_in": round(state.remaining, 3) if leased and state.remaining is not None else None,
         "fence": state.fence,
+        "row_lock": None if state.row_lock is None else _row_lock_object(state.row_lock),
         "waiters": [
             {
                 "waiter": waiter.owner,
@@ -145,74 +153,46 @@ def _object(state: LockState) -> dict[str, Any]:
     }
 
 
-def _run_object(run: RunState) -> dict[str, Any]:
-    return {
-        "slot": run.slot or None,
-        "owner": run.owner,
-        "started_at": None if run.started_at is None else run.started_at.isoformat(),
-        "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
-        "exit_status": run.exit_status,
-    }
+def _row_lock_object(row_lock: RowLockState) -> dict[str, Any]:
+    return row_lock._asdict() | {"since": _iso(row_lock.since)}
 
 
-def _moment(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
-
-
-def _expires(state: LockState) -> str:
-    if state.remaining is None:
-        return ""
-    return f"{state.remaining:.1f} s" if state.held else "expired"
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def _fields(state: LockState) -> list[str]:
-    holder = printable(state.owner or "")
+    holder, since = state.owner, state.acquired_at
+    if state.row_lock is not None:
+        holder, since = state.row_lock.holder, state.row_lock.since
     return [
         printable(state.name),
-        holder,
-        _moment(state.acquired_at),
-        _expires(state),
+        _state(state),
+        "" if state.status == "free" else printable(holder or ""),
+        "" if state.status == "free" else moment(since),
+        f"{state.remaining:.1f} s" if state.held else "",
         str(state.fence),
         str(len(state.waiters)),
     ]
 
 
 def _block(state: LockState) -> list[tuple[str, str]]:
-    name, holder, since, expires, fence, _ = _fields(state)
-    status = _status(state)
-    lines = [("name", name), ("state", status)]
-    if status != "free":
-        lines += [("holder", holder), ("since", since)]
-    if status == "held":
-        lines += [("expires", f"in {expires}")]
-    return [*lines, ("fence", fence)]
+    name, status, holder, since, expires, fence, _ = _fields(state)
+    lines = [("name", name), ("state", status), ("holder", holder), ("since", since)]
+    if state.row_lock is not None and state.row_lock.statement:
+        lines += [("last", printable(state.row_lock.statement))]
+    lines += [("expires", f"in {expires}" if expires else ""), ("fence", fence)]
+    return [(key, value) for key, value in lines if value]
 
 
 def _waiters(state: LockState) -> list[tuple[str, str]]:
     return [("waiter", waiter.describe()) for waiter in state.waiters]
 
 
-def _run_block(run: RunState | None) -> list[tuple[str, str]]:
-    if run is None:
-        return []
-    end = "no end on record"
-    if run.ended_at is not None:
-        end = f"exit status {run.exit_status} at {_moment(run.ended_at)}"
-    slot = f" for {printable(run.slot)}" if run.slot else ""
-    begin = f"{_moment(run.started_at)} by {printable(run.owner or '')}{slot}"
-    return [("run", begin), ("ended", end)]
-
-
 def _table(states: list[LockState]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("NAME", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS"):
-        last = heading in ("EXPIRES IN", "FENCE", "WAITERS")
-        table.add_column(heading, justify="right" if last else "left", overflow="fold")
-    for state in states:
-        # As Text: a name may look like markup.
-        style = "" if state.held else "dim"
-        table.add_row(*(Text(field, style=style) for field in _fields(state)))
-    return table
+    return table(
+        HEADINGS,
+        map(_fields, states),
+        right=HEADINGS[4:],
+        styles=["dim" if state.status == "expired" else "" for state in states],
+    )

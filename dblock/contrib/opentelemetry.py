@@ -38,6 +38,9 @@ RENEWAL = {Kind.RENEWED, Kind.MISSED}
 # To be refused, and to meet a conflict, is what locks are for.
 ERRORS = {Kind.UNKNOWN, Kind.FAILED, Kind.LOST}
 
+# In seconds, from a round trip to a long job. The SDK's own are for milliseconds.
+BOUNDARIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600)
+
 
 def instrument(
     *,
@@ -64,9 +67,10 @@ class _Recorder:
         meter = metrics.get_meter("dblock", __version__, meter_provider)
         self._tracer = trace.get_tracer("dblock", __version__, tracer_provider)
         self._label = label
-        self._acquires = meter.create_histogram("dblock.acquire.duration", "s")
-        self._holds = meter.create_histogram("dblock.hold.duration", "s")
-        self._lags = meter.create_histogram("dblock.renewal.lag", "s")
+        self._acquires, self._holds, self._lags = (
+            meter.create_histogram(name, "s", explicit_bucket_boundaries_advisory=BOUNDARIES)
+            for name in ("dblock.acquire.duration", "dblock.hold.duration", "dblock.renewal.lag")
+        )
         self._dangers = meter.create_counter("dblock.dangers")
         self._losses = meter.create_counter("dblock.losses")
         self._unknowns = meter.create_counter("dblock.unknowns")

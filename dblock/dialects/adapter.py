@@ -7,16 +7,16 @@ own, for the same statements; see :mod:`dblock.aio.adapters`.
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
-from ..protocol.faults import Fault
 from ..protocol.state import Passed
 from ..protocol.steps import Query
 from ..timeouts import Timeouts
+from .borrowed_driver import BorrowedDriver
 from .look_alikes import recognise, refusal
 from .values import text
 
@@ -50,15 +50,25 @@ class ServerSession:
     doubts: list[str] = field(default_factory=list, compare=False)
 
 
-class Adapter(ABC):
-    """One driver of one database. What a connection is only it knows."""
+#: Translates the arguments of another driver's connections to those of dblock's own driver.
+Carry = Callable[[Mapping[str, Any]], dict[str, Any]]
 
-    #: SQLAlchemy's names for the driver, the usual one first.
-    drivers: ClassVar[tuple[str, ...]]
+
+def same(given: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a driver with the same arguments, and the same URLs."""
+    return dict(given)
+
+
+class Adapter(BorrowedDriver):
+    """The driver of dblock's own connections to one database. What they are only it knows."""
+
     #: dblock's extra that installs it.
     extra: ClassVar[str | None] = None
-    #: Whether it is an event loop's.
-    is_async: ClassVar[bool] = False
+    #: The other drivers that may have a user's transaction, those of event loops among them.
+    others: ClassVar[tuple[type[BorrowedDriver], ...]] = ()
+    #: By all of SQLAlchemy's names for drivers of this database: how what they connect with is
+    #: written for this one.
+    carried: ClassVar[Mapping[str, Carry]] = {}
     #: The longest one statement may wait before it is sent again, in seconds; None for no limit.
     longest_wait: ClassVar[float | None] = None
 
@@ -72,6 +82,13 @@ class Adapter(ABC):
         self.timeouts = timeouts
         #: Whether a server that only speaks the protocol is used all the same.
         self.trust_server = trust_server
+
+    # --- a user's transaction ----------------------------------------------------------------
+
+    @cached_property
+    def borrowable(self) -> tuple[BorrowedDriver, ...]:
+        """The drivers that may have a user's transaction here."""
+        return self, *(kind() for kind in self.others if kind.is_async == self.is_async)
 
     # --- connections -------------------------------------------------------------------------
 
@@ -147,19 +164,6 @@ class Adapter(ABC):
     def bound_reads(self, connection: Any, seconds: float) -> None:
         """Let the client wait no longer for an answer from now on; then it ends the connection."""
 
-    def bounded(
-        self, connection: Any, patience: float | None, within: float | None
-    ) -> contextlib.AbstractContextManager[None]:
-        """Bound what a borrowed connection waits for, where no statement can say so itself.
-
-        ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
-        """
-        return contextlib.nullcontext()
-
-    @abstractmethod
-    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        """Say why nothing can be locked in the transaction of this borrowed connection."""
-
     # --- notifications -----------------------------------------------------------------------
 
     def listen(
@@ -176,16 +180,6 @@ class Adapter(ABC):
         """Return the tickets called since, for a connection that can be read, and what was passed
         on to them."""
         raise NotImplementedError
-
-    # --- errors ------------------------------------------------------------------------------
-
-    @abstractmethod
-    def classify(self, error: BaseException) -> Fault | None:
-        """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
-
-    @abstractmethod
-    def timed_out(self, error: BaseException) -> bool:
-        """Whether it is the client that gave the connection, or the attempt to make one, up."""
 
     # --- the server --------------------------------------------------------------------------
 

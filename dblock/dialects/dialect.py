@@ -1,8 +1,9 @@
 """What all databases' statements have, and where they differ in how values and names are written.
 
-There is one lock table, one permanent row per name. Permanent, because a fence may never start
+There is one lock table, one row per name. It stays between holds, because a fence may never start
 again, and because rows that come and go make InnoDB deadlock and row lockers miss. A row is free
-when its token is NULL or its expiry has passed.
+when its token is NULL or its expiry has passed. Only the row of a name that was not used for long
+is deleted (:mod:`.retiring`).
 """
 
 from __future__ import annotations
@@ -73,14 +74,29 @@ class Dialect(Values, Statements):
     def quote(self, identifier: str) -> str:
         return f'"{identifier}"'
 
-    def privileges(self) -> str:
-        return (
-            f"GRANT SELECT, INSERT, UPDATE ON {self.lock_table}, "
-            f"GRANT SELECT, INSERT, DELETE ON {self.applied_table}, "
-            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.waiter_table}, "
-            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.run_table} and "
-            f"GRANT SELECT ON {self.table('schema')} TO <role>"
+    def privileges(self, role: str) -> tuple[str, ...]:
+        """Return the statements that give a role what it needs."""
+        return tuple(
+            f"GRANT {rights} ON {table} TO {role};" for table, rights in self.rights().items()
         )
+
+    def rights(self) -> dict[str, str]:
+        """Return the rights that are needed, by tables."""
+        return {
+            self.lock_table: "SELECT, INSERT, UPDATE, DELETE",
+            self.applied_table: "SELECT, INSERT, DELETE",
+            self.waiter_table: "SELECT, INSERT, UPDATE, DELETE",
+            self.run_table: "SELECT, INSERT, UPDATE, DELETE",
+            self.table("schema"): "SELECT",
+        }
+
+    @property
+    def floor(self) -> str:
+        """The fence above which a new row begins: no row that was deleted had a larger one.
+
+        To be read by who sees, in the same snapshot, that there is no row.
+        """
+        return f"COALESCE((SELECT fence FROM {self.lock_table} WHERE lock_name = ''), 0)"
 
     # --- looking at names --------------------------------------------------------------------
 

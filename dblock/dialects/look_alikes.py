@@ -114,7 +114,7 @@ def refusal(one: LookAlike) -> Unsupported:
     """Return the error for a server that is not the real one."""
     return Unsupported(
         f"this server is {one.name}: {one.reason}. MariaDB, PostgreSQL and SQLite work. "
-        "With trust_server=True this one is used all the same, and nothing is promised"
+        "With trust_server=True dblock uses this one all the same, and promises nothing"
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ..lock_state import RunState
 from ..protocol import commands
-from ..protocol.state import RunState
 from ..protocol.steps import Query, Reply
 from .dialect import Dialect
 from .values import text, utc
@@ -57,16 +58,49 @@ class RunStatements(Dialect):
             self.patience,
         )
 
-    def last_run(self, name: str) -> Query[RunState | None]:
+    def runs(self, name: str, limit: int) -> Query[list[RunState]]:
         return Query(
-            f"""SELECT lock_name, slot, owner, started_at, ended_at, exit_status
-            FROM {self.run_table} WHERE lock_name = {self.name_parameter}
-            ORDER BY started_at DESC, fence DESC LIMIT 1""",
+            f"""SELECT {self._run_columns} FROM {self.run_table} AS run
+            WHERE lock_name = {self.name_parameter}
+            ORDER BY started_at DESC, fence DESC LIMIT {limit}""",
             {"name": self.key(name)},
-            commands.LastRun(name),
+            commands.ListRuns(name, limit),
             self.patience,
-            read=_run,
+            read=_runs,
         )
+
+    def last_runs(self, limit: int) -> Query[list[RunState]]:
+        return Query(
+            f"""SELECT {self._run_columns} FROM (
+                SELECT {self.run_table}.*, row_number() OVER (
+                    PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
+                ) AS age FROM {self.run_table}
+            ) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT {limit}""",
+            {},
+            commands.ListLastRuns(limit),
+            self.patience,
+            read=_runs,
+        )
+
+    def held_runs(self) -> Query[dict[str, RunState]]:
+        return Query(
+            f"""SELECT {self._run_columns}
+            FROM {self.lock_table} AS l JOIN {self.run_table} AS run
+                ON run.lock_name = l.lock_name AND run.fence = l.fence
+            WHERE l.token IS NOT NULL""",
+            {},
+            commands.ListHeldRuns(),
+            self.patience,
+            read=lambda reply: {run.name: run for run in _runs(reply)},
+        )
+
+    @property
+    def _run_columns(self) -> str:
+        """A run's columns, and whether its lease is held."""
+        return f"""run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+            run.exit_status, EXISTS (SELECT 1 FROM {self.lock_table} AS held
+                WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+                    AND token IS NOT NULL AND {self.remaining} > 0)"""
 
     def prune_applied(self, age: float) -> Query[int]:
         old = f"applied_at < {self.ago}"
@@ -106,8 +140,13 @@ def _moment(reply: Reply) -> datetime:
     return moment
 
 
-def _run(reply: Reply) -> RunState | None:
-    if not reply.rows:
-        return None
-    name, slot, owner, started, ended, status = reply.rows[0]
-    return RunState(text(name), text(slot), owner, utc(started), utc(ended), status)
+def _runs(reply: Reply) -> list[RunState]:
+    return list(map(_run, reply.rows))
+
+
+def _run(columns: Sequence[Any]) -> RunState:
+    name, slot, fence, owner, started, ended, status, held = columns
+    began = utc(started)
+    assert began is not None
+    running = ended is None and bool(held)
+    return RunState(text(name), text(slot), int(fence), owner, began, utc(ended), status, running)

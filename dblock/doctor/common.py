@@ -21,6 +21,7 @@ CLOCK_MAY_STEP = 0.1
 
 def tables(patient: Patient) -> Iterator[Finding]:
     dialect = patient.dialect
+    command = dialect.upgraded_by or "dblock upgrade"
     try:
         rows = patient.ask(f"SELECT * FROM {dialect.table('schema')}")
         found = Schema.of(rows[0] if rows else None)
@@ -29,11 +30,11 @@ def tables(patient: Patient) -> Iterator[Finding]:
     except StatementError as failure:
         if failure.fault is not Fault.SCHEMA:
             raise
-        yield wrong("tables", str(failure), "nothing works", "dblock upgrade")
+        yield wrong("tables", str(failure), "nothing works", command)
         return
     if found.revision < SCHEMA_VERSION:
         needed = f"this code needs {SCHEMA_VERSION}: nothing works"
-        yield wrong("tables", f"version {found.revision}", needed, "dblock upgrade")
+        yield wrong("tables", f"version {found.revision}", needed, command)
     elif found.version > SCHEMA_VERSION:
         known = f"this code knows {SCHEMA_VERSION}: nothing works"
         yield wrong("tables", f"version {found.version}", known, "pip install -U dblock")

@@ -24,7 +24,7 @@ def server(patient: Patient) -> Iterator[Finding]:
             "server",
             f"{version}, transaction_read_only = ON",
             "nothing can be locked",
-            "SET GLOBAL transaction_read_only = OFF, if this server is to be used",
+            "SET GLOBAL tx_read_only = OFF;",
         )
     elif read_only:
         yield wrong(
@@ -55,7 +55,7 @@ def rollbacks(patient: Patient) -> Iterator[Finding]:
             "innodb_rollback_on_timeout = ON",
             "a row lock or a guard that is refused in a transaction of yours undoes all of it, "
             "without a word",
-            "innodb_rollback_on_timeout = OFF",
+            "innodb_rollback_on_timeout = OFF in the server's configuration, and a restart",
         )
     else:
         yield ok("rollbacks", "a refused statement undoes itself alone")
@@ -68,7 +68,7 @@ def binary_log(patient: Patient) -> Iterator[Finding]:
             "binary log",
             "binlog_format = STATEMENT",
             "nothing can be locked: dblock's sessions are READ COMMITTED, which needs rows in it",
-            "binlog_format = MIXED, or ROW",
+            "SET GLOBAL binlog_format = MIXED;",
         )
     else:
         yield ok("binary log", str(kind) if log else "none")
@@ -83,7 +83,7 @@ def durability(patient: Patient) -> Iterator[Finding]:
             "durability",
             f"innodb_flush_log_at_trx_commit = {flush}",
             "a crash of the server loses grants of the last second: two may hold a name",
-            "innodb_flush_log_at_trx_commit = 1",
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 1;",
         )
 
 
@@ -114,7 +114,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
             f"{replicas} asynchronous",
             "a replica that is promoted may have missed the last grants: two may hold a name, and "
             "a fence be given twice",
-            "rpl_semi_sync_master_enabled = ON",
+            "SET GLOBAL rpl_semi_sync_master_enabled = ON;",
         )
 
 
@@ -136,7 +136,7 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
                     f"engine of {name}",
                     str(engine),
                     "it has no transactions and no row locks: nothing is exclusive",
-                    f"ALTER TABLE {dialect.table(name)} ENGINE = InnoDB",
+                    f"ALTER TABLE {dialect.table(name)} ENGINE = InnoDB;",
                 )
             keys = patient.ask(
                 "SELECT c.data_type FROM information_schema.statistics AS s "

@@ -66,9 +66,27 @@ def access(patient: Patient) -> Iterator[Finding]:
             "access",
             "default_transaction_read_only = on",
             "nothing can be locked",
-            "if this server is to be used: ALTER ROLE, ALTER DATABASE or ALTER SYSTEM, where it "
-            "was set, to default_transaction_read_only = off",
+            _reset(patient, "default_transaction_read_only", "off"),
         )
+
+
+def _reset(patient: Patient, name: str, wanted: str) -> str:
+    """Return the statements that take a setting back where it was made."""
+    ((source, database),) = patient.ask(
+        "SELECT source, quote_ident(current_database()) FROM pg_settings WHERE name = %(name)s",
+        name=name,
+    )
+    role = _role(patient)
+    whose = {
+        "user": f"ROLE {role}",
+        "database": f"DATABASE {database}",
+        "database user": f"ROLE {role} IN DATABASE {database}",
+    }.get(text(source))
+    return f"ALTER {whose} RESET {name};" if whose else _system(name, wanted)
+
+
+def _system(name: str, value: str) -> str:
+    return f"ALTER SYSTEM SET {name} = {value};\nSELECT pg_reload_conf();"
 
 
 def encoding(patient: Patient) -> Iterator[Finding]:
@@ -99,7 +117,7 @@ def durability(patient: Patient) -> Iterator[Finding]:
                 name,
                 "off",
                 "a crash of the server can lose grants and damage the tables: two may hold a name",
-                f"{name} = on",
+                _system(name, "on"),
             )
     unlogged = {
         name
@@ -118,21 +136,21 @@ def durability(patient: Patient) -> Iterator[Finding]:
             "witness",
             "its table is not UNLOGGED",
             "it outlives a crash and a failover, so that forgotten leases are not found out",
-            f"ALTER TABLE {patient.dialect.table('witness')} SET UNLOGGED",
+            f"ALTER TABLE {patient.dialect.table('witness')} SET UNLOGGED;",
         )
     if "run" in unlogged:
         yield wrong(
             "unlogged",
             "the table of runs is UNLOGGED",
             "it is empty after a crash or a failover: a job may run again for its slot",
-            f"ALTER TABLE {patient.dialect.run_table} SET LOGGED",
+            f"ALTER TABLE {patient.dialect.run_table} SET LOGGED;",
         )
     if "lock" in unlogged:
         yield note(
             "volatile",
             "the lock table is UNLOGGED",
             "after a crash nothing is granted until the longest TTL is over",
-            "`dblock upgrade --durability durable`, if that is not what is wanted",
+            "if that is not what is wanted: dblock upgrade --durability durable",
         )
     yield ok("synchronous_commit", f"{found['synchronous_commit']}; a grant is never below local")
 
@@ -170,7 +188,7 @@ def collation(patient: Patient) -> Iterator[Finding]:
                 f"lock_name has the collation {name}",
                 "it may take different names for one, and its index can break with an update of "
                 "the operating system",
-                f'ALTER TABLE {patient.dialect.lock_table} ALTER lock_name TYPE text COLLATE "C"',
+                f'ALTER TABLE {patient.dialect.lock_table} ALTER lock_name TYPE text COLLATE "C";',
             )
 
 
@@ -221,24 +239,16 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
             "autovacuum",
             "off",
             "every grant and renewal is a row version: the lock table grows and gets slow",
-            "switch it on, for this table at least",
+            f"{_system('autovacuum', 'on')}\n"
+            f"ALTER TABLE {patient.dialect.lock_table} RESET (autovacuum_enabled);",
         )
     else:
         yield ok("autovacuum", "on")
 
 
 def rights(patient: Patient) -> Iterator[Finding]:
-    wanted = {
-        "lock": "SELECT, INSERT, UPDATE",
-        "applied": "SELECT, INSERT, DELETE",
-        "waiter": "SELECT, INSERT, UPDATE, DELETE",
-        "run": "SELECT, INSERT, UPDATE, DELETE",
-        "witness": "SELECT, INSERT, UPDATE",
-        "epoch": "SELECT, UPDATE",
-    }
     lacking = []
-    for name, rights_ in wanted.items():
-        table = patient.dialect.table(name)
+    for table, rights_ in patient.dialect.rights().items():
         for right in rights_.split(", "):
             rows = patient.ask(
                 "SELECT has_table_privilege(to_regclass(%(table)s), %(right)s)",
@@ -252,10 +262,15 @@ def rights(patient: Patient) -> Iterator[Finding]:
             "rights",
             f"this role lacks {', '.join(lacking)}",
             "what needs them fails",
-            patient.dialect.privileges(),
+            "\n".join(patient.dialect.privileges(_role(patient))),
         )
     else:
         yield ok("rights", "this role has what is needed")
+
+
+def _role(patient: Patient) -> str:
+    ((name,),) = patient.ask("SELECT quote_ident(current_user)")
+    return text(name)
 
 
 def _settings(patient: Patient, *names: str) -> dict[str, str]:

@@ -53,7 +53,7 @@ def journal(patient: Patient) -> Iterator[Finding]:
             "journal",
             str(mode),
             "whoever reads holds up who writes, renewals too",
-            "PRAGMA journal_mode = WAL",
+            "PRAGMA journal_mode = WAL;",
         )
 
 

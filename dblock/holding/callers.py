@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import DeadlockDetected, NotAcquired
+from .holds import CallerHolds
 
 if TYPE_CHECKING:
     from ..io.borrowed import Root
     from .holds import Hold
-
-
-class CallerHolds:
-    """The holds of one caller, only weakly: a handle that is dropped takes its holds along, and a
-    transaction its row locks."""
-
-    def __init__(self) -> None:
-        self.own: weakref.WeakValueDictionary[str, Hold] = weakref.WeakValueDictionary()
-        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
-        self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
 
 
 class CallerRegistry(ABC):
@@ -36,8 +26,7 @@ class CallerRegistry(ABC):
 
     def find(self, name: str) -> Hold | None:
         """Return the live hold that the caller has on a name, through any handle."""
-        hold = self.mine().own.get(name)
-        return hold if hold is not None and hold.alive else None
+        return self.mine().find(name)
 
     def held(self) -> dict[str, int | None]:
         """Return the names that the caller holds, with the fences of those that are leases."""
@@ -46,7 +35,7 @@ class CallerRegistry(ABC):
         for root, names in list(mine.borrowed.items()):
             if root.is_active:
                 found |= dict.fromkeys(names)
-        found |= {hold.name: hold.fence for hold in list(mine.own.values()) if hold.alive}
+        found |= {hold.name: hold.fence for hold in mine.all()}
         return found
 
     def add_borrowed(self, root: Root, name: str) -> None:
@@ -60,14 +49,15 @@ class CallerRegistry(ABC):
         Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
         other lock statement out; ``within`` is the transaction that the lock is wanted in.
         """
-        if self.find(name) is not None or self.has_row(within, None if one_writer else name):
+        mine = self.mine()
+        held = mine.find(name)
+        if held is not None or mine.has_row(within, None if one_writer else name):
             if wait == 0:
-                return NotAcquired(f"{name!r} is held up by this very {self.caller}", name=name)
+                return NotAcquired(f"{name!r} is held up by this {self.caller} itself", name=name)
             what = (
-                f"this {self.caller} holds a row lock, which on this database is the lock of "
-                f"everything, so it would wait for itself to get {name!r}; take leases before "
-                "row locks"
-                if self.find(name) is None and one_writer
+                f"this {self.caller} holds a row lock, which locks everything on this database, "
+                f"so it would wait for itself to get {name!r}; take leases before row locks"
+                if held is None and one_writer
                 else f"this {self.caller} holds {name!r} already and would wait for itself; "
                 "release it first, or share one lease made with reentrant=True"
             )
@@ -78,21 +68,15 @@ class CallerRegistry(ABC):
         """Raise DeadlockDetected if the caller itself keeps every writer out of the database."""
         if self.has_row(None, None):
             raise DeadlockDetected(
-                f"{name!r} cannot be {doing} while a transaction of this {self.caller}, with a row "
-                "lock or a guard in it, is the one writer of this database; end that first",
+                f"a transaction of this {self.caller} has a row lock or a guard in it and is the "
+                f"one writer of this database, so {name!r} cannot be {doing}; end that transaction "
+                "first",
                 name=name,
             )
 
     def has_row(self, within: object, name: str | None) -> bool:
         """Whether the caller has the row of ``name`` locked, or any row if that is None."""
-        mine = self.mine()
-        # Asked each time a lease is taken, and mostly there is none of either.
-        if name is None and mine.rows and any(hold.alive for hold in mine.rows):
-            return True
-        return bool(mine.borrowed) and any(
-            root.is_active and root is not within and (name is None or name in names)
-            for root, names in mine.borrowed.items()
-        )
+        return self.mine().has_row(within, name)
 
 
 class ThreadHolds(threading.local, CallerRegistry):

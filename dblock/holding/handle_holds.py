@@ -36,10 +36,8 @@ class HandleHolds(Generic[H]):
     def add(self, hold: H) -> None:
         """Take down a hold of the caller."""
         hold.tell(Change.GRANTED)
-        hold.caller = mine = self._callers.mine()
-        mine.own[hold.name] = hold
-        if hold.transaction is not None:
-            mine.rows.add(hold)
+        hold.caller = self._callers.mine()
+        hold.caller.add(hold)
         self._holds.append(hold)
         self.last = hold
 

@@ -1,8 +1,9 @@
-"""One granted lock, as this process knows it."""
+"""Granted locks, as this process knows them: one, and all those of a caller."""
 
 from __future__ import annotations
 
 import os
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from ..errors import LockLost
 from ..io.process_lock import lock
 
 if TYPE_CHECKING:
+    from ..io.borrowed import Root
     from ..io.driver import OwnTransaction
     from ..io.runtime import Event, Runtime
 
@@ -25,7 +27,7 @@ class Hold:
     transaction: OwnTransaction | None = None
     count: int = 1
     #: What its caller holds.
-    caller: object = None
+    caller: CallerHolds | None = None
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
@@ -78,3 +80,47 @@ class Hold:
         """Tell whoever observes what is believed, if anybody does."""
         if self.runtime.observer is not None:
             self.runtime.observer(self.belief, change)
+
+
+class CallerHolds:
+    """The holds of one caller, only weakly: a handle that is dropped takes its holds along, and a
+    transaction its row locks."""
+
+    #: So many references are kept before those to holds that are gone are thrown away.
+    room = 64
+
+    def __init__(self) -> None:
+        # Only the caller itself writes here: nothing that ends elsewhere takes a new hold off.
+        self._own: dict[str, weakref.ref[Hold]] = {}
+        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
+        self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
+
+    def add(self, hold: Hold) -> None:
+        """Take down a hold of this caller's."""
+        if len(self._own) >= self.room:
+            there = [(name, known) for name, known in self._own.items() if known() is not None]
+            self._own, self.room = dict(there), max(self.room, 2 * len(there))
+        self._own[hold.name] = weakref.ref(hold)
+        if hold.transaction is not None:
+            self.rows.add(hold)
+
+    def find(self, name: str) -> Hold | None:
+        """Return the live hold on a name."""
+        reference = self._own.get(name)
+        hold = None if reference is None else reference()
+        return hold if hold is not None and hold.alive else None
+
+    def all(self) -> list[Hold]:
+        """Return the live holds."""
+        found = [reference() for reference in list(self._own.values())]
+        return [hold for hold in found if hold is not None and hold.alive]
+
+    def has_row(self, within: object, name: str | None) -> bool:
+        """Whether the row of ``name`` is locked, or any row if that is None."""
+        # Asked each time a lease is taken, and mostly there is none of either.
+        if name is None and self.rows and any(hold.alive for hold in self.rows):
+            return True
+        return bool(self.borrowed) and any(
+            root.is_active and root is not within and (name is None or name in names)
+            for root, names in self.borrowed.items()
+        )

@@ -165,9 +165,9 @@ class Keeper:
             if term.over(now):
                 self._lose(hold, hold.ran_out(), calls)
                 return math.inf
-            if not schedule.warned and schedule.danger(term) <= now:
+            if not schedule.warned and schedule.danger <= now:
                 self._warn(hold, now)
-            wake = term.deadline if schedule.warned else schedule.danger(term)
+            wake = term.deadline if schedule.warned else schedule.danger
             if hold.renewing:
                 return wake
             if schedule.due > now:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
+from sqlalchemy.exc import StatementError as FailedStatement
 
+from ..dialects.borrowed_driver import FAILED, BorrowedDriver
 from ..protocol import commands
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import ExecuteInTransaction, Query, Reply
@@ -42,8 +44,9 @@ class Root(Protocol):
 class Borrowed(ABC):
     """Runs steps in a transaction of the user's. Never commits, rolls back or changes a setting."""
 
-    def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
+    def __init__(self, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime) -> None:
         self._dialect = dialect
+        self.driver = driver
         self._runtime = runtime
 
     @property
@@ -53,8 +56,8 @@ class Borrowed(ABC):
 
     @property
     @abstractmethod
-    def driver(self) -> Any:
-        """The driver's connection."""
+    def driver_connection(self) -> Any:
+        """The driver's connection, as the driver wants it."""
 
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
@@ -70,7 +73,7 @@ class Borrowed(ABC):
     def release(self, savepoint: Any) -> None: ...
 
     def run(self, step: ExecuteInTransaction) -> Reply:
-        with self._dialect.adapter.bounded(self.driver, step.patience, step.within):
+        with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
@@ -90,6 +93,21 @@ class Borrowed(ABC):
 
     def forget(self) -> None:
         raise AssertionError("the user's transaction is not ours to end")
+
+    def fault(self, cause: BaseException) -> Exception | None:
+        """Return what a procedure understands of the driver's error; None if nothing."""
+        if self.driver.failed_before(cause):
+            return ValueError(unusable(FAILED))
+        fault = self.driver.classify(cause)
+        if fault is None:
+            return None
+        timed_out = fault is Fault.DISCONNECTED and self.driver.timed_out(cause)
+        return StatementError(fault, first_line(self.driver.raised(cause)), timed_out=timed_out)
+
+
+def unusable(problem: str) -> str:
+    """Say that a transaction cannot be used."""
+    return f"nothing can be locked in this transaction: {problem}"
 
 
 def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
@@ -131,31 +149,46 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    if connection.dialect.driver not in dialect.adapter.drivers or (
-        connection.dialect.is_async != dialect.adapter.is_async
-    ):
-        raise ValueError(
-            f"dblock speaks to {dialect.name} through {' or '.join(dialect.adapter.drivers)}, this "
-            f"connection is {connection.dialect.driver}'s"
-        )
+    driver = _driver_of(connection, dialect)
     root = connection.get_transaction()
     if root is not None and not root.is_active:
         raise ValueError(
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    problem = dialect.adapter.transaction_problem(connection.connection.driver_connection, locking)
+    transaction = BorrowedTransaction(connection, dialect, driver, runtime)
+    problem = driver.transaction_problem(transaction.driver_connection, locking)
     if problem is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {problem}")
-    return BorrowedTransaction(connection, dialect, runtime)
+        raise ValueError(unusable(problem))
+    return transaction
+
+
+def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
+    """Return the driver of a user's connection. Raises ValueError for one that is not known.
+
+    By its module, where it is one: PyMySQL may be there under mysqlclient's name.
+    """
+    there, known = connection.dialect, dialect.adapter.borrowable
+    package = getattr(there.dbapi, "__name__", "").partition(".")[0]
+    if there.is_async == dialect.adapter.is_async:
+        for driver in known:
+            if driver.package == package or (not package and there.driver in driver.drivers):
+                return driver
+    names = ", ".join(driver.drivers[0] for driver in known)
+    raise ValueError(
+        f"in {dialect.name} dblock joins transactions of {names}; this connection is "
+        f"{there.driver}'s"
+    )
 
 
 class BorrowedTransaction(Borrowed):
     """One of SQLAlchemy's: through the user's own connection, so that its events and its handling
     of broken connections see what is done."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, runtime: Runtime) -> None:
-        super().__init__(dialect, runtime)
+    def __init__(
+        self, connection: Connection, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime
+    ) -> None:
+        super().__init__(dialect, driver, runtime)
         self.connection = connection
 
     @property
@@ -163,8 +196,8 @@ class BorrowedTransaction(Borrowed):
         return self.connection.get_transaction()
 
     @property
-    def driver(self) -> Any:
-        return self.connection.connection.driver_connection
+    def driver_connection(self) -> Any:
+        return self.driver.connection_of(self.connection.connection)
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)
@@ -179,11 +212,11 @@ class BorrowedTransaction(Borrowed):
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
         try:
-            result = self.connection.exec_driver_sql(query.sql, query.params or None)
+            result = self.connection.exec_driver_sql(*self.driver.written(query))
             rows: Any = result.fetchall() if result.returns_rows else ()
             return Reply(rows, result.rowcount, sent, self._runtime.now())
-        except DBAPIError as error:
-            raise self._fault(error) from error.orig
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
 
     def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
         """Return the types of a table's columns in the database; none where that does not tell."""
@@ -192,23 +225,30 @@ class BorrowedTransaction(Borrowed):
         except NoSuchTableError:
             return {}
         except DBAPIError as error:
-            fault = self._fault(error)
+            fault = self._told(error)
             lacking = isinstance(fault, StatementError) and fault.fault is Fault.PRIVILEGE
             if lacking and not self._dialect.failure_aborts:  # of a view, or only some columns
                 return {}
             raise fault from error.orig
         return {column["name"]: column["type"] for column in columns}
 
-    def _fault(self, error: DBAPIError) -> Exception:
-        """Return what a procedure understands of an error; SQLAlchemy's own error if nothing."""
-        if error.orig is None:
-            return error
-        fault = self._dialect.adapter.classify(error.orig)
-        if fault is None:
+    def _told(self, error: Exception) -> Exception:
+        """Return what a procedure understands of an error; that itself if nothing."""
+        fault = self.fault(cause_of(error))
+        if fault is None and isinstance(error, FailedStatement):
             error.hide_parameters = True  # a token may be among them
-            return error
-        timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(error.orig)
-        return StatementError(fault, first_line(error.orig), timed_out=timed_out)
+        return fault or error
+
+
+#: What a statement raises through SQLAlchemy: the errors that it knows of the driver's, and those
+#: of sockets, which some drivers let through.
+FAILURES = (FailedStatement, OSError)
+
+
+def cause_of(error: Exception) -> BaseException:
+    """Return what was raised below SQLAlchemy."""
+    orig = error.orig if isinstance(error, FailedStatement) else None
+    return error if orig is None else orig
 
 
 _SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())

@@ -119,7 +119,8 @@ def _note(server: str, adapter: Adapter) -> None:
 
 _BEHIND = (
     "this server can be written to, but another has taken its place: this process has reached a "
-    "later timeline of it. Fence the old primary. Where it was put back on purpose, start anew"
+    "later timeline of it. Fence the old primary. If you put it back on purpose, restart this "
+    "process"
 )
 
 

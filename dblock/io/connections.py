@@ -34,6 +34,19 @@ IDLE_MAX = 8
 UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
+class Unlimited:
+    """A semaphore that everybody passes."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+UNLIMITED = Unlimited()
+
+
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
@@ -67,8 +80,8 @@ class Connections:
         weakref.finalize(self, close_all, self._idle, adapter)
         begins_anew(self)
 
-    def _new_turns(self) -> Semaphore | None:
-        return None if self._limit is None else self._runtime.semaphore(self._limit)
+    def _new_turns(self) -> Semaphore:
+        return UNLIMITED if self._limit is None else self._runtime.semaphore(self._limit)
 
     def take(self) -> OwnConnection:
         """Return a usable connection.
@@ -77,9 +90,7 @@ class Connections:
         """
         if self._closed:
             raise ValueError("these Locks are closed")
-        if self._turns is not None and not self._turns.acquire(
-            timeout=self._adapter.timeouts.socket
-        ):
+        if not self._turns.acquire(timeout=self._adapter.timeouts.socket):
             raise StatementError(
                 Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
             )
@@ -93,7 +104,7 @@ class Connections:
             connection = self._beside._spare() if refused and self._beside is not None else None
             if connection is not None:
                 return connection
-            self._end_turn()
+            self._turns.release()
             raise
 
     def _connect(self, cleared: int) -> OwnConnection:
@@ -160,7 +171,7 @@ class Connections:
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
         self._keep(connection)
-        self._end_turn()
+        self._turns.release()
 
     def _keep(self, connection: OwnConnection) -> None:
         self._idle.append(connection)
@@ -174,11 +185,7 @@ class Connections:
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
         close(connection.driver, self._adapter)
-        self._end_turn()
-
-    def _end_turn(self) -> None:
-        if self._turns is not None:
-            self._turns.release()
+        self._turns.release()
 
     def clear(self) -> None:
         """Close the connections that there are, those in use when they are put back.

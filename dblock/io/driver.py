@@ -79,7 +79,10 @@ class Driver:
                 if waiter is None and isinstance(step, WaitTurn):
                     waiter = self.local_queue.waiter(step.line)
                 try:
-                    reply = self._perform(step, transaction, orphaned, waiter, user_lock)
+                    if isinstance(step, Execute):
+                        reply = self._run(step, orphaned)
+                    else:
+                        reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
                 self.runtime.check()
@@ -99,8 +102,6 @@ class Driver:
         waiter: LocalWaiter | None,
         user_lock: UserLock | None,
     ) -> Reply:
-        if isinstance(step, Execute):
-            return self._run(step, orphaned)
         if isinstance(step, ExecuteOnSession):
             assert user_lock is not None, "only who has been given a user lock waits for it"
             return user_lock.run(step, orphaned)

@@ -12,9 +12,22 @@ class Names:
     def __init__(self) -> None:
         #: Until when each is hot.
         self._hot: dict[str, float] = {}
+        #: Those that others had when they were asked for last.
+        self._taken: set[str] = set()
+
+    def note_refusal(self, name: str) -> None:
+        """Take down that others have a name."""
+        if len(self._taken) >= MOST:
+            self._taken.clear()
+        self._taken.add(name)
+
+    def taken(self, name: str) -> bool:
+        """Return whether others had a name when it was asked for last."""
+        return name in self._taken
 
     def note(self, name: str, contended: bool, now: float) -> None:
         """Take down that a name was got, and whether others wanted it too."""
+        self._taken.discard(name)
         if len(self._hot) >= MOST:
             self._hot.clear()
         if contended:

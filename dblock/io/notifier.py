@@ -225,7 +225,7 @@ class Notifier:
             if channel is None:
                 self._connections.give(connection)
                 self._refused = True
-                _log.info("this database cannot wake who waits for a lock: it is asked instead")
+                _log.info("this database cannot notify waiters for a lock: they look instead")
                 return
             with lock:
                 unwanted = self._refused or connection.session.server != server
@@ -241,7 +241,7 @@ class Notifier:
                 raise
             self._rest()
             _log.info(
-                "nothing listens for free locks for %g s, they are asked for: %s",
+                "dblock listens for no free locks for %g s, and waiters look instead: %s",
                 self._pause,
                 error,
             )

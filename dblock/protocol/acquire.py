@@ -36,6 +36,7 @@ def acquire(
     waiter: Callable[[], Waiter],
     can_wait_in_server: bool = False,
     hot: bool = False,
+    look_first: bool = False,
 ) -> Procedure[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from ``start``.
 
@@ -44,9 +45,14 @@ def acquire(
     of this process's waiters, ``waiter`` makes the one that others see: nothing of waiting is there
     before the first refusal. ``can_wait_in_server`` says that there may be a connection for that;
     ``hot``, that others are before it in that line, or that the name was waited for a moment ago,
-    so that the first thing is to wait.
+    so that the first thing is to wait; ``look_first``, that others had it the last time, and have
+    it most likely still, which is one statement to find out where a refused try is two.
     """
     attempt = Attempt(dialect, request, Deadline(start, wait, patience, start))
+    if look_first:
+        yield from attempt.look(None)
+        if not attempt.seen.position.free:
+            return Refused(attempt.seen.state)
     if not hot:
         held = yield from attempt.run(None)
         if held is not None:

@@ -126,7 +126,11 @@ class Attempt:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         try:
-            query, reply = yield from self.grant(ticket) if ask is None else ask()
+            if ask is None:
+                query = self.statement(ticket)
+                reply = yield from self.reach(query)
+            else:
+                query, reply = yield from ask()
         except StatementError as failure:
             self._take_doubt(failure)
         else:
@@ -146,12 +150,9 @@ class Attempt:
         self.contended = self.contended or (refused and not self._missing)
         return refused, (yield from self._found())
 
-    def grant(self, ticket: str | None) -> Procedure[Answer]:
-        """Run the statement that takes the name, or lets the ticket stand in its queue."""
-        query = self.statement(ticket)
-        deadline = self.deadline
-        reply = yield from retry(query, deadline.reach, deadline.now, _ELSEWHERE)
-        return query, reply
+    def reach(self, query: Try) -> Procedure[Reply]:
+        """Run a try on a connection of its own, once the database is reached."""
+        return retry(query, self.deadline.reach, self.deadline.now, _ELSEWHERE)
 
     def statement(self, ticket: str | None) -> Try:
         """Return what to ask: who does not stand in the queue yet has to join, if it can."""
@@ -298,8 +299,8 @@ class Attempt:
         """Return what to tell of ``error`` when the reply to a try before it never came."""
         name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
-            f"the reply to acquiring {name!r} never came, and what became of it could not be "
-            f"found out since: {error}. It may be held for up to {ttl:g} s; nothing was started",
+            f"no reply came to acquiring {name!r}, and dblock could not find out what became of "
+            f"it: {error}. The name may be held for up to {ttl:g} s; nothing was started",
             name=name,
         )
 

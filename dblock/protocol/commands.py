@@ -110,6 +110,12 @@ class ListHeld(NamedTuple):
     """Read the rows of all names with a token, or waited for."""
 
 
+class ListRowLocks(NamedTuple):
+    """Read who has locked the row of a name, or of any."""
+
+    name: str | None
+
+
 # --- the witness ---------------------------------------------------------------------------------
 
 
@@ -257,10 +263,21 @@ class EndRun(NamedTuple):
     status: int
 
 
-class LastRun(NamedTuple):
-    """Read the run of a name that began last."""
+class ListRuns(NamedTuple):
+    """Read the runs of a name that began last, so many."""
 
     name: str
+    limit: int
+
+
+class ListLastRuns(NamedTuple):
+    """Read the last runs of the names whose runs began last, so many."""
+
+    limit: int
+
+
+class ListHeldRuns(NamedTuple):
+    """Read the runs under the leases that there are now."""
 
 
 class PruneApplied(NamedTuple):
@@ -273,6 +290,32 @@ class PruneRuns(NamedTuple):
     """Delete some of the runs that are older, in seconds, not the last one of a name."""
 
     age: float
+
+
+# --- names that are not used any more ------------------------------------------------------------
+
+
+class LookForUnused(NamedTuple):
+    """Look which of some names that follow another were not used for so long, in seconds."""
+
+    after: str
+    idle: float
+
+
+class RaiseFloor(NamedTuple):
+    """Let the fences of all names that are new from now on be above a fence."""
+
+    fence: int
+
+
+class Retire(NamedTuple):
+    """Delete the rows of names that follow one, up to another, where they were not used for so
+    long and have a fence up to the floor."""
+
+    after: str
+    last: str
+    fence: int
+    idle: float
 
 
 # --- sessions ------------------------------------------------------------------------------------
@@ -322,9 +365,15 @@ Command = (
     | ReadClock
     | BeginRun
     | EndRun
-    | LastRun
+    | ListRuns
+    | ListLastRuns
+    | ListHeldRuns
+    | ListRowLocks
     | PruneApplied
     | PruneRuns
+    | LookForUnused
+    | RaiseFloor
+    | Retire
     | EndSession
 )
 

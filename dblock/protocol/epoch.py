@@ -85,7 +85,7 @@ def failed_over(name: str) -> LockLost:
     What is replicated may be older than what that server told, to others too.
     """
     return LockLost(
-        f"the lease on {name!r} was granted by a server whose place another has taken",
+        f"another server has taken the place of the one that granted the lease on {name!r}",
         name=name,
         reason="failover",
     )

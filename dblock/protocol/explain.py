@@ -41,8 +41,8 @@ def explain(
             return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
             return OutcomeUnknown(
-                f"the connection broke before the reply came, and what the statement did could "
-                f"not be found out: {said}",
+                "the connection broke before the reply came, and dblock could not find out what "
+                f"the statement did: {said}",
                 name=name,
             )
         case Fault.SCHEMA:
@@ -50,13 +50,13 @@ def explain(
         case Fault.PRIVILEGE:
             return Unsupported(
                 f"the database role lacks rights on dblock's tables: {said}. "
-                f"It needs: {dialect.privileges()}",
+                f"It needs: {' '.join(dialect.privileges('<role>'))}",
                 name=name,
             )
         case Fault.READ_ONLY:
             return Unavailable(
-                f"this database is read-only, a replica perhaps, or its transactions are by "
-                f"default: {said}. Locks need the primary; dblock doctor tells what it is",
+                f"this database is read-only, perhaps a replica, or its transactions are read-only "
+                f"by default: {said}. Locks need the primary; dblock doctor tells what it is",
                 name=name,
             )
         case Fault.DEADLOCK:
@@ -74,7 +74,8 @@ def explain(
         case Fault.BUSY | Fault.CANCELED:
             kind = QueryTimeout if failure.fault is Fault.CANCELED else Unavailable
             return kind(
-                f"the server gave the statement up, its row or file was in use: {said}", name=name
+                f"the server gave the statement up, because its row or file was in use: {said}",
+                name=name,
             )
 
 
@@ -89,7 +90,8 @@ def transaction_broken(failure: StatementError, name: str | None = None) -> Unav
 def schema_missing(dialect: Statements, said: str) -> SchemaMissing:
     options = f" --schema {dialect.schema}" if dialect.schema else ""
     options += f" --prefix {dialect.prefix}" if dialect.prefix != "dblock_" else ""
+    command = dialect.upgraded_by or f"dblock upgrade --url <URL>{options}"
     return SchemaMissing(
         f"dblock's tables are missing here, or older than this code: {said}. "
-        f"Create or upgrade them with `dblock upgrade --url <URL>{options}`"
+        f"Create or upgrade them with `{command}`"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
-from ..lock_state import LockState, WaiterState
 from .epoch import consult, ended
 from .faults import StatementError
 from .lease import Held
@@ -15,28 +14,6 @@ from .steps import Procedure, Reply
 
 if TYPE_CHECKING:
     from .statements import Statements
-
-
-def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
-    """Read the states of all names that have a token or are waited for."""
-    query = dialect.held()
-    states = query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
-    waiters = yield from _waiters(dialect, None, now)
-    return [state.told(waiters.get(state.name, ())) for state in states]
-
-
-def show(dialect: Statements, name: str, now: float) -> Procedure[LockState]:
-    """Read a name's state and its waiters."""
-    state, now = yield from look(dialect, name, 0.0, now)
-    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
-    return LockState(name, 0, waiters=waiters) if state is None else state.told(waiters)
-
-
-def _waiters(
-    dialect: Statements, name: str | None, now: float
-) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
-    query = dialect.waiters(name)
-    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
 
 
 def look(
@@ -69,7 +46,7 @@ def why_lost(
         witness, *_ = yield from consult(dialect, 0.0, 0.0, now)
     except (DBLockError, StatementError) as error:
         return LockLost(
-            f"{name!r} is lost, and why could not be found out: {error}",
+            f"{name!r} is lost, and dblock could not find out why: {error}",
             name=name,
             reason="unknown",
         )

@@ -6,19 +6,20 @@ A run is known by the fence of the hold it runs under, so what an older one says
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DBLockError
+from ..lock_state import RunState
 from .inspect import look, taken_over
 from .retry import retry_or_raise
-from .state import Pruned, RunState
+from .state import Pruned
 from .steps import Procedure, Query
 
 if TYPE_CHECKING:
     from .statements import Statements
 
-#: The slots that the database's clock names, in UTC. ISO 8601's weeks begin on Monday.
+#: The slots that the database's clock names. ISO 8601's weeks begin on Monday.
 PERIODS = {
     "minute": "%Y-%m-%dT%H:%M",
     "hour": "%Y-%m-%dT%H",
@@ -26,6 +27,18 @@ PERIODS = {
     "week": "%G-W%V",
     "month": "%Y-%m",
 }
+
+
+#: What of a day comes twice when summer time ends, and is two slots.
+_REPEATED = ("minute", "hour")
+
+
+def slot_at(period: str, moment: datetime, zone: tzinfo | None = None) -> str:
+    """Return the slot of a period that a moment is in, by UTC or by a zone's clocks."""
+    if zone is None:
+        return moment.strftime(PERIODS[period])
+    offset = "%z" if period in _REPEATED else ""
+    return moment.astimezone(zone).strftime(PERIODS[period] + offset)
 
 
 class JobRun(NamedTuple):
@@ -73,16 +86,28 @@ def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Pro
     if state is not None and state.fence > run.fence:
         return taken_over(state, run.fence)
     return DBLockError(
-        f"of the run of {run.name!r} with fence {run.fence} {found} on record, and the name has "
-        "not been granted since: were rows of dblock's tables deleted?",
+        f"dblock looked for the run of {run.name!r} with fence {run.fence}: {found} on record, and "
+        "the name has not been granted since. Were rows of dblock's tables deleted?",
         name=run.name,
     )
 
 
+def recorded(dialect: Statements, name: str, limit: int, now: float) -> Procedure[list[RunState]]:
+    """Read the runs of a name that are on record, so many, the one that began last first."""
+    query = dialect.runs(name, limit)
+    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+
+
+def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
+    """Read the last run of each name, so many, the one that began last first."""
+    query = dialect.last_runs(limit)
+    return query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+
+
 def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
     """Read the run of a name that began last."""
-    query = dialect.last_run(name)
-    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+    runs = yield from recorded(dialect, name, 1, now)
+    return runs[0] if runs else None
 
 
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:

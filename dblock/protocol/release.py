@@ -169,7 +169,8 @@ def release(
 
 def _in_use(name: str) -> Unavailable:
     return Unavailable(
-        f"{name!r} could not be released, its row is in use; it runs out by itself", name=name
+        f"{name!r} could not be released, because its row is in use; it runs out by itself",
+        name=name,
     )
 
 
@@ -191,7 +192,7 @@ def force(dialect: Statements, name: str, patience: float, start: float) -> Proc
         if reply.matched == 1:
             break
         if reply.now >= start + patience:
-            raise Unavailable(f"{name!r} could not be freed, its row is in use", name=name)
+            raise Unavailable(f"{name!r} could not be freed, because its row is in use", name=name)
         now = (yield Sleep(PAUSE)).now
         state, now = yield from look(dialect, name, patience, now)
     return True

@@ -132,7 +132,7 @@ def lock(
             state, tries.deadline.now = yield from look(
                 dialect, name, tries.deadline.reach, tries.deadline.now
             )
-            conflict = _conflict(dialect, state, stale=tried.stale) if borrowed else None
+            conflict = _conflict(dialect, name, state, stale=tried.stale) if borrowed else None
             if conflict is not None and not tries.closed:
                 if state is not None and state.held and tries.left == 0:
                     return Refused(state)
@@ -226,20 +226,23 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
     return tried
 
 
-def _conflict(dialect: Statements, state: LockRow | None, *, stale: bool) -> Conflict | None:
+def _conflict(
+    dialect: Statements, name: str, state: LockRow | None, *, stale: bool
+) -> Conflict | None:
     """Return why a refused try is of no use in this transaction, if it is of none."""
     if state is None:
-        return None
-    if stale:
+        if not dialect.refusal_holds or dialect.one_writer:
+            return None
+        why = "was deleted just now, and this transaction keeps others from creating it"
+    elif stale:
         why = "is newer than this transaction's snapshot"
     elif state.held and dialect.refusal_holds:
-        why = "was leased first, and this transaction is in the way of that"
+        why = "was leased just before, and this transaction is in the way of that lease"
     else:
         return None
     return Conflict(
-        f"the row of {state.name!r} {why}. Retry the whole transaction, and take the lock first "
-        "in it",
-        name=state.name,
+        f"the row of {name!r} {why}. Retry the whole transaction, and take the lock first in it",
+        name=name,
     )
 
 

@@ -40,10 +40,10 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """What ``on_danger`` is told: the lease was not renewed in time, and is still held.
+    """What ``on_danger`` gets: dblock did not renew the lease in time, and you still hold it.
 
-    ``remaining`` is how many seconds the holder may still act. ``cause`` says why it was not
-    renewed, None when that is not known.
+    ``remaining`` is for how many seconds you may still act. ``cause`` says why dblock did not renew
+    the lease; it is None if that is not known.
     """
 
     name: str
@@ -81,8 +81,9 @@ class Plan:
 class RenewalSchedule:
     """Where one hold is in its plan. It belongs to whoever holds the process-wide lock.
 
-    ``due`` is when to renew, :data:`NEVER` if not at all; ``wake`` when there is first anything to
-    do. ``warned`` tells that the holder knows of the danger of this term.
+    ``due`` is when to renew, :data:`NEVER` if not at all; ``danger`` when the holder is to be told
+    that its lease was not renewed; ``wake`` when there is first anything to do. ``warned`` tells
+    that the holder knows of the danger of this term.
     """
 
     __slots__ = (
@@ -91,6 +92,7 @@ class RenewalSchedule:
         "_plan",
         "_stopped",
         "cause",
+        "danger",
         "due",
         "renewals",
         "wake",
@@ -112,14 +114,14 @@ class RenewalSchedule:
         self.cause: str | None = None
         self._away = False
         self.warned = False
+        self.danger = self._point(term, DANGER_SHARE)
         self.due = NEVER
         if self._limit(term) is None:
             share = RENEWAL_SHARE - random * JITTER_SHARE * RENEWAL_SHARE
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
                 share = FIRST_SHARE
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
-            planned_due = term.start + self._ttl(term) * share
-            self.due = planned_due if planned else self._point(term, share)
+            self.due = term.start + self._ttl(term) * share if planned else self._point(term, share)
         self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
@@ -154,10 +156,6 @@ class RenewalSchedule:
             return self.due
         return self.due - min(self._ttl(term) * GATHER_SHARE, GATHER_MAX)
 
-    def danger(self, term: Term) -> float:
-        """Return when the holder is to be told that its lease was not renewed."""
-        return self._point(term, DANGER_SHARE)
-
     def length(self, now: float, asked: float | None = None) -> float:
         """Return the TTL to renew with: as ``asked`` or planned, within the longest hold, and not
         below the shortest."""
@@ -184,7 +182,7 @@ class RenewalSchedule:
         """Return why the hold is lost now that its term is over."""
         limit = self._limit(term)
         if limit is not None:
-            return expired(name, f"as it was to: {limit}")
+            return expired(name, f"as planned: {limit}")
         if self.cause is not None and self._away:
             return unreachable(name, self.cause)
         if self.cause is not None:
@@ -221,6 +219,5 @@ class RenewalSchedule:
         return term.deadline - (ttl - margin(ttl) - ttl * share)
 
     def _set_wake(self, term: Term) -> None:
-        self.wake = min(self.due, term.deadline)  # not when it may go along: that is another's
-        if not self.warned:
-            self.wake = min(self.wake, self.danger(term))
+        # Not when it may go along: that is another's.
+        self.wake = min(self.due, term.deadline if self.warned else self.danger)

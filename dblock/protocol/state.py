@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from ..lock_state import LockState, WaiterState
+from ..lock_state import LockState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class LockRow:
         """Whether an unexpired lease was on the name."""
         return self.token is not None and self.remaining is not None and self.remaining > 0
 
-    def told(self, waiters: tuple[WaiterState, ...] = ()) -> LockState:
+    def told(self) -> LockState:
         """Return what anybody may be told of it."""
         return LockState(
             self.name,
@@ -38,7 +38,6 @@ class LockRow:
             self.acquired_at,
             self.expires_at,
             None if self.token is None else self.remaining,
-            waiters,
         )
 
 
@@ -84,27 +83,19 @@ class Passed(NamedTuple):
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """A run of a job, as it is on record.
-
-    ``slot`` is what it was the run of, with ``once_per``; empty without. ``ended_at`` and
-    ``exit_status`` are None while it runs, and for ever if nobody was left to record its end.
-    """
-
-    name: str
-    slot: str
-    owner: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    exit_status: int | None
-
-
 class Pruned(NamedTuple):
     """How many records were deleted."""
 
     keys: int
     runs: int
+
+
+class NamePage(NamedTuple):
+    """Some names, in their order: the ``last`` of them, and the largest fence of those that are
+    not used any more; None where all are used."""
+
+    last: str
+    fence: int | None
 
 
 class Renewal(NamedTuple):

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from ..lock_state import WaiterState
+from ..lock_state import RowLockState, RunState, WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, Queued, Renewal, RowOutcome, RunState, Witness
+from .state import Granted, LockRow, NamePage, Queued, Renewal, RowOutcome, Witness
 from .steps import Query
 from .timing import Timing
 
@@ -30,6 +30,8 @@ class Statements(ABC):
     prefix: str
     timeouts: Timeouts
     timing: Timing
+    #: What creates and upgrades the tables, where it is not ``dblock upgrade``.
+    upgraded_by: str = ""
 
     #: A refused row lock still keeps others off the row until its transaction ends, so the name
     #: is looked at from outside before it is locked.
@@ -48,6 +50,8 @@ class Statements(ABC):
     has_witness: ClassVar[bool] = False
     #: Who stands in a name's queue is told of its turn; elsewhere it has to look.
     can_notify: ClassVar[bool] = False
+    #: It can be asked who has locked a row, in one look.
+    sees_row_locks: ClassVar[bool] = False
     #: Names have user locks, which are waited for in the server.
     can_wait_in_server: ClassVar[bool] = False
 
@@ -63,8 +67,8 @@ class Statements(ABC):
         return None
 
     @abstractmethod
-    def privileges(self) -> str:
-        """Say which grants a role needs."""
+    def privileges(self, role: str) -> tuple[str, ...]:
+        """Say what gives a role what it needs: statements, or words."""
 
     # --- the lease ---------------------------------------------------------------------------
 
@@ -181,7 +185,7 @@ class Statements(ABC):
 
     @abstractmethod
     def create(self, name: str) -> Query[int]:
-        """Insert the free row of a name; no failure when it is there."""
+        """Insert the free row of a name, with the floor's fence; no failure when it is there."""
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""
@@ -229,6 +233,15 @@ class Statements(ABC):
         """
         raise NotImplementedError
 
+    # --- row locks, from outside -------------------------------------------------------------
+
+    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
+        """Read which transactions have locked the rows of names that have no lease.
+
+        Where a file is locked as a whole this fails as busy while somebody writes to it.
+        """
+        raise NotImplementedError
+
     # --- the record of jobs' runs ------------------------------------------------------------
 
     @abstractmethod
@@ -248,8 +261,16 @@ class Statements(ABC):
         """Record how a run ended; no row when it is not the recorded one any more."""
 
     @abstractmethod
-    def last_run(self, name: str) -> Query[RunState | None]:
-        """Read the run of a name that began last."""
+    def runs(self, name: str, limit: int) -> Query[list[RunState]]:
+        """Read the runs of a name that are on record, so many, the one that began last first."""
+
+    @abstractmethod
+    def last_runs(self, limit: int) -> Query[list[RunState]]:
+        """Read the last run of each name, so many, the one that began last first."""
+
+    @abstractmethod
+    def held_runs(self) -> Query[dict[str, RunState]]:
+        """Read the runs under the leases that there are now, by the jobs' names."""
 
     @abstractmethod
     def prune_applied(self, age: float) -> Query[int]:
@@ -258,3 +279,23 @@ class Statements(ABC):
     @abstractmethod
     def prune_runs(self, age: float) -> Query[int]:
         """Delete some of the runs that are as old, not the last one of a name."""
+
+    # --- names that are not used any more ----------------------------------------------------
+
+    @abstractmethod
+    def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
+        """Look at some of the names that follow ``after``, in their order; None if none does.
+
+        A name is unused when it was last held or asked for by a lease ``idle`` seconds ago, and
+        nobody stands in its queue; or if only row locks have had it.
+        """
+
+    @abstractmethod
+    def raise_floor(self, fence: int) -> Query[int]:
+        """Raise the floor to a fence, if it is lower: whoever does not see a name's row sees a
+        floor that was raised before that was deleted, and gives it a larger fence."""
+
+    @abstractmethod
+    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
+        """Delete the rows of names that follow ``after``, up to ``last``, where they are unused
+        and have no fence above ``fence``. One that is locked stays: nobody is waited for."""

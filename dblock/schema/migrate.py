@@ -6,7 +6,7 @@ import contextlib
 import io
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -36,6 +36,21 @@ PATIENCE = 60.0
 _one_at_a_time = threading.Lock()
 
 
+class Upgraded(NamedTuple):
+    """What an upgrade did: the tables that it created, and from which revision to which."""
+
+    created: tuple[str, ...]
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.created and self.before is None:
+            return f"created {', '.join(self.created)}, at revision {self.after}"
+        if self.before == self.after:
+            return f"already at revision {self.after}"
+        return f"upgraded from revision {self.before} to {self.after}"
+
+
 def upgrade(
     target: Target,
     *,
@@ -44,7 +59,7 @@ def upgrade(
     revision: str = "head",
     durability: str | None = None,
     trust_server: bool = False,
-) -> None:
+) -> Upgraded:
     """Create dblock's tables, or bring them to ``revision``. Harmless when they are there.
 
     ``durability`` is what becomes of the lock table in a crash, None to leave it as it is.
@@ -54,10 +69,12 @@ def upgrade(
 
     ``trust_server`` is as for :class:`dblock.Locks`.
 
+    What it did is told by what it returns.
+
     Safe to run in several processes at once: one migrates, the others wait and find it done.
     Unsupported for older tables that other migrations made: those have to bring them further.
     """
-    _run(command.upgrade, target, schema, prefix, revision, durability, trust_server)
+    return _run(command.upgrade, target, schema, prefix, revision, durability, trust_server)
 
 
 def downgrade(
@@ -98,25 +115,44 @@ def _run(
     revision: str,
     durability: str | None,
     trust_server: bool,
-) -> None:
+) -> Upgraded:
     _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     alembic = _config(dialect, durability)
     place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
     with migrating(target, **place) as connection:
+        before, there = _revision(connection, schema, prefix), _there(connection, schema, prefix)
         if _anothers(connection, schema, prefix):
             if (
                 run is command.upgrade
                 and revision == "head"
-                and _newest(connection, schema, prefix)
+                and before == f"dblock_{SCHEMA_VERSION:04d}"
                 and durability is None
             ):
-                return
+                return Upgraded((), before, before)
             raise Unsupported(
                 "dblock's tables here were made by other migrations, Django's or a history of "
                 "yours: change them there"
             )
         alembic.attributes["connection"] = connection
         run(alembic, revision)
+        created = tuple(name for name in _there(connection, schema, prefix) if name not in there)
+        return Upgraded(created, before, _revision(connection, schema, prefix))
+
+
+def _there(connection: Connection, schema: str | None, prefix: str) -> list[str]:
+    """Return which of the tables are there."""
+    present = set(inspect(connection).get_table_names(schema))
+    wanted = [table.name for table in tables(MetaData(), schema=schema, prefix=prefix).values()]
+    return [name for name in wanted if name in present]
+
+
+def _revision(connection: Connection, schema: str | None, prefix: str) -> str | None:
+    """Return the revision that the tables are at; None without any."""
+    if f"{prefix}schema" not in _there(connection, schema, prefix):
+        return None
+    table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
+    row = connection.execute(select(text("*")).select_from(table)).first()
+    return f"dblock_{Schema.of(row).revision:04d}"
 
 
 @contextlib.contextmanager
@@ -163,12 +199,6 @@ def _config(dialect: Dialect, durability: str | None) -> Config:
     if durability is not None:
         made.attributes["statements"] = dialect.set_durability(durability)
     return made
-
-
-def _newest(connection: Connection, schema: str | None, prefix: str) -> bool:
-    table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
-    row = connection.execute(select(text("*")).select_from(table)).first()
-    return Schema.of(row).revision == SCHEMA_VERSION
 
 
 def _begin_immediately(engine: Engine, dialect: Dialect) -> None:

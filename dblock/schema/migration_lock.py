@@ -141,7 +141,8 @@ def _wait(
         pause = policy.sleep_after(name, number, elapsed, None if wait is None else wait - elapsed)
         if pause is None:
             raise NotAcquired(
-                f"another migration is under way, for more than {wait:g} s{who()}", name=name
+                f"another migration is under way and did not end within {wait:g} s{who()}",
+                name=name,
             )
         time.sleep(pause)
     return False
@@ -221,7 +222,7 @@ def _resolve(engine: Engine, trust_server: bool) -> tuple[Engine, Dialect]:
     place: dict[str, Any] = {"schema": None, "prefix": "dblock_", "trust_server": trust_server}
     place["timeouts"] = Timeouts()
     try:
-        return resolve(engine, **place)
+        return resolve(engine, any_loop=True, **place)
     except Unsupported:
         url = engine.url.set(drivername=engine.dialect.name)
         return resolve(url, **place)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from ..holding.callers import CallerHolds
+from ..holding.holds import CallerHolds
 from ..holding.worker import start_quietly
 from ..lease import Lease
 from ..locks import Locks

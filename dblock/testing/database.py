@@ -78,7 +78,7 @@ class StandIn(Borrowed):
     def __init__(
         self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply]
     ) -> None:
-        super().__init__(real._dialect, runtime)
+        super().__init__(real._dialect, real.driver, runtime)
         self._real = real
         self._process = process
         self._run = run
@@ -90,8 +90,8 @@ class StandIn(Borrowed):
         return None if self._proves else self._real.root
 
     @property
-    def driver(self) -> Any:
-        return self._real.driver
+    def driver_connection(self) -> Any:
+        return self._real.driver_connection
 
     def execute(self, query: Query[Any]) -> Reply:
         return self._real.execute(query)

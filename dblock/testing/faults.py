@@ -161,7 +161,7 @@ class Faults:
             self._another(name, 30.0)._take()
 
         def too_old() -> None:
-            raise StatementError(Fault.SERIALIZATION, "the snapshot is too old, as the test has it")
+            raise StatementError(Fault.SERIALIZATION, "the snapshot is too old, as the test asked")
 
         self._process.wire.guards[check_name(name)] = too_old if conflict else taken
 

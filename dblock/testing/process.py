@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..holding.callers import CallerHolds, CallerRegistry
+from ..holding.callers import CallerRegistry
+from ..holding.holds import CallerHolds
 from ..holding.keeper import Keeper
 from ..holding.lease_hold import LeaseHold
 from ..io.runtime import Event, Runtime

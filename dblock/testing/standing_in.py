@@ -53,7 +53,7 @@ def _refuse_held(locks: Locks) -> None:
         raise ValueError(f"{locks!r} are in a test's database already")  # noqa: TRY004
     held = {*database.callers.held()}
     if not database.runtime.lingers:  # else there is a keeper for each loop
-        held |= {hold.name for hold in database.keeper._holds(database)}
+        held |= {hold.name for hold in database.keeper()._holds(database)}
     if held:
         names = ", ".join(map(repr, sorted(held)))
         raise ValueError(f"{locks!r} hold {names}: give that back first")

@@ -50,7 +50,7 @@ class Wire:
     def request(self, does: str | None) -> Loss | None:
         """A statement is about to be sent; return the loss of its reply, if that is to be lost."""
         if self.away:
-            raise ConnectionLost("the database is unreachable, as the test has it")
+            raise ConnectionLost("the database is unreachable, as the test asked")
         loss = self.losses[0] if self.losses else None
         if loss is None or does not in loss.of:
             return None
@@ -72,7 +72,7 @@ class Wire:
 
     def _lost(self, loss: Loss, when: str) -> ConnectionLost:
         self.away = self.away or loss.then_away
-        return ConnectionLost(f"the connection broke {when}, as the test has it")
+        return ConnectionLost(f"the connection broke {when}, as the test asked")
 
 
 # What the statements that can be lost do; a row lock is released by the end of its transaction.

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks
 from tests.aio.support import async_url
-from tests.conftest import KINDS, kind_for, lent, needed
+from tests.conftest import BORROWED, KINDS, kind_for, lent, needed
 from tests.lending import Database
 from tests.support import SECONDS, Facts
 
@@ -24,8 +24,10 @@ ONE_KIND = {"test_loss"}
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if needed(metafunc, "db"):
         name = metafunc.function.__name__
-        above = metafunc.module.__name__.rpartition(".")[2] in ONE_KIND
-        metafunc.parametrize("db", [kind_for(name)] if above else KINDS, indirect=True)
+        file = metafunc.module.__name__.rpartition(".")[2]
+        more = BORROWED["asyncio"] if file == "test_borrowed" else ()
+        kinds = [kind_for(name)] if file in ONE_KIND else [*KINDS, *more]
+        metafunc.parametrize("db", kinds, indirect=True)
 
 
 db = pytest.fixture(lent)
@@ -33,7 +35,7 @@ db = pytest.fixture(lent)
 
 @pytest.fixture
 def url(db: Database) -> str:
-    return async_url(db.url)
+    return async_url(db.users_url)
 
 
 @pytest.fixture

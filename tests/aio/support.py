@@ -8,15 +8,19 @@ from typing import Any
 
 from dblock.aio import AsyncLease, AsyncLocks
 from dblock.aio.bridge import drain
+from tests.conftest import BORROWED
 from tests.support import SECONDS
 
 DRIVERS = {"mysql": "mysql+asyncmy", "sqlite": "sqlite+aiosqlite"}
 
 
 def async_url(url: str) -> str:
-    """The URL of the same database for an event loop's driver."""
+    """The URL of the same database for an event loop's driver: for that of dblock's own
+    connections, unless it has another one."""
     name, rest = url.split("://", 1)
-    backend = name.split("+")[0]
+    backend, _, driver = name.partition("+")
+    if any(driver == kind.partition("+")[2] for kind in BORROWED["asyncio"]):
+        return url
     return f"{DRIVERS.get(backend, name)}://{rest}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from sqlalchemy.orm import Session
 
 from dblock import Conflict, DeadlockDetected, LockLost, Locks, NotEnough
 from dblock.aio import AsyncLocks
-from tests.support import EAGER, LONG, Facts, expire
+from tests.conftest import BORROWED
+from tests.support import EAGER, LONG, MOMENT, Facts, expire
 
 HOW = ("connection", "session", "scoped_session")
 how = pytest.mark.parametrize("how", HOW)
@@ -135,6 +137,28 @@ def test_counters(url: str, run: Any, db: Any, how: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_counter_with_two_drivers(url: str, run: Any, db: Any) -> None:
+    """Whose statements are written differently."""
+    engine = create_engine(db.url)
+    product.metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(product.insert().values(id=7, stock=10))
+    engine.dispose()
+    other = replace(db, driver="asyncpg").users_url
+
+    async def main() -> None:
+        async with used(url) as (locks, ours), used(other) as (_, theirs):
+            stock = locks.counter(product.c.stock, key=product.c.id)
+            for number, engine in enumerate((theirs, ours, theirs)):
+                async with borrowed(engine, "session") as on:
+                    assert await stock.take(on, 7, 1)
+                    assert await stock.value(on, 7) == 9 - number
+                    await on.commit()
+
+    run(main())
+
+
 def test_the_same_task_would_wait_for_itself(url: str, run: Any) -> None:
     async def main() -> None:
         async with used(url) as (locks, engine), borrowed(engine, "session") as on:
@@ -182,5 +206,33 @@ def test_a_row_lock_waits_in_the_users_transaction(url: str, run: Any) -> None:
                 await asyncio.sleep(0.2)
                 assert not waiter.done()
             await waiter
+
+    run(main())
+
+
+@pytest.mark.parametrize("db", ["postgresql", "mariadb", *BORROWED["asyncio"]], indirect=True)
+def test_a_cancelled_wait_leaves_nothing_locked(url: str, run: Any) -> None:
+    """Its transaction is gone with its connection, and the engine has others."""
+
+    async def main() -> None:
+        async with used(url) as (locks, engine), AsyncLocks(url, retry=EAGER) as others:
+
+            async def wait(name: str) -> None:
+                async with borrowed(engine, "connection") as on:
+                    assert await locks.row("before", on=on).acquire()
+                    begun.set()
+                    await locks.row(name, on=on, wait=LONG).acquire()
+
+            async with others.row("order"):
+                begun = asyncio.Event()
+                task = asyncio.create_task(wait("order"))
+                await begun.wait()
+                await asyncio.sleep(MOMENT)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            for name in ("before", "order"):
+                async with borrowed(engine, "session") as on, locks.row(name, on=on, wait=LONG):
+                    await on.commit()
 
     run(main())

@@ -33,7 +33,7 @@ loops = pytest.mark.parametrize("loop", LOOPS)
 async def used(url: str, keeper: Any = "task") -> None:
     """A bit of everything."""
     async with AsyncLocks(url, keeper=keeper, retry=EAGER) as locks:
-        async with locks.lease("report", ttl=0.4) as lease:
+        async with locks.lease("report", ttl=3.0) as lease:
             await renewed(lease)
             waiter = asyncio.create_task(locks.row("report").acquire())
             await asyncio.sleep(0.05)

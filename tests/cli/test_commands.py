@@ -17,9 +17,10 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from dblock import Locks, __version__
+from dblock.version import SCHEMA_VERSION
 from tests.cli.conftest import Here, Program
 from tests.cli.test_run import rename
-from tests.conftest import Database
+from tests.conftest import Database, NewDatabase
 from tests.support import SECONDS, Threads, eventually, expire
 
 NAMES = ["a", "b [red]", "c\t☾\x1b[2J"]
@@ -50,11 +51,11 @@ def test_list(dblock: Program, db: Database) -> None:
     assert text[2] == ""
     rows = [line.split("\t") for line in text[1].splitlines()]
     assert [row[0] for row in rows] == ["a", "b [red]", r"c\t☾\x1b[2J"]
-    assert all(row[1].endswith(f"pid {os.getpid()} me") for row in rows)
-    assert all(row[2].endswith(" UTC") for row in rows)
-    assert [row[3].endswith(" s") for row in rows] == [True, True, False]
-    assert rows[2][3] == "expired"
-    assert [row[4:] for row in rows] == [["1", "0"]] * 3
+    assert all(row[2].endswith(f"pid {os.getpid()} me") for row in rows)
+    assert all(row[3].endswith(" UTC") for row in rows)
+    assert [row[1] for row in rows] == ["held", "held", "expired"]
+    assert [row[4].endswith(" s") for row in rows] == [True, True, False]
+    assert [row[5:] for row in rows] == [["1", "0"]] * 3
 
     assert (code, err) == (0, "")
     found: list[dict[str, Any]] = json.loads(out)
@@ -70,7 +71,7 @@ def test_list(dblock: Program, db: Database) -> None:
 
 
 def test_list_nothing(here: Here) -> None:
-    assert here("list") == (0, "", "dblock: no leases are held\n")
+    assert here("list") == (0, "", "dblock: no locks are held\n")
     assert here("list", "--json") == (0, "[]\n", "")
 
 
@@ -171,6 +172,7 @@ def test_show(here: Here, db: Database) -> None:
         "expires_at": None,
         "expires_in": None,
         "fence": 1,
+        "row_lock": None,
         "waiters": [],
         "last_run": None,
     }
@@ -208,6 +210,25 @@ def test_show_an_expired_one(sqlite: Program) -> None:
     code, out, _ = sqlite("show", "a")
     assert code == 1
     assert "state   expired\nholder  " in out
+
+
+def test_a_row_lock_is_told(here: Here, new_database: NewDatabase) -> None:
+    db = new_database("postgresql", migrated=True)
+    dblock = here.on(db)
+    with Locks(db.url) as locks, locks.row("a"):
+        code, out, err = dblock("show", "a")
+        as_json = json.loads(dblock("show", "a", "--json")[1])
+        listed = dblock("list")[1]
+    assert (code, err) == (0, "")
+    said = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert list(said) == ["name", "state", "holder", "since", "last", "fence"]
+    assert said["state"] == as_json["state"] == "locked"
+    pid = as_json["row_lock"]["session"]
+    assert re.fullmatch(rf"a transaction of \S+ dblock, pid {pid}", said["holder"])
+    assert "FOR UPDATE" in as_json["row_lock"]["statement"]
+    assert datetime.fromisoformat(as_json["row_lock"]["since"]).tzinfo is not None
+    assert listed.split("\t")[:3] == ["a", "locked", said["holder"]]
+    assert dblock("show", "a")[0] == 1
 
 
 # --- release -------------------------------------------------------------------------------------
@@ -267,7 +288,10 @@ def tables(database: Database) -> set[str]:
 def test_upgrade_and_downgrade(here: Here, database: Database) -> None:
     there = here.on(database)
     for _ in range(2):
-        assert there("upgrade") == (0, "", "")
+        code, out, err = there("upgrade")
+        assert (code, err) == (0, "")
+        at = f"dblock_{SCHEMA_VERSION:04d}"
+        assert out.endswith((f", at revision {at}\n", f"already at revision {at}\n"))
     assert there("show", "a")[0] == 1
     assert "dblock_lock" in tables(database)
     assert there("downgrade", "--revision", "base", "--yes") == (0, "", "")
@@ -329,9 +353,11 @@ def test_help(here: Here) -> None:
         "run",
         "list",
         "show",
+        "runs",
         "release",
         "prune",
         "doctor",
+        "metrics",
         "upgrade",
         "downgrade",
     ):
@@ -339,7 +365,7 @@ def test_help(here: Here) -> None:
         assert (code, err) == (0, "")
     for command, text in texts.items():
         assert f"  dblock {command}" in text  # an example
-        assert len(text.splitlines()) < 50
+        assert len(text.splitlines()) < 60
     for number in (64, 69, 70, 75, 78, 79, 126, 127):
         assert f"  {number}  " in texts[""]
     assert "host only" in " ".join(texts[""].split())

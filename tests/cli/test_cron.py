@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import signal
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,7 +16,7 @@ from dblock import Locks
 from tests.cli.conftest import PYTHON, Here, Program
 from tests.cli.test_run import ON_TERM, rename
 from tests.servers import execute
-from tests.support import SECONDS, eventually
+from tests.support import SECONDS, eventually, expire
 
 
 @pytest.fixture
@@ -33,9 +36,16 @@ def test_at_least(sqlite: Program, told: Here) -> None:
     left = shown(told, "a")["expires_in"]
     assert isinstance(left, float)
     assert 6000 < left <= 7200
+    assert re.search(r"state   done, kept until \S+ \S+ UTC\n", told("show", "a")[1])
+    assert told("list")[1].startswith("a\tdone, kept until ")
     code, out, err = sqlite("run", "a", "-n", "--", "echo", "ran")
     assert (code, out) == (75, "")
     assert "was not acquired" in err
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+        expire(locks.engine, locks, "a")  # its time is over
+    assert told("show", "a")[0] == 1
+    assert "state   free" in told("show", "a")[1]
+    assert told("list") == (0, "", "dblock: no locks are held\n")
 
 
 def test_at_least_though_dblock_was_killed(sqlite: Program, told: Here) -> None:
@@ -99,6 +109,36 @@ def test_a_slot_by_the_databases_clock(sqlite: Program, told: Here) -> None:
     assert out.strip() == f"{datetime.fromisoformat(last['started_at']):%Y-%m-%d}"
 
 
+def test_a_slot_of_a_time_zone(sqlite: Program, told: Here) -> None:
+    """Of one that is always in another day than UTC, or in the same."""
+    for zone in ("Etc/GMT-14", "Etc/GMT+12"):
+        command = ("run", "a", "--once-per", "day", "--tz", zone, "--", "sh", "-c")
+        code, out, _ = sqlite(*command, "echo $DBLOCK_SLOT")
+        assert code == 0
+        last = shown(told, "a")["last_run"]
+        assert isinstance(last, dict)
+        started = datetime.fromisoformat(last["started_at"]).astimezone(ZoneInfo(zone))
+        assert out.strip() == last["slot"] == f"{started:%Y-%m-%d}"
+    for options, says in (
+        (["--once-per", "day", "--tz", "Europe/Nowhere"], "'Europe/Nowhere'"),
+        (
+            ["--once-per", "x", "--tz", "Europe/Berlin"],
+            "goes with a period of --once-per",
+        ),
+        (["--tz", "Europe/Berlin"], "goes with a period of --once-per"),
+    ):
+        code, _, err = told("run", "a", *options, "--", "true")
+        assert code == 64
+        assert says in err
+        assert err.count("\n") == 1
+
+
+def test_another_code_for_done(sqlite: Program) -> None:
+    command = ("run", "a", "--once-per", "x", "-D", "3", "--", "echo", "ran")
+    assert sqlite(*command) == (0, "ran\n", "")
+    assert sqlite(*command) == (3, "", "")
+
+
 def test_the_last_run_is_shown(sqlite: Program, told: Here) -> None:
     sqlite("run", "a", "--label", "me", "--once-per", "x\x1b", "--", "sh", "-c", "exit 3")
     _, out, _ = told("show", "a")
@@ -109,8 +149,63 @@ def test_the_last_run_is_shown(sqlite: Program, told: Here) -> None:
     assert isinstance(last, dict)
     assert (last["slot"], last["exit_status"]) == ("x\x1b", 3)
     holder = sqlite.holder("a")
-    assert "no end on record" in told("show", "a")[1]
+    assert "state   running\n" in told("show", "a")[1]
+    assert "ended   running" in told("show", "a")[1]
     holder.finish()
+
+
+def test_the_runs_are_listed(sqlite: Program, told: Here) -> None:
+    """The newest first; without a slot there is one record for all of them."""
+    assert told("runs", "a") == (0, "", "dblock: no run of 'a' is on record\n")
+    assert json.loads(told("runs", "a", "--json")[1]) == []
+    for slot, script in (("one", "exit 3"), ("two\x1b", "true"), (None, "exit 4"), (None, "true")):
+        options = () if slot is None else ("--once-per", slot)
+        sqlite("run", "a", "--label", "me", *options, "--", "sh", "-c", script)
+    holder = sqlite.holder("a", "--once-per", "three")
+    code, out, err = told("runs", "a")
+    found = json.loads(told("runs", "a", "--json")[1])
+    holder.finish()
+    assert (code, err) == (0, "")
+    rows = [line.split("\t") for line in out.splitlines()]
+    ends = ["running", "exit status 0", "exit status 0", "exit status 3"]
+    assert [row[1] for row in rows] == ["three", "", r"two\x1b", "one"]
+    assert [row[3] for row in rows] == ends
+    assert all(re.fullmatch(r"\S+ \S+ UTC", row[0]) for row in rows)
+    assert all(row[2].endswith(" me") for row in rows[1:])
+    assert [bool(re.fullmatch(r"\d+\.\d", row[4])) for row in rows] == [False, True, True, True]
+    assert [(run["slot"], run["exit_status"], run["outcome"]) for run in found] == [
+        ("three", None, "running"),
+        (None, 0, "succeeded"),
+        ("two\x1b", 0, "succeeded"),
+        ("one", 3, "failed"),
+    ]
+    fences = [run["fence"] for run in found]
+    assert fences == sorted(fences, reverse=True)
+    first, second = (datetime.fromisoformat(found[-1][key]) for key in ("started_at", "ended_at"))
+    assert found[-1]["seconds"] == pytest.approx((second - first).total_seconds())
+    assert len(told("runs", "a", "--limit", "2")[1].splitlines()) == 2
+    assert told("runs", "a", "--limit", "0")[0] == 64
+
+
+def test_the_runs_on_a_terminal(sqlite: Program) -> None:
+    sqlite("run", "a", "--once-per", "[red]", "--", "true")
+    master, slave = pty.openpty()
+    listing = sqlite.start("runs", "a", stdout=slave)
+    os.close(slave)
+    assert listing.process.wait(SECONDS) == 0
+    said = os.read(master, 100_000).decode()
+    os.close(master)
+    assert "STARTED" in said
+    assert "[red]" in said
+
+
+def test_a_run_whose_process_died(sqlite: Program, told: Here) -> None:
+    sqlite("run", "a", "--once-per", "x", "--", "true")
+    url = sqlite.environment["DBLOCK_URL"]
+    execute(url, "UPDATE dblock_run SET ended_at = NULL, exit_status = NULL")
+    (run,) = json.loads(told("runs", "a", "--json")[1])
+    assert (run["outcome"], run["seconds"]) == ("unknown", None)
+    assert "no end on record" in told("runs", "a")[1]
 
 
 @pytest.mark.parametrize(("slot", "code"), [([], 0), (["--once-per", "x"], 78)])
@@ -173,7 +268,7 @@ def test_a_run_whose_record_is_gone(sqlite: Program) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--at-least", "2m", "--at-most", "1m"], "longer than at_most"),
+        (["--at-least", "2m", "--at-most", "1m"], "longer than --at-most"),
         (["--at-least", "-1"], "cannot be negative"),
         (["--at-most", "0"], "at least 0.1 seconds"),
         (["--at-most", "5x"], "'5x' is no duration"),
@@ -188,6 +283,32 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
     assert (code, out) == (64, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "say what to delete: --older-than 90d, or --names --idle 30d"),
+        (["--names"], "--names needs --idle"),
+        (["--idle", "30d"], "--idle is for --names"),
+        (["--names", "--idle", "59"], "--idle is at least 60 seconds"),
+        (["--names", "--idle", "x"], "'x' is no duration"),
+        (["--names", "--idle", "inf"], "--idle is at most 100 years"),
+    ],
+)
+def test_wrong_usage_of_prune(here: Here, arguments: list[str], says: str) -> None:
+    code, out, err = here("prune", *arguments)
+    assert (code, out) == (64, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_prune_names(sqlite: Program, told: Here) -> None:
+    assert sqlite("run", "a", "--", "true")[0] == 0
+    assert told("prune", "--names", "--idle", "30d")[1] == "deleted 0 names\n"
+    assert told("prune", "--names", "--idle", "30d", "--older-than", "90d")[1] == (
+        "deleted 0 idempotency keys and 0 records of runs\ndeleted 0 names\n"
+    )
 
 
 def test_prune(sqlite: Program, told: Here) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pty
 import re
 import shlex
 import signal
@@ -23,7 +24,7 @@ from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknow
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
-from tests.support import eventually
+from tests.support import SECONDS, eventually
 
 SHOW = (
     "import os; print(*(os.environ.get('DBLOCK_' + k) for k in ('NAME', 'FENCE', 'TOKEN', 'URL')))"
@@ -197,6 +198,14 @@ def test_no_server_there(here: Here) -> None:
         (["a", "--ttl", "0", "--", "ls"], "a TTL is at least 0.1 seconds"),
         (["a", "--ttl", "nan", "--", "ls"], "a TTL cannot be NaN"),
         (["a", "--ttl", "1e9", "--", "ls"], "a TTL is at most 366 days"),
+        (["a", "--ttl", "400d", "--", "ls"], "a TTL is at most 366 days (31622400 seconds): 400d"),
+        (["a", "--at-most", "0.05", "--", "ls"], "--at-most is at least 0.1 seconds: 0.05"),
+        (["a", "--at-least", "400d", "--", "ls"], "--at-least is at most 366 days"),
+        (
+            ["a", "--at-least", "4m", "--at-most", "2m", "--", "ls"],
+            "--at-least (4m) is longer than --at-most (2m)",
+        ),
+        (["a", "--wait", "-1m", "--", "ls"], "a wait cannot be negative: -1m"),
         (["a", "--wait", "-1", "--", "ls"], "a wait cannot be negative"),
         (["a", "--wait", "inf", "--", "ls"], "a wait is finite"),
         (["a", "--wait", "1", "-n", "--", "ls"], "--wait and --nonblock exclude each other"),
@@ -278,7 +287,10 @@ def test_locks_within_locks(sqlite: Program) -> None:
 def test_other_tables(program: Program, new_database: NewDatabase) -> None:
     there = program.on(new_database("postgresql"))
     there.environment |= {"DBLOCK_PREFIX": "their_", "DBLOCK_SCHEMA": "public"}
-    assert there("upgrade") == (0, "", "")
+    code, out, err = there("upgrade")
+    assert (code, err) == (0, "")
+    assert out.startswith("created their_lock, their_guard, ")
+    assert there("upgrade")[1].startswith("already at revision dblock_")
     holder = there.holder("a")
     assert there("run", "a", "-n", "--", "true")[0] == 75
     assert there("run", "a", "-n", "--prefix", "other_", "--", "true")[0] == 78
@@ -355,6 +367,47 @@ def test_waits_for_ever_unless_told(sqlite: Program) -> None:
     holder.finish()
     assert waiter.line() == "started"
     assert waiter.finish() == (0, "", "")
+
+
+def test_verbose(sqlite: Program) -> None:
+    holder = sqlite.holder("nightly", "-v", "--ttl", "1")
+    with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
+        for _ in range(2):  # the second is sent when the first has been told
+            before = locks.show("nightly").expires_at
+            eventually(functools.partial(moved, locks, before))
+    code, out, err = holder.finish()
+    assert (code, out) == (0, "")
+    first, *renewals, last = err.splitlines()
+    assert re.fullmatch(r"dblock: acquired 'nightly', fence 1, after \d+\.\d s", first)
+    assert set(renewals) == {"dblock: renewed 'nightly'"}
+    assert re.fullmatch(r"dblock: released 'nightly', held for \d+\.\d s", last)
+    assert sqlite("run", "a", "--", "true") == (0, "", "")
+
+
+@pytest.mark.parametrize("how", ["terminal", "verbose"])
+def test_who_is_waited_for_is_told_once(sqlite: Program, how: str) -> None:
+    holder = sqlite.holder("a", "--label", "me\x1b")
+    reading, writing = pty.openpty() if how == "terminal" else os.pipe()
+    options = () if how == "terminal" else ("-v",)
+    waiter = sqlite.start("run", "a", *options, "--", "true", stderr=writing)
+    os.close(writing)
+    line = os.read(reading, 10_000).decode()
+    assert re.match(r"dblock: waiting for 'a', held by \S+ pid \d+ me\\x1b since .* UTC, ", line)
+    holder.finish()
+    assert waiter.process.wait(SECONDS) == 0
+    rest = b""
+    with contextlib.suppress(OSError):  # Linux's end of a terminal
+        rest = os.read(reading, 10_000)
+    os.close(reading)
+    assert "waiting" not in rest.decode()
+    assert bool(rest) is (how == "verbose")
+
+
+def test_who_is_waited_for_is_no_matter_for_a_log(sqlite: Program) -> None:
+    holder = sqlite.holder("a")
+    code, out, err = sqlite("run", "a", "--wait", "1.5", "--", "true")
+    assert (code, out, err.count("\n")) == (75, "", 1)
+    holder.finish()
 
 
 def test_stands_in_the_queue_if_asked(sqlite: Program) -> None:

@@ -12,17 +12,17 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidRequestError
 
 from dblock import Counter, Locks, NotEnough, Unavailable
-from tests.conftest import KINDS, Database, lent
+from tests.conftest import BORROWED, KINDS, Database, lent
 from tests.contract.shop import Base, Product, left
 from tests.support import new_session
 
-pytestmark = pytest.mark.parametrize("db", KINDS, indirect=True)
+pytestmark = pytest.mark.parametrize("db", [*KINDS, *BORROWED["threads"]], indirect=True)
 db = pytest.fixture(lent)
 
 
 @pytest.fixture
 def engine(db: Database) -> Iterator[Engine]:
-    made = create_engine(db.url)
+    made = create_engine(db.users_url)
     yield made
     made.dispose()
 

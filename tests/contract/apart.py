@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.conftest import HOSTILE, KINDS, kind_for
+from tests.conftest import BORROWED, HOSTILE, KINDS, kind_for
 
 #: Those that make no sense for tasks.
 THREADS_ONLY: Mapping[str, str] = {
@@ -87,11 +87,28 @@ HOSTILE_FILES = {
 }
 
 
+#: Files whose cases also run with each other driver that a user's transaction may have: they are
+#: about such transactions.
+BORROWING = frozenset(
+    {
+        "test_borrowed",
+        "test_guard",
+        "test_isolation",
+        "test_counter",
+        "test_counter_columns",
+        "test_counter_exact",
+        "test_counter_races",
+        "test_counter_stripes",
+    }
+)
+
+
 def kinds(world: str, file: str, case: str) -> Sequence[str]:
     """Return the kinds of database that a case runs on in a world."""
     if case in ONE_KIND:
         return (kind_for(case, 1 if world == "threads" else 0),)
     hostile = HOSTILE if file in HOSTILE_FILES.get(world, ()) else ()
+    more = (*hostile, *(BORROWED[world] if file in BORROWING else ()))
     if world == "threads" or file in EVERY_KIND or case in EVERY_KIND:
-        return (*KINDS, *hostile)
-    return (kind_for(case), *hostile)
+        return (*KINDS, *more)
+    return (kind_for(case), *more)

@@ -78,7 +78,7 @@ def others(new_locks: NewLocks) -> Locks:
 @pytest.fixture
 def engine(db: Database, world: World) -> Iterator[Engine]:
     """The user's own."""
-    made = world.engine(db.url)
+    made = world.engine(db.users_url)
     yield made
     made.dispose()
 

@@ -151,7 +151,7 @@ def test_in_the_users_transaction(
 
 def test_both_kinds(locks: Locks, others: Locks, threads: Threads) -> None:
     if locks.dialect.one_writer:
-        with pytest.raises(Unsupported, match="the lock of everything"):
+        with pytest.raises(Unsupported, match="a row lock locks everything"):
             locks.all(locks.row("b"), locks.lease("a", ttl=LONG))
         return
     with locks.all(locks.row("b"), locks.lease("a", ttl=LONG)):

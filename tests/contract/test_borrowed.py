@@ -21,6 +21,7 @@ from tests.support import (
     Threads,
     blocked,
     borrowed,
+    named,
     settings,
     told_to_retry,
 )
@@ -232,8 +233,9 @@ def test_a_lease_granted_while_the_row_was_waited_for(
     """The waiter was first in line, and yet does not stand in the way of the lease's release."""
     with locks.row("order"):
         pass
-    key = TABLE.c.lock_name == locks.dialect.key("order")
-    grant = update(TABLE).where(key).values(token="f" * 32, fence=TABLE.c.fence + 1)
+    grant = (
+        update(TABLE).where(named(locks, "order")).values(token="f" * 32, fence=TABLE.c.fence + 1)
+    )
 
     def take() -> bool:
         with borrowed(engine, "connection") as on:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from tenacity import stop_after_attempt, wait_none
 
 from dblock import Conflict, Counter, DeadlockDetected, Locks, NotEnough, RetryPolicy
@@ -59,7 +59,7 @@ def test_update_keeps_others_off_after_a_lost_race(
                 stock.take(other, 1, 4)
                 other.commit()
             elif not locks.dialect.one_writer:  # there is no lock for readers
-                with pytest.raises(OperationalError):
+                with pytest.raises(DBAPIError):
                     other.get(Product, 1, with_for_update={"nowait": True})
         return value + 100
 
@@ -145,9 +145,9 @@ def test_an_old_snapshot(
     locks: Locks, stock: Counter, engine: Engine, db: Database, world: World
 ) -> None:
     if locks.dialect.one_writer:
-        strict = world.engine(db.url)
+        strict = world.engine(db.users_url)
     else:
-        strict = world.engine(db.url, isolation_level="REPEATABLE READ")
+        strict = world.engine(db.users_url, isolation_level="REPEATABLE READ")
     with strict.connect() as connection:
         if locks.dialect.one_writer:
             connection.exec_driver_sql("BEGIN")  # which the driver leaves to the first write

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import text
@@ -187,6 +188,29 @@ def test_periods_are_by_the_databases_clock(locks: Locks, monkeypatch: pytest.Mo
         assert last.slot == slot
 
 
+@pytest.mark.parametrize(
+    ("moment", "slots"),
+    [
+        ("2026-10-25 00:30:00", ["2026-10-25T02:30+0200", "2026-10-25T02+0200", "2026-10-25"]),
+        ("2026-10-25 01:30:00", ["2026-10-25T02:30+0100", "2026-10-25T02+0100", "2026-10-25"]),
+        ("2026-03-29 01:00:00", ["2026-03-29T03:00+0200", "2026-03-29T03+0200", "2026-03-29"]),
+        ("2026-03-29 22:00:00", ["2026-03-30T00:00+0200", "2026-03-30T00+0200", "2026-03-30"]),
+    ],
+)
+def test_periods_of_a_time_zone(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch, moment: str, slots: list[str]
+) -> None:
+    literal = {"postgresql": f"timestamptz '{moment}+00'"}
+    monkeypatch.setattr(locks.dialect, "clock", literal.get(locks.dialect.name, f"'{moment}'"))
+    for period, slot in zip(("minute", "hour", "day"), slots, strict=True):
+        for tz in ("Europe/Berlin", ZoneInfo("Europe/Berlin")):
+            job = locks.cron(period, once_per=period, tz=tz)(Count())
+            job()
+            last = job.last_run()
+            assert last is not None
+            assert last.slot == slot
+
+
 def test_at_least(locks: Locks) -> None:
     job = locks.cron("a", at_least=LATER)(Count())
     assert job() == 1
@@ -243,12 +267,28 @@ def test_the_record(locks: Locks) -> None:
     last = with_slot.last_run()
     assert last is not None
     assert last.slot == "á "
+    assert [run.slot for run in locks.runs("a")] == ["á ", ""]
+    assert locks.runs("a", limit=1) == [last]
+    assert locks.last_runs() == [last]
+    locks.cron("b")(Count())()
+    assert [run.name for run in locks.last_runs()] == ["b", "a"]
+    assert [run.name for run in locks.last_runs(limit=1)] == ["b"]
+    assert (last.outcome, last.running, last.fence) == ("succeeded", False, locks.show("a").fence)
+    assert last.seconds is not None
     assert locks.cron("a", once_per="a")(Count())() == 1  # exact, as names are
 
 
 def test_wrong_jobs(locks: Locks) -> None:
     with pytest.raises(ValueError, match="longer than at_most"):
         locks.cron("a", at_least=2, at_most=1)
+    for zone in ("Europe/Nowhere", "Europe", "", "/etc/localtime", "a\0b"):
+        with pytest.raises(ValueError, match="is no time zone"):
+            locks.cron("a", once_per="day", tz=zone)
+    with pytest.raises(TypeError, match="tz is a zone's name"):
+        locks.cron("a", once_per="day", tz=1)  # type: ignore[arg-type]
+    for slot in (None, "2026-11-21"):
+        with pytest.raises(ValueError, match="time zone goes with a period of once_per"):
+            locks.cron("a", once_per=slot, tz="Europe/Berlin")
     with pytest.raises(ValueError, match="once_per cannot be empty"):
         locks.cron("a", once_per="")
 

@@ -9,8 +9,7 @@ from sqlalchemy import NullPool, create_engine, delete, insert, update
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import MetaData
 
-from dblock import DBLockError, LockLost, Locks
-from dblock.protocol.state import RunState
+from dblock import DBLockError, LockLost, Locks, RunState
 from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
 from tests.lending import Database

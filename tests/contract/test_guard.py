@@ -202,7 +202,7 @@ def test_stale_after_a_takeover_since_the_snapshot(
     locks: Locks, others: Locks, engine: Engine, facts: Facts, db: Database, world: World
 ) -> None:
     level = "SERIALIZABLE" if db.kind == "sqlite" else "REPEATABLE READ"
-    strict = world.engine(db.url, isolation_level=level)
+    strict = world.engine(db.users_url, isolation_level=level)
     lease, later = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
     assert lease.acquire()
     with borrowed(strict, "session") as on:

@@ -31,7 +31,7 @@ from tests.worlds.world import World
 def strict(db: Database, world: World, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The user's engine, with transactions of a stricter level. SQLite has just one level."""
     level = "SERIALIZABLE" if db.kind == "sqlite" else request.param
-    made = world.engine(db.url, isolation_level=level)
+    made = world.engine(db.users_url, isolation_level=level)
     yield made
     made.dispose()
 

@@ -186,7 +186,7 @@ def test_a_release_that_failed_is_not_renewed(
         def refuse(*_: object) -> None:
             raise Unavailable("as if")
 
-        broken.setattr(Driver, "_perform", refuse)
+        broken.setattr(Driver, "_run", refuse)
         with pytest.raises(Unavailable):
             lease.release()
     assert not lease.held

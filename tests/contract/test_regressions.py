@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from dblock import DeadlockDetected, Locks, NotEnough, NotHeld, Timeouts, Unavailable
 from dblock.io.driver import Driver
-from dblock.protocol.steps import Execute, Step
+from dblock.protocol.steps import Execute
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
@@ -53,7 +53,7 @@ def test_a_release_that_failed_can_be_repeated(
         def refuse(*_: object) -> None:
             raise Unavailable("as if")
 
-        broken.setattr(Driver, "_perform", refuse)
+        broken.setattr(Driver, "_run", refuse)
         with pytest.raises(Unavailable):
             lease.release()
     assert not lease.held
@@ -181,16 +181,16 @@ def test_a_connection_that_breaks_at_every_grant_is_not_hammered(
 ) -> None:
     from dblock.protocol.faults import Fault, StatementError
 
-    perform, sent = Driver._perform, 0
+    perform, sent = Driver._run, 0
 
-    def breaking(self: Driver, step: Step, *args: Any) -> object:
+    def breaking(self: Driver, step: Execute, *args: Any) -> object:
         nonlocal sent
-        if isinstance(step, Execute) and step.query.kind == "grant":
+        if step.query.kind == "grant":
             sent += 1
             raise StatementError(Fault.DISCONNECTED, "as if")
         return perform(self, step, *args)
 
-    monkeypatch.setattr(Driver, "_perform", breaking)
+    monkeypatch.setattr(Driver, "_run", breaking)
     assert not locks.lease("report", wait=0).acquire()
     assert sent == 2  # a connection that had died idle is replaced, once
 

@@ -89,7 +89,7 @@ def test_who_waits_for_a_row_lock(
         if locks.dialect.one_writer:
             return  # nobody can write there that it waits
         threads.start(take, lock_of(locks, "row"))
-        eventually(lambda: bool(listed()))
+        eventually(lambda: any(state.waiters for state in listed()))
         (state,) = listed()
         assert (state.name, state.held, len(state.waiters)) == ("report", False, 1)
     threads.join()

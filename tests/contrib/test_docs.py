@@ -32,7 +32,10 @@ def test_flask(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_p
     names: dict[str, Any] = {"__name__": "shop"}
     (block,) = blocks(page("flask.md"), "python")
     exec(compile(block, "flask.md", "exec"), names)
-    app = names["create_app"]()
+    config: dict[str, Any] = {}
+    (block,) = blocks(page("flask.md"), "python config")
+    exec(compile(block, "flask.md", "exec"), config)
+    app = names["create_app"](config["Production"])
     client = app.test_client()
     with Locks(database.url) as others, others.lease("report", ttl=60):
         assert client.post("/report").status_code == 409

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from tenacity import stop_after_attempt, wait_none
 
 from dblock import Conflict, RetryPolicy, retry_on_conflict
-from tests.conftest import Database, NewDatabase
+from tests.conftest import BORROWED, Database, NewDatabase
 from tests.support import LONG, Threads
 
 
@@ -89,10 +89,10 @@ def test_other_errors_are_not_retried(engine: Engine) -> None:
     assert len(tries) == 1
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", *BORROWED["threads"]])
 def test_a_deadlock(new_database: NewDatabase, threads: Threads, kind: str) -> None:
     """Two take two rows in opposite order: one is undone by the database, and comes again."""
-    made = create_engine(new_database(kind).url)
+    made = create_engine(new_database(kind).users_url)
     Base.metadata.create_all(made)
     with Session(made) as session, session.begin():
         session.add_all([Product(id=1, stock=0), Product(id=2, stock=0)])
@@ -119,8 +119,9 @@ def add(session: Session, key: int) -> None:
     session.execute(text("UPDATE product SET stock = stock + 1 WHERE id = :id"), {"id": key})
 
 
-def test_a_serialization_failure(new_database: NewDatabase) -> None:
-    made = create_engine(new_database("postgresql").url, isolation_level="REPEATABLE READ")
+@pytest.mark.parametrize("kind", ["postgresql", "postgresql+psycopg2"])
+def test_a_serialization_failure(new_database: NewDatabase, kind: str) -> None:
+    made = create_engine(new_database(kind).users_url, isolation_level="REPEATABLE READ")
     Base.metadata.create_all(made)
     with Session(made) as session, session.begin():
         session.add(Product(id=1, stock=0))

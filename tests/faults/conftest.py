@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -40,7 +40,8 @@ class Net:
 
     def engine(self, **options: Any) -> Engine:
         """The user's own, through the proxy."""
-        return self.world.engine(self.proxy.url, **options)
+        through = replace(self.db, url=self.proxy.url)
+        return self.world.engine(through.users_url, **options)
 
 
 @pytest.fixture(params=WORLDS)

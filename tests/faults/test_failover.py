@@ -45,12 +45,13 @@ class Troubles:
 
     def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
         self.seen: set[tuple[Code, Fault]] = set()
-        self._perform = locks.database._driver._perform
-        patch.setattr(locks.database._driver, "_perform", self._noting)
+        driver: Any = locks.database.run.__self__  # type: ignore[attr-defined]
+        self._run: Callable[..., Reply] = driver._run
+        patch.setattr(driver, "_run", self._noting)
 
     def _noting(self, *args: Any) -> Reply:
         try:
-            return self._perform(*args)
+            return self._run(*args)
         except StatementError as failure:
             self.seen.add((code_of(failure.__cause__), failure.fault))
             raise

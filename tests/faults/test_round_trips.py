@@ -82,6 +82,19 @@ def test_a_takeover_is_one_statement(db: Database) -> None:
         assert lease.fence == 2
 
 
+def test_who_was_refused_looks_before_it_asks_again(db: Database) -> None:
+    with Locks(db.url) as other, counting(db) as counter:
+        held = other.lease("report")
+        mine = counter.locks.lease("report", wait=0)
+        with held:
+            assert not mine.acquire()
+            assert counter.of(mine.acquire) == 1
+            assert not mine.held
+        assert counter.of(mine.acquire) == 2  # it looks once more, and takes it
+        mine.release()
+        assert counter.of(mine.acquire) == 1
+
+
 def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabase) -> None:
     """Not even where PostgreSQL has never counted its rows, and takes it for a small one.
 

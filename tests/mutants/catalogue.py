@@ -5,12 +5,14 @@ from __future__ import annotations
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
+from tests.mutants.drivers import DRIVERS
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
+from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
 from tests.mutants.testing import TESTING
 from tests.mutants.user_locks import USER_LOCKS
@@ -161,8 +163,8 @@ CATALOGUE = (
         "self-wait",
         "a thread that would wait for itself is told at once",
         "CallerRegistry.refuse_self_wait",
-        "if self.find(name) is not None or self.has_row(",
-        "if False and self.has_row(",
+        "if held is not None or mine.has_row(",
+        "if False and mine.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
     ),
     Mutant(
@@ -286,6 +288,22 @@ CATALOGUE = (
         "if attempt.timed_out is not None and attempt.seen.position.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
+    ),
+    Mutant(
+        "once-refused-for-ever",
+        "who was refused a name has it when it is free",
+        "acquire.acquire",
+        "if not attempt.seen.position.free:",
+        "if True:",
+        "tests/faults/test_round_trips.py::test_who_was_refused_looks_before_it_asks_again[sqlite]",
+    ),
+    Mutant(
+        "looks-for-ever",
+        "an uncontended lease is one statement to take",
+        "Names.note",
+        "self._taken.discard(name)",
+        "pass",
+        "tests/faults/test_round_trips.py::test_who_was_refused_looks_before_it_asks_again[sqlite]",
     ),
     Mutant(
         "given-up-is-in-doubt",
@@ -688,6 +706,7 @@ CATALOGUE = (
     *USER_LOCKS,
     *PASSING_ON,
     *CRASHES,
+    *DRIVERS,
     *WAITERS,
     *CONTRIB,
     *JOBS,
@@ -695,4 +714,5 @@ CATALOGUE = (
     *TESTING,
     *LOOKS_ALIKE,
     *PRESET,
+    *RETIRING,
 )

@@ -72,8 +72,8 @@ CRASHES = (
         "fence-without-the-epoch",
         "fences grow, even of names whose row was lost",
         "witness.FIRST_FENCE",
-        'FIRST_FENCE = "open.epoch + 1"',
-        'FIRST_FENCE = "1::bigint"',
+        'FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"',
+        'FIRST_FENCE = "{floor} + 1"',
         f"{TESTS}::test_fences_grow_across_a_crash",
     ),
     Mutant(

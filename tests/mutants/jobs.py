@@ -54,8 +54,8 @@ JOBS = (
         "slot-by-the-hosts-clock",
         "periods are by the database's clock",
         "Job.slot",
-        "return moment.strftime(",
-        "return type(moment).now(moment.tzinfo).strftime(",
+        "job_runs.slot_at(self.once_per, moment,",
+        "job_runs.slot_at(self.once_per, type(moment).now(moment.tzinfo),",
         f"{CONTRACT}::test_periods_are_by_the_databases_clock[threads-sqlite]",
     ),
     Mutant(

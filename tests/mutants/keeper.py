@@ -226,7 +226,7 @@ KEEPER = (
         "only-the-first-danger",
         "every term's danger is told, before its loss",
         "Keeper._look_at",
-        "if not schedule.warned and schedule.danger(term) <= now:",
+        "if not schedule.warned and schedule.danger <= now:",
         "if False:",
         f"{TELLS}::test_danger_then_loss_then_another_holder[threads-mariadb]",
     ),

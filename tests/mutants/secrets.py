@@ -28,7 +28,7 @@ SECRETS = (
     Mutant(
         "token-in-an-error",
         "a token is in no error",
-        "BorrowedTransaction._fault",
+        "BorrowedTransaction._told",
         "error.hide_parameters = True",
         "pass",
         f"{SECRETS_TESTS}::test_an_error_in_the_users_transaction_does_not_quote_it",

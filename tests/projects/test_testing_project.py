@@ -79,8 +79,9 @@ def test_django(new_database: NewDatabase, tmp_path: Path, kind: str) -> None:
 
 
 def test_flask(tmp_path: Path) -> None:
-    (shop,) = blocks(ROOT / "docs" / "flask.md", "python")
-    (tmp_path / "shop.py").write_text(shop)
+    for kind, name in (("python", "shop.py"), ("python config", "config.py")):
+        (text,) = blocks(ROOT / "docs" / "flask.md", kind)
+        (tmp_path / name).write_text(text)
     tests = write(tmp_path, "test_shop.py")
     url = f"sqlite:///{tmp_path}/shop.db"
     assert f"{tests} passed" in run(tmp_path, "-m", "pytest", "-q", DATABASE_URL=url)

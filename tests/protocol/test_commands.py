@@ -69,9 +69,16 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("now", (), {}, commands.ReadClock()),
     ("begin_run", ("report", "day", 7, "me"), {}, commands.BeginRun("report", "day", 7, "me")),
     ("end_run", ("report", "day", 7, 1), {}, commands.EndRun("report", "day", 7, 1)),
-    ("last_run", ("report",), {}, commands.LastRun("report")),
+    ("runs", ("report", 5), {}, commands.ListRuns("report", 5)),
+    ("last_runs", (5,), {}, commands.ListLastRuns(5)),
+    ("held_runs", (), {}, commands.ListHeldRuns()),
+    ("row_locks", (), {}, commands.ListRowLocks(None)),
+    ("row_locks", ("report",), {}, commands.ListRowLocks("report")),
     ("prune_applied", (5.0,), {}, commands.PruneApplied(5.0)),
     ("prune_runs", (5.0,), {}, commands.PruneRuns(5.0)),
+    ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
+    ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
+    ("retire", ("report", "sales", 7, 60.0), {}, commands.Retire("report", "sales", 7, 60.0)),
 ]
 
 kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
@@ -140,7 +147,11 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
         assert f"'lock_timeout', '{1000 * (patience or 0):.0f}'" in sql
     elif "innodb_lock_wait_timeout = " in sql:
         assert f"innodb_lock_wait_timeout = {patience:.0f} " in sql
-    elif "SKIP LOCKED" in sql or "NOWAIT" in sql:
+    elif (
+        "SKIP LOCKED" in sql
+        or "NOWAIT" in sql
+        or (isinstance(command, commands.ListRowLocks) and dialect.one_writer)
+    ):
         assert patience == 0
     else:  # the user's session has its own settings, dblock's have the database's here
         assert patience in (dialect.patience, None)

@@ -30,9 +30,9 @@ def approx(value: float) -> object:
 def test_the_order_of_a_term(start: float, ttl: float, random: float) -> None:
     term = Term(start, ttl)
     schedule = RenewalSchedule(Plan(ttl), term, random)
-    assert start < schedule.gather(term) < schedule.due < schedule.danger(term) < term.deadline
+    assert start < schedule.gather(term) < schedule.due < schedule.danger < term.deadline
     assert schedule.due == approx(start + ttl / 3 - random * ttl / 30)
-    assert schedule.danger(term) == approx(start + ttl * 2 / 3)
+    assert schedule.danger == approx(start + ttl * 2 / 3)
     assert schedule.wake == schedule.due
     assert 0 < schedule.patience(term) <= ttl / 3 + CLOSE
 
@@ -97,7 +97,7 @@ def test_a_term_of_the_users_own_length(
         Term(start + ttl / 2, own),
     )
     schedule.extended(term, random)
-    assert term.start < schedule.due < schedule.danger(term) < term.deadline
+    assert term.start < schedule.due < schedule.danger < term.deadline
     assert (
         Term(schedule.gather(term), schedule.length(schedule.gather(term))).deadline > term.deadline
     )

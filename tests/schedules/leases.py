@@ -78,7 +78,7 @@ class Leases:
         _runs[:] = [run]
         self.locks = LocksHere(run)
         database = self.locks.database
-        self.keeper = database.keeper
+        self.keeper = database.keeper()
         #: What the holders were told, in order.
         self.told: list[Danger | LockLost] = []
         database.connections._idle = _idle

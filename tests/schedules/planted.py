@@ -145,8 +145,8 @@ PLANTED = (
     Planted(
         "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
     ),
-    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._end_turn()", "pass"),
-    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._end_turn()", "pass"),
+    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._turns.release()", "pass"),
+    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._turns.release()", "pass"),
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
     Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
     # --- user locks

@@ -35,6 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bounds.add_argument(
         "--every", action="store_true", help="extend also what happens as in another schedule"
     )
+    parser.add_argument(
+        "--parts",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of each search, side by side",
+    )
     parser.add_argument("--minutes", type=float, metavar="M", help="end each search after so long")
     parser.add_argument("--hours", type=float, metavar="H", help="at random, so long")
     parser.add_argument("--seed", type=int, default=1, help="of what is tried at random")
@@ -60,7 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limits = (options.deviations, options.faults, options.crashes, options.changes)
         within = Bounds(*limits, every=options.every)
         seconds = 60 * options.minutes if options.minutes else math.inf
-        tasks = [Task(store, name, within, seconds=seconds) for name, store in pairs]
+        tasks = [
+            Task(store, name, within, seconds=seconds, part=(number, options.parts))
+            for name, store in pairs
+            for number in range(options.parts)
+        ]
     else:
         seconds = options.hours * 3600 * options.j
         rounds = max(1, round(seconds / PIECE / len(pairs)))

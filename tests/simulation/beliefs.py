@@ -238,7 +238,7 @@ class Beliefs:
         if hold.loss is None and before > hold.since:
             if hold.lease.term.over(before):
                 raise Violation(f"the loss of {belief} was not told")
-            if hold.schedule.danger(hold.lease.term) < before and not hold.schedule.warned:
+            if hold.schedule.danger < before and not hold.schedule.warned:
                 raise Violation(f"the danger of {belief} was not told")
         if belief.lost is not None and hold.on_lost is not None and not self.was_told(hold.loss):
             late = MOMENT + self.allowance.late(f"{client.name}.callbacks")

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
-from dblock.holding.callers import CallerHolds, CallerRegistry
+from dblock.holding.callers import CallerRegistry
+from dblock.holding.holds import CallerHolds
 from dblock.holding.keeper import LINGER, SLICE, Call, Keeper
 from dblock.io.process_lock import lock
 from dblock.io.runtime import Event, Runtime, Semaphore

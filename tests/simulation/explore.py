@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from random import Random
 
 from tests.simulation.allowance import FALLS
@@ -155,6 +156,11 @@ class Bounds:
         return min(self.deviations, self.faults, self.crashes, self.changes) >= 0
 
 
+#: Which part of a search, of how many.
+Part = tuple[int, int]
+WHOLE: Part = 0, 1
+
+
 @dataclass(slots=True)
 class Search:
     """A search for schedules that fail, and what it has tried."""
@@ -178,18 +184,26 @@ class Search:
         return outcome, new
 
     def exhaust(
-        self, bounds: Bounds, most: int = 1, goes_on: Callable[[], bool] = lambda: True
+        self,
+        bounds: Bounds,
+        most: int = 1,
+        goes_on: Callable[[], bool] = lambda: True,
+        part: Part = WHOLE,
     ) -> bool:
         """Try all schedules within bounds, until so many have failed; return whether it did.
 
         A schedule is extended behind its last change only, and only where its story is a new one
-        among those that can be extended as far, unless every one is asked for.
+        among those that can be extended as far, unless every one is asked for. A part has every
+        so-manieth of the first changes, and what comes behind them.
         """
         outcome, _ = self.run(Schedule())
         todo, known = [(outcome, 0, bounds)], set()
         while todo and len(self.failures) < most:
             outcome, start, left = todo.pop()
-            for label, change in self._changes(outcome, start, left):
+            changes = self._changes(outcome, start, left)
+            if not outcome.schedule.changes:
+                changes = islice(changes, part[0], None, part[1])
+            for label, change in changes:
                 found, _ = self.run(outcome.schedule.plus(label, change))
                 if len(self.failures) >= most or not goes_on():
                     return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 
-from tests.simulation.explore import Bounds, Search
+from tests.simulation.explore import WHOLE, Bounds, Part, Search
 from tests.simulation.folder import folder
 from tests.simulation.run import Outcome, run
 from tests.simulation.scenarios import SCENARIOS
@@ -28,6 +28,7 @@ class Task:
     bounds: Bounds | None = None
     seed: int = 0
     seconds: float = math.inf
+    part: Part = WHOLE
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ def work(task: Task, *, most: int = 1) -> Tally:
     began = time.monotonic()
     until = began + task.seconds
     if task.bounds is not None:
-        whole = search.exhaust(task.bounds, most, lambda: time.monotonic() < until)
+        whole = search.exhaust(task.bounds, most, lambda: time.monotonic() < until, task.part)
     else:
         search.wander(Random(task.seed), lambda: time.monotonic() < until, most)
         whole = True

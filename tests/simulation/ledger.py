@@ -118,6 +118,8 @@ class Ledger:
         self._note_ttls(getattr(query, "command", None))
         rows, now = self.store.rows(), self.store.clock()
         self._memory.look(rows, now)
+        for name in self.rows.keys() - rows.keys():
+            self._check_retired(name, self.rows[name], now)
         for name, row in rows.items():
             before = self.rows.get(name, _NEW)
             if row != before:
@@ -206,6 +208,14 @@ class Ledger:
             self._ours(name, before.token, actor, query)
             if actor is not None:
                 self.freed(name, before.token, actor)
+
+    def _check_retired(self, name: str, row: Row, now: float) -> None:
+        """Promise 2: only the row of a name that nobody uses is deleted."""
+        self._note(f"{name} retired")
+        if not row.free(now):
+            raise Violation(f"{name!r} was retired while it was held")
+        if row.tickets:
+            raise Violation(f"{name!r} was retired while it was waited for")
 
     def _check_term(self, name: str, row: Row, now: float, most: float = math.inf) -> None:
         """Promise 5: no lease lasts longer than its TTL, nor one that was passed on than that."""

@@ -66,6 +66,9 @@ FOUND = {
         "model reader: c.select#1!promote:3 a.begin#1+1.7 a.sweep#1!promote b.begin#1+8 "
         "b.unregister#1!promote:3"
     ),
+    "who waits for a row that is deleted keeps others from making it, and waits in vain": (
+        "mariadb retired-beside-users: a.create#1<+0.05"
+    ),
 }
 
 

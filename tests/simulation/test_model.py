@@ -27,9 +27,12 @@ def folder() -> Iterator[None]:
 
 #: These write where the users have transactions, which is not so in the model.
 WRITING = {"forced", "cycle"}
+#: Here who waits for a row and who tries it for a moment meet again and again; the server has an
+#: order for them that the model has not.
+ROWS = {"retired-beside-waiters"}
 BOTH = HAS["model"] & HAS["postgresql"]
 MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= BOTH)
-SAME = [name for name in MODELLED if name not in WRITING]
+SAME = [name for name in MODELLED if name not in WRITING | ROWS]
 
 
 @pytest.mark.parametrize("name", SAME)

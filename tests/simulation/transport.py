@@ -25,7 +25,8 @@ KEEPALIVE = 15.0
 READING = frozenset(
     {
         *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
-        *("read_witness", "read_clock", "last_run", "probe", "select"),
+        *("list_runs", "list_held_runs", "list_last_runs", "list_row_locks"),
+        *("read_witness", "read_clock", "probe", "select", "look_for_unused"),
     }
 )
 LOCKING = "locking_select"

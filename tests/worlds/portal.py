@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Self, cast
 from weakref import WeakValueDictionary, ref
 
+import pytest
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -92,8 +93,10 @@ class Asyncio(World):
         made: Keeper = self.call(dblock.aio.keeper.keeper_here)
         return made
 
-    def _new_keeper(self, kind: Callable[..., Keeper]) -> Keeper:
-        return kind(AsyncioRuntime(), partial(TaskWorker, ref(self._loop)))
+    def use_keeper(self, patch: pytest.MonkeyPatch, kind: Callable[..., Keeper]) -> Keeper:
+        made = kind(AsyncioRuntime(), partial(TaskWorker, ref(self._loop)))
+        patch.setitem(dblock.aio.keeper._keepers, self._loop, made)
+        return made
 
 
 async def _end_all() -> None:

@@ -11,7 +11,6 @@ from sqlalchemy.engine import Engine
 
 import dblock.holding.keeper
 from dblock import Locks
-from dblock.database import Database
 from dblock.holding.keeper import Keeper
 from dblock.io.runtime import Runtime
 
@@ -38,9 +37,6 @@ class World:
 
     def use_keeper(self, patch: pytest.MonkeyPatch, kind: Callable[..., Keeper]) -> Keeper:
         """Have what is locked from now on kept by a keeper of the test's own."""
-        made = self._new_keeper(kind)
-        patch.setattr(Database, "keeper", property(lambda database: made))
+        made = kind(Runtime())
+        patch.setattr(dblock.holding.keeper, "keeper", made)
         return made
-
-    def _new_keeper(self, kind: Callable[..., Keeper]) -> Keeper:
-        return kind(Runtime())

@@ -11,11 +11,11 @@ from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
 
 from ...dialects import Dialect
-from ...io.borrowed import Borrowed, lenders
-from ...io.driver_errors import first_line
+from ...dialects.borrowed_driver import BorrowedDriver
+from ...io.borrowed import Borrowed, lenders, unusable
 from ...io.runtime import Runtime
-from ...protocol.faults import Fault, StatementError
 from ...protocol.steps import Query, Reply
+from .drivers import driver_of
 
 
 class Root:
@@ -48,8 +48,14 @@ class Root:
 class AtomicBlock(Borrowed):
     """The atomic block that a Django connection is in."""
 
-    def __init__(self, wrapper: BaseDatabaseWrapper, dialect: Dialect, runtime: Runtime) -> None:
-        super().__init__(dialect, runtime)
+    def __init__(
+        self,
+        wrapper: BaseDatabaseWrapper,
+        dialect: Dialect,
+        driver: BorrowedDriver,
+        runtime: Runtime,
+    ) -> None:
+        super().__init__(dialect, driver, runtime)
         self._wrapper = wrapper
 
     @property
@@ -57,18 +63,18 @@ class AtomicBlock(Borrowed):
         return Root.of(self._wrapper)
 
     @property
-    def driver(self) -> Any:
+    def driver_connection(self) -> Any:
         return self._wrapper.connection
 
     def execute(self, query: Query[Any]) -> Reply:
-        sql = query.sql
-        if query.params and self._wrapper.vendor == "sqlite":
+        sql, params = self.driver.written(query)
+        if params and self._wrapper.vendor == "sqlite":
             # Django's cursor rewrites the parameters of other styles, and with them every %.
             sql = sql.replace("%", "%%")
         sent = self._runtime.now()
         try:
             with self._wrapper.cursor() as cursor:
-                cursor.execute(sql, query.params or None)
+                cursor.execute(sql, params)
                 rows = cursor.fetchall() if cursor.description else ()
                 return Reply(rows, cursor.rowcount, sent, self._runtime.now())
         except Error as error:
@@ -95,11 +101,7 @@ class AtomicBlock(Borrowed):
     def _fault(self, error: Error) -> Exception:
         """Return what a procedure understands of the driver's error; Django's own if nothing."""
         cause = error.__cause__
-        fault = None if cause is None else self._dialect.adapter.classify(cause)
-        if cause is None or fault is None:
-            return error
-        timed_out = fault is Fault.DISCONNECTED and self._dialect.adapter.timed_out(cause)
-        return StatementError(fault, first_line(cause), timed_out=timed_out)
+        return error if cause is None else self.fault(cause) or error
 
 
 def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
@@ -124,10 +126,11 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         )
     if on.needs_rollback:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
-    problem = dialect.adapter.transaction_problem(on.connection, True)
+    driver = driver_of(on, dialect.adapter)
+    problem = driver.transaction_problem(on.connection, True)
     if problem is not None:
-        raise ValueError(f"nothing can be locked in this transaction: {problem}")
-    return AtomicBlock(on, dialect, runtime)
+        raise ValueError(unusable(problem))
+    return AtomicBlock(on, dialect, driver, runtime)
 
 
 lenders.append(lend)

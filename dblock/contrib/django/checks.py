@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management.commands.migrate import Command as MigrateCommand
 from django.db import connections
 
 from ...errors import DBLockError, SchemaMissing
@@ -39,11 +41,21 @@ def sqlite_serves_one_host(app_configs: Any, **options: Any) -> list[checks.Chec
     ]
 
 
+def _migrating() -> bool:
+    """Whether it is ``migrate`` that asks, which makes the tables next. Django tells no check."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), MigrateCommand):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def database_is_ready(
     app_configs: Any, databases: Sequence[str] | None = None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """W003: no tables. W004: in memory. E003: not reached, or not served. W002: a pooler Django is
-    not told of.
+    """W003: no tables, and it is not ``migrate`` that asks. W004: in memory. E003: not reached, or
+    not served. W002: a pooler Django is not told of.
 
     Only asked with ``check --database`` and by ``migrate``, as Django's own checks of databases.
     """
@@ -57,13 +69,14 @@ def database_is_ready(
     try:
         # Closed at once: nothing of a check may be in the way of a database being dropped.
         with DjangoLocks(alias) as locks:
-            locks.show("dblock")
+            locks.last_run("dblock")
             own = locks.database.connections.take()
             locks.database.connections.give(own)
     except SchemaMissing as error:
+        if _migrating():
+            return []  # it is about to make them
         message = f"the tables of the locks are missing in {alias!r}: {error}"
         hint = f"manage.py migrate dblock --database {alias}"
-        # Not an error, for the very `migrate` that makes them checks first.
         return [checks.Warning(message, hint=hint, id="dblock.W003")]
     except DBLockError as error:
         return [checks.Error(str(error), id="dblock.E003")]

@@ -12,9 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, Engine
 
-from ...dialects import ADAPTERS
+from ...dialects import ADAPTERS, Adapter
 from ...errors import Unsupported
 from ...timeouts import Timeouts
+from .drivers import driver_of
 
 ALIAS = "dblock_alias"
 IN_MEMORY = "is an SQLite database in memory, seen by one process, where nothing can be locked"
@@ -29,15 +30,22 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
             'SQLite; name another one in DBLOCK = {"DATABASE": ...}'
         )
     drivername, dialect, connect = _CONNECT[wrapper.vendor]
-    ours = ADAPTERS[dialect](timeouts).connect_args()
+    adapter = ADAPTERS[dialect](timeouts)
     # Read anew for each connection: a test-run changes the database's name, others a password.
     # One in memory is refused when connected to, not when a module with a lock is imported.
     named = "memory" if in_memory(wrapper) else str(wrapper.settings_dict["NAME"] or "default")
-    made = create_engine(
-        URL.create(drivername, database=named),
-        creator=lambda: connect(connections.create_connection(alias), ours),
-        poolclass=NullPool,  # what is idle is in dblock's own, where Django's end finds it
-    )
+    try:
+        made = create_engine(
+            URL.create(drivername, database=named),
+            creator=lambda: connect(connections.create_connection(alias), adapter),
+            poolclass=NullPool,  # what is idle is in dblock's own, where Django's end finds it
+        )
+    except ModuleNotFoundError as error:
+        itself = " (Django itself uses psycopg 3 then)" if dialect == "postgresql" else ""
+        raise Unsupported(
+            f"the driver {adapter.drivers[0]}, which dblock's own connections need, is not "
+            f"installed ({error}): pip install 'dblock[{adapter.extra}]'{itself}"
+        ) from error
     made.update_execution_options(**{ALIAS: alias})
     return made
 
@@ -54,11 +62,20 @@ def in_memory(wrapper: BaseDatabaseWrapper) -> bool:
     return wrapper.vendor == "sqlite" and bool(sqlite.is_in_memory_db())
 
 
-def _postgresql(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
+def _arguments(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> dict[str, Any]:
+    """Return what Django's driver connects with, as dblock's own driver has it."""
+    params: dict[str, Any] = wrapper.get_connection_params()
+    driver = driver_of(wrapper, adapter)
+    if driver is not adapter:
+        params = adapter.carried[driver.drivers[0]](params)
+    return {**adapter.connect_args(), **params}
+
+
+def _postgresql(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:
     import psycopg
     from psycopg import sql
 
-    params = {**ours, **wrapper.get_connection_params()}
+    params = _arguments(wrapper, adapter)
     # Django's cursors and adapters are for its models; and it never prepares a statement.
     for name in ("cursor_factory", "context"):
         params.pop(name, None)
@@ -72,26 +89,27 @@ def _postgresql(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
     return connection
 
 
-def _mysql(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
+def _mysql(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:
     import pymysql
+    from pymysql.constants import CLIENT
 
-    params = {**ours, **wrapper.get_connection_params()}
+    params = {"client_flag": CLIENT.FOUND_ROWS, **_arguments(wrapper, adapter)}
     params.pop("conv", None)  # Django's conversions, of mysqlclient's types
     return pymysql.connect(**params)
 
 
-def _sqlite(wrapper: BaseDatabaseWrapper, ours: dict[str, Any]) -> Any:
+def _sqlite(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:
     if in_memory(wrapper):
         raise Unsupported(
             f"{wrapper.alias!r} {IN_MEMORY}; give a file, "
             'for tests in DATABASES[...]["TEST"]["NAME"]'
         )
-    params = {**ours, **wrapper.get_connection_params()}
+    params = _arguments(wrapper, adapter)
     params.pop("detect_types", None)
     return sqlite3.connect(**params)
 
 
-_CONNECT: dict[str, tuple[str, str, Callable[[BaseDatabaseWrapper, dict[str, Any]], Any]]] = {
+_CONNECT: dict[str, tuple[str, str, Callable[[BaseDatabaseWrapper, Adapter], Any]]] = {
     "postgresql": ("postgresql+psycopg", "postgresql", _postgresql),
     "mysql": ("mysql+pymysql", "mariadb", _mysql),
     "sqlite": ("sqlite+pysqlite", "sqlite", _sqlite),

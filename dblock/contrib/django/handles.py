@@ -22,7 +22,7 @@ from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
-from ...errors import DBLockError, DeadlockDetected, NotAcquired
+from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...lease import Lease
 from ...locks import Locks
 from ...row import RowLock
@@ -64,6 +64,7 @@ class DjangoLocks(Locks):
             label=read.label,
             trust_server=read.trust_server,
         )
+        self.dialect.upgraded_by = f"manage.py migrate dblock --database {alias}"
         _all.add(self)
 
     def lease(
@@ -246,7 +247,22 @@ class DjangoRow(RowLock):
 
     @async_unsafe
     def try_within(self, wait: float | None) -> NotAcquired | None:
+        if self._on is None:
+            self._refuse_block_elsewhere()
         return super().try_within(wait)
+
+    def _refuse_block_elsewhere(self) -> None:
+        """Raise Unsupported in an atomic block of another database: it would commit after this
+        row lock has ended."""
+        around, mine = unfinished(), alias_of(self._database.engine)
+        if around is not None and around.alias != mine:
+            raise Unsupported(
+                f"the atomic block is in the database {around.alias!r}, and these locks are in "
+                f"{mine!r}: a row lock would end before that block commits. Let the locks be in "
+                f"the same database (DATABASE in DBLOCK, or the router), take it with "
+                f"using({around.alias!r}).row({self.name!r}), or take a lease before the block",
+                name=self.name,
+            )
 
     @property
     def held(self) -> bool:
@@ -288,7 +304,7 @@ def _before_ddl(*, connection: BaseDatabaseWrapper, **signal: Any) -> None:
     """Let a test database be made, copied or dropped: Django does that connected to none."""
     if connection.alias == NO_DB_ALIAS:
         for locks in _disconnect():
-            locks.database.keeper.stop(locks.database, "a database was made or dropped")
+            locks.database.keeper().stop(locks.database, "a database was made or dropped")
 
 
 def _before_migrations(*, using: str, **signal: Any) -> None:

@@ -32,24 +32,33 @@ class Tables(Operation):
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
     ) -> None:
         connection = schema_editor.connection
-        if self._is_ours(app_label, connection) and self._version(connection) < self._brings_to:
+        if self._is_printed(app_label, schema_editor) or (
+            self._is_ours(app_label, connection) and self._version(connection) < self._brings_to
+        ):
             self._execute(schema_editor, down=False)
 
     def database_backwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
     ) -> None:
-        connection = schema_editor.connection
-        if self._is_ours(app_label, connection):
+        if self._is_printed(app_label, schema_editor) or self._is_ours(
+            app_label, schema_editor.connection
+        ):
             self._execute(schema_editor, down=True)
 
     def describe(self) -> str:
         return f"dblock's tables: {self.since} to {self.revision}"
 
-    def _is_ours(self, app_label: str, connection: Any) -> bool:
+    def _is_printed(self, app_label: str, schema_editor: Any) -> bool:
+        """Whether it is for ``sqlmigrate``: then it does not matter what is there already."""
+        return schema_editor.collect_sql and self._is_here(app_label, schema_editor.connection)
+
+    def _is_here(self, app_label: str, connection: Any) -> bool:
         alias = connection.alias
+        return alias == locks_alias() and bool(router.allow_migrate(alias, app_label))
+
+    def _is_ours(self, app_label: str, connection: Any) -> bool:
         return (
-            alias == locks_alias()
-            and bool(router.allow_migrate(alias, app_label))
+            self._is_here(app_label, connection)
             # With `dblock upgrade`'s version table they are its own.
             and not self._has(connection, "version")
         )

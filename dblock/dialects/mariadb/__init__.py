@@ -13,10 +13,18 @@ from .adapter import PyMySQL
 from .fragments import REMAINING, microseconds
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
+from .retiring import RetiringStatements
 from .row import RowStatements
 
 
-class MariaDB(LeaseStatements, RowStatements, MigrationStatements, WaiterStatements, RunStatements):
+class MariaDB(
+    LeaseStatements,
+    RowStatements,
+    MigrationStatements,
+    WaiterStatements,
+    RunStatements,
+    RetiringStatements,
+):
     """All its statements; each file of this folder has those about one thing."""
 
     name = "mariadb"
@@ -32,9 +40,8 @@ class MariaDB(LeaseStatements, RowStatements, MigrationStatements, WaiterStateme
     def shift(self, seconds: float) -> object:
         return microseconds(seconds)
 
-    def privileges(self) -> str:
-        guard = f"GRANT SELECT, INSERT, UPDATE ON {self.guard_table}"
-        return f"{guard}, {super().privileges()}"
+    def rights(self) -> dict[str, str]:
+        return super().rights() | {self.guard_table: "SELECT, INSERT, UPDATE, DELETE"}
 
     def sweep(self) -> Query[int]:
         # What is over is found without a lock, for a scan with locks would fail other waiters.

@@ -4,63 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...protocol import commands
 from ...protocol.faults import Fault
 from ...protocol.steps import Query, any_row
-from ..adapter import Adapter, ServerSession
-
-# https://mariadb.com/kb/en/mariadb-error-code-reference/ and the client's 2000s
-_FAULTS = {
-    1205: Fault.BUSY,  # lock wait timeout, NOWAIT: the statement alone is undone
-    1213: Fault.DEADLOCK,
-    1020: Fault.SERIALIZATION,  # record has changed since the snapshot
-    1317: Fault.CANCELED,  # KILL QUERY
-    1969: Fault.CANCELED,  # max_statement_time
-    1146: Fault.SCHEMA,  # no such table
-    1049: Fault.SCHEMA,  # no such database
-    1054: Fault.SCHEMA,  # no such column
-    1044: Fault.PRIVILEGE,
-    1142: Fault.PRIVILEGE,
-    1143: Fault.PRIVILEGE,
-    1290: Fault.READ_ONLY,  # --read-only
-    1792: Fault.READ_ONLY,
-    1836: Fault.READ_ONLY,
-    1021: Fault.REFUSED,  # disk full
-    1030: Fault.REFUSED,  # the storage engine's error
-    1037: Fault.REFUSED,  # out of memory
-    1041: Fault.REFUSED,
-    1665: Fault.REFUSED,  # the binary log takes statements only, READ COMMITTED needs rows
-    1114: Fault.REFUSED,  # the table is full
-    1053: Fault.DISCONNECTED,  # server shutdown in progress
-    1927: Fault.DISCONNECTED,  # connection was killed
-    2006: Fault.DISCONNECTED,
-    2013: Fault.DISCONNECTED,
-    2014: Fault.DISCONNECTED,  # commands out of sync
-    2055: Fault.DISCONNECTED,
-    4031: Fault.DISCONNECTED,  # disconnected by the server because of inactivity
-    0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
-}
+from ..adapter import Adapter, Carry, ServerSession
+from ..borrowed_driver import BorrowedDriver
+from .arguments import CARRIED
+from .drivers import AioMySQL, MySQLdb, problem_of
+from .errors import fault_of
 
 
 class PyMySQL(Adapter):
-    """Its errors are those of mysqlclient too, which may have a user's own transactions."""
+    """It reads its deadline anew before each of its waits."""
 
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
+    package = "pymysql"
     extra = "mariadb"
+    others: ClassVar[tuple[type[BorrowedDriver], ...]] = (MySQLdb, AioMySQL)
+    carried: ClassVar[Mapping[str, Carry]] = CARRIED
     real = "MariaDB"
     named = Query("SELECT VERSION(), @@version_comment", {})
-
-    #: Where the drivers' errors are defined.
-    modules: ClassVar[tuple[str, ...]] = ("pymysql", "MySQLdb")
 
     def connect_args(self) -> dict[str, Any]:
         return {
             "connect_timeout": math.ceil(self.timeouts.connect),
             "read_timeout": math.ceil(self.timeouts.socket),
             "write_timeout": math.ceil(self.timeouts.socket),
+            "program_name": "dblock",
         }
 
     def unbounded(self, connection: Any) -> list[str]:
@@ -90,16 +63,13 @@ class PyMySQL(Adapter):
         return [(cursor.lastrowid,)] if cursor.lastrowid else ()  # LAST_INSERT_ID(x)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
-        # There is no public way: PyMySQL reads it anew before each of its waits.
+        # There is no public way.
         connection._read_timeout = connection._write_timeout = seconds
 
     @contextlib.contextmanager
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> Iterator[None]:
-        if not hasattr(connection, "_read_timeout"):  # a user's of mysqlclient: nothing to set
-            yield
-            return
         before = connection._read_timeout, connection._write_timeout
         if within is not None:
             self.bound_reads(connection, within)
@@ -109,17 +79,10 @@ class PyMySQL(Adapter):
             connection._read_timeout, connection._write_timeout = before
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        if not self.is_usable(connection):
-            return "its connection is closed"
-        if locking and connection.get_autocommit():
-            return "its connection is in autocommit mode, so nothing stays locked"
-        return None
+        return problem_of(connection, self.is_usable(connection), locking)
 
     def classify(self, error: BaseException) -> Fault | None:
-        code = error.args[0] if error.args else None
-        if isinstance(code, int) and type(error).__module__.startswith(self.modules):
-            return _FAULTS.get(code)
-        return None
+        return fault_of(error, self.package)
 
     def timed_out(self, error: BaseException) -> bool:
         # PyMySQL keeps the cause of a failed connect here, of a failed read there.

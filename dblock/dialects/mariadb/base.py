@@ -36,6 +36,18 @@ class Tables(Dialect):
         its = f"{self.guard_table}.lock_name = {self.lock_table}.lock_name"
         return f" AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM {self.guard_table} WHERE {its}))"
 
+    @property
+    def made(self) -> str:
+        """Insert the rows of a name, in a compound statement that declares ``floor`` to be 0."""
+        # Each statement sees what is newest. So the floor is read after the INSERT, which finds no
+        # row only when it was deleted, and by a plain SELECT, which locks nothing.
+        return f"""INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
+                INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+                IF ROW_COUNT() = 1 THEN
+                    SELECT fence INTO floor FROM {self.lock_table} WHERE lock_name = '';
+                    UPDATE {self.lock_table} SET fence = floor WHERE lock_name = %(name)s;
+                END IF;"""
+
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"
 

@@ -33,10 +33,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
             f"""BEGIN NOT ATOMIC
+                DECLARE floor BIGINT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
-                INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
-                INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+                {self.made}
                 {self._grant(self._available, rest="NULL")};
                 COMMIT;
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}

@@ -25,8 +25,11 @@ class RowStatements(Tables):
     def create(self, name: str) -> Query[int]:
         return Query(
             f"""BEGIN NOT ATOMIC
-                INSERT IGNORE INTO {self.guard_table} (lock_name) VALUES (%(name)s);
-                INSERT IGNORE INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0);
+                DECLARE floor BIGINT DEFAULT 0;
+                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+                START TRANSACTION;
+                {self.made}
+                COMMIT;
             END""",
             {"name": self.key(name)},
             commands.Create(name),

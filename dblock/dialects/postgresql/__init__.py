@@ -7,6 +7,7 @@ from typing import ClassVar
 from ...protocol import commands
 from ...protocol.steps import Query
 from ..adapter import Adapter
+from ..retiring import RetiringStatements
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import Psycopg
@@ -17,7 +18,12 @@ from .row import RowStatements
 
 
 class PostgreSQL(
-    LeaseStatements, RowStatements, MigrationStatements, WaiterStatements, RunStatements
+    LeaseStatements,
+    RowStatements,
+    MigrationStatements,
+    WaiterStatements,
+    RunStatements,
+    RetiringStatements,
 ):
     """All its statements; each file of this folder has those about one thing."""
 
@@ -36,6 +42,18 @@ class PostgreSQL(
     @property
     def longest_patience(self) -> float:
         return self.timeouts.query
+
+    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
+        return Query(
+            f"""WITH idle AS MATERIALIZED (
+                SELECT lock_name FROM {self.lock_table} WHERE {self.retirable}
+                FOR UPDATE SKIP LOCKED
+            )
+            DELETE FROM {self.lock_table} AS l USING idle WHERE l.lock_name = idle.lock_name""",
+            self.page(after, last, fence, idle),
+            commands.Retire(after, last, fence, idle),
+            0.0,
+        )
 
     def sweep(self) -> Query[int]:
         over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 FOR UPDATE SKIP LOCKED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,41 +14,27 @@ from ...protocol.faults import Fault
 from ...protocol.state import Passed
 from ...protocol.steps import Query, any_row
 from ...timeouts import Timeouts
-from ..adapter import Adapter, Answer, Send, ServerSession
+from ..adapter import Adapter, Answer, Carry, Send, ServerSession
+from ..borrowed_driver import BorrowedDriver
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
+from .arguments import CARRIED
+from .drivers import Asyncpg, Psycopg2, problem_of
+from .errors import fault_of
 from .fragments import milliseconds
 from .queue import CHANNEL, CLASS, PREFIX
 from .sender import Sender, polling
 from .witness import SERVER
-
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-_FAULTS = {
-    "55P03": Fault.BUSY,  # lock_not_available: NOWAIT or lock_timeout
-    "40P01": Fault.DEADLOCK,
-    "40001": Fault.SERIALIZATION,
-    "57014": Fault.CANCELED,
-    "42P01": Fault.SCHEMA,  # undefined_table
-    "42703": Fault.SCHEMA,  # undefined_column
-    "3F000": Fault.SCHEMA,  # invalid_schema_name
-    "42501": Fault.PRIVILEGE,
-    "25006": Fault.READ_ONLY,
-    "0A000": Fault.READ_ONLY,  # an UNLOGGED table, on a standby
-    "57P01": Fault.DISCONNECTED,  # admin_shutdown
-    "57P02": Fault.DISCONNECTED,  # crash_shutdown
-    "57P03": Fault.DISCONNECTED,  # cannot_connect_now
-    "57P04": Fault.DISCONNECTED,  # database_dropped
-    "57P05": Fault.DISCONNECTED,  # idle_session_timeout
-    "25P03": Fault.DISCONNECTED,  # idle_in_transaction_session_timeout
-    "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
-}
 
 
 class Psycopg(Adapter):
     """Connections of dblock's own are spoken to by a :class:`.Sender`."""
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
+    package = "psycopg"
     extra = "postgresql"
+    others: ClassVar[tuple[type[BorrowedDriver], ...]] = (Psycopg2, Asyncpg)
+    carried: ClassVar[Mapping[str, Carry]] = CARRIED
     real = "PostgreSQL"
     named = Query("SELECT version()", {})
 
@@ -58,6 +44,7 @@ class Psycopg(Adapter):
         idle, interval = _keepalives(self.timeouts)
         return {
             "client_encoding": "utf8",
+            "fallback_application_name": "dblock",
             "connect_timeout": max(2, math.ceil(self.timeouts.connect)),  # libpq: at least 2
             "keepalives": 1,
             "keepalives_idle": idle,
@@ -144,13 +131,7 @@ class Psycopg(Adapter):
             read_deadline.bound(connection, None)
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        if connection.closed:
-            return "its connection is closed"
-        if locking and connection.autocommit:
-            return "its connection is in autocommit mode, so nothing stays locked"
-        if connection.pgconn.transaction_status == _IN_ERROR:
-            return "its transaction has already failed; roll it back first"
-        return None
+        return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
 
     def listen(
         self, connection: Any, session: ServerSession, token: Callable[[int], str]
@@ -175,14 +156,7 @@ class Psycopg(Adapter):
     def classify(self, error: BaseException) -> Fault | None:
         state = getattr(error, "sqlstate", None)
         if state is not None:
-            if state in _FAULTS:
-                return _FAULTS[state]
-            if state.startswith("08"):
-                return Fault.DISCONNECTED
-            # Resources, system errors, and the server's own defects; and text that the database's
-            # encoding does not have.
-            refused = state[:2] in ("53", "58", "XX") or state == "22P05"
-            return Fault.REFUSED if refused else None
+            return fault_of(state)
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 
@@ -204,7 +178,6 @@ def read_call(message: str) -> tuple[str, Passed | None]:
 
 
 _OK = 0  # libpq's CONNECTION_OK
-_IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 # Where the server waits for its standbys, after the local commit. Its messages are translated.
 _REPLICATING = "SyncRepWaitForLSN"
@@ -251,6 +224,7 @@ def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
     }
     settings = {name: str(milliseconds(value or None)) for name, value in limits.items()}
     settings |= {
+        "application_name": "dblock",
         "client_encoding": "UTF8",
         "default_transaction_isolation": "read committed",
         "tcp_keepalives_idle": str(idle),

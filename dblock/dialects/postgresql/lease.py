@@ -56,12 +56,15 @@ class LeaseStatements(QueueStatements):
     @cached_property
     def _grant(self) -> str:
         taken = self._taken(self.is_available(self.earlier), f", waiters = {self.others()}")
+        # One statement has one snapshot: where it shows no row, it shows the floor of the row that
+        # was deleted.
+        first = FIRST_FENCE.format(floor=self.floor)
         return f"""WITH taken AS (
                 {taken}
             ), created AS (
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
-                SELECT %(name)s, {FIRST_FENCE}, %(token)s, %(owner)s, clock_timestamp(),
+                SELECT %(name)s, {first}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM {self.open}
                 WHERE NOT EXISTS (TABLE taken)

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, Reply, any_row
+from ..values import text, utc
 from .fragments import FREE, LAZY, milliseconds
 from .witness import OPEN, WitnessStatements
 
 # Whether a statement sees the newest rows. Asked there: without an encoding text comes as bytes.
 _NEWEST = "current_setting('transaction_isolation') = 'read committed'"
+
+# A row says which transaction has locked it last, in 32 bits: here with the epoch that it is of.
+# (Or which group of them; such a number may be any, so one of the future is left out.)
+# What is open has a lock on its number, but for a savepoint that was released: of these only that
+# they are open is told, and who has locked anything in the table. All that may be read by every
+# role, and who it is; what it does and since when by its own role and by pg_read_all_stats.
+_NOW = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_HALF = 2**31
+_LOCKER = (
+    f"greatest(0, {_NOW} + ((xmax::text::bigint - {_NOW} + {_HALF}) & {2 * _HALF - 1}) - {_HALF})"
+    "::text::xid8"
+)
 
 
 class RowStatements(WitnessStatements):
@@ -18,9 +34,14 @@ class RowStatements(WitnessStatements):
     Under REPEATABLE READ a guard is not disturbed by renewals since the snapshot, but by grants.
     """
 
+    sees_row_locks = True
+
     def create(self, name: str) -> Query[int]:
+        # That there is no row has to be seen by the snapshot by which the floor is seen: after it,
+        # and before the INSERT, a row may be deleted that has a larger fence.
         return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (%(name)s, 0)
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
+            WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
             ON CONFLICT (lock_name) DO NOTHING""",
             {"name": name},
             commands.Create(name),
@@ -77,6 +98,32 @@ class RowStatements(WitnessStatements):
             read=any_row,
         )
 
+    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
+        only = "" if name is None else "AND lock_name = %(name)s"
+        return Query(
+            f"""WITH locked AS MATERIALIZED (
+                SELECT lock_name, xmax AS xid, {_LOCKER} AS locker
+                FROM {self.lock_table} WHERE {FREE} {only}
+            ), lockers AS MATERIALIZED (
+                SELECT DISTINCT pid FROM pg_locks
+                WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND mode = 'RowShareLock'
+            )
+            SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
+                CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+            FROM locked
+            LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
+                AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
+            LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
+                x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
+            )
+            WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END""",
+            {"table": self.lock_table} | ({} if name is None else {"name": name}),
+            commands.ListRowLocks(name),
+            read=_row_locks,
+        )
+
     def apply(self, key: str) -> Query[int]:
         return Query(
             f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
@@ -91,6 +138,24 @@ class RowStatements(WitnessStatements):
             {"key": key},
             commands.Unapply(key),
         )
+
+
+def _row_locks(reply: Reply) -> dict[str, RowLockState]:
+    return {text(name): _transaction(*told) for name, *told in reply.rows}
+
+
+def _transaction(
+    pid: int | None,
+    role: str | bytes | None,
+    application: str | bytes | None,
+    since: datetime | None,
+    statement: str | bytes | None,
+) -> RowLockState:
+    if pid is None:
+        return RowLockState("a transaction")
+    whose = " ".join(text(part) for part in (role, application) if part)
+    said = text(statement) if statement else None
+    return RowLockState(f"a transaction of {whose}, pid {pid}", pid, utc(since), said)
 
 
 def _row_lock(reply: Reply) -> RowOutcome:

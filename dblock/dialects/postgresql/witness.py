@@ -48,13 +48,13 @@ _BELIEVED = "writer = xmin::text"
 #: Nothing has to be waited for.
 OPEN = "grants_from <= clock_timestamp()"
 #: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
-FIRST_FENCE = "open.epoch + 1"
+FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"
 NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
 
 # An epoch is a reading of the clock rather than a count: a standby may have missed the last ones
-# and would count to the same again. One name is not granted once in a microsecond, so no fence
-# grows into a later epoch, and none passes 2 ** 53 before the year 2255. There is a step only where
-# the clock was put back.
+# and would count to the same again. All names together are not granted once in a microsecond,
+# so no fence, and no floor, grows into a later epoch, and none passes 2 ** 53 before the year 2255.
+# There is a step only where the clock was put back.
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
 _NEXT_EPOCH = f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32} END"
 
@@ -208,9 +208,9 @@ class WitnessStatements(Dialect):
             f"ALTER TABLE {self.lock_table} SET LOGGED",
         )
 
-    def privileges(self) -> str:
-        grant = f"GRANT SELECT, INSERT, UPDATE ON {self.witness_table}"
-        return f"{grant}, GRANT SELECT, UPDATE ON {self.epoch_table}, {super().privileges()}"
+    def rights(self) -> dict[str, str]:
+        witness = {self.witness_table: "SELECT, INSERT, UPDATE", self.epoch_table: "SELECT, UPDATE"}
+        return super().rights() | witness
 
 
 def _witness(reply: Reply) -> Witness | None:

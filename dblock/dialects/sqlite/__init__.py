@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..adapter import Adapter
+from ..retiring import RetiringStatements
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import TURN, SQLite3
@@ -13,7 +14,7 @@ from .lease import LeaseStatements
 from .row import RowStatements
 
 
-class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements):
+class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements, RetiringStatements):
     """Times are UTC text to the millisecond, as SQLAlchemy stores them.
 
     WAL with ``synchronous=NORMAL`` may lose the last commits in a power cut, not in a crash of a
@@ -35,5 +36,5 @@ class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements):
     def shift(self, seconds: float) -> object:
         return modifier(seconds)
 
-    def privileges(self) -> str:
-        return "write access to the file and to its directory"
+    def privileges(self, role: str) -> tuple[str, ...]:
+        return ("write access to the file and to its directory",)

@@ -6,13 +6,14 @@ import contextlib
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
-from ..adapter import Adapter, Answer, Send, ServerSession
+from ..adapter import Adapter, Answer, Carry, Send, ServerSession, same
+from ..borrowed_driver import AUTOCOMMIT, CLOSED
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {
@@ -42,6 +43,8 @@ class SQLite3(Adapter):
     """There is no server, and no network."""
 
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
+    package = "sqlite3"
+    carried: ClassVar[Mapping[str, Carry]] = dict.fromkeys(("pysqlite", "aiosqlite"), same)
     recognised = True  # a library, nobody else's
 
     def connect_args(self) -> dict[str, Any]:
@@ -93,9 +96,9 @@ class SQLite3(Adapter):
         try:
             connection.total_changes  # noqa: B018 - raises when the connection is closed
         except sqlite3.ProgrammingError:
-            return "its connection is closed"
+            return CLOSED
         if locking and connection.isolation_level is None and not connection.in_transaction:
-            return "its connection is in autocommit mode, so nothing stays locked"
+            return AUTOCOMMIT
         return None
 
     def classify(self, error: BaseException) -> Fault | None:

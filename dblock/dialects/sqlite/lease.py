@@ -26,7 +26,7 @@ class LeaseStatements(QueueStatements):
     def _grant(self) -> str:
         return f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
-            VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
+            VALUES (:name, {self.floor} + 1, :token, :owner, {NOW}, {LATER})
             ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
                 owner = excluded.owner, acquired_at = excluded.acquired_at,
                 expires_at = excluded.expires_at, waiters = NULL
@@ -41,7 +41,7 @@ class LeaseStatements(QueueStatements):
         return Query(
             f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
-            VALUES (:name, 1, :token, :owner, {NOW}, {LATER})
+            VALUES (:name, {self.floor} + 1, :token, :owner, {NOW}, {LATER})
             ON CONFLICT (lock_name) DO UPDATE SET
                 fence = fence + {free},
                 token = iif({free}, excluded.token, token),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
@@ -17,10 +18,11 @@ class RowStatements(Dialect):
     refusal_holds = True  # a write transaction keeps all other writers out
     one_writer = True
     looks_itself = True
+    sees_row_locks = True
 
     def create(self, name: str) -> Query[int]:
         return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (:name, 0)
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (:name, {self.floor})
             ON CONFLICT (lock_name) DO NOTHING""",
             {"name": name},
             commands.Create(name),
@@ -56,6 +58,16 @@ class RowStatements(Dialect):
             {"name": name, "fence": fence, "token": token},
             commands.Guard(name, token, fence),
             read=any_row,
+        )
+
+    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
+        # It changes nothing, and needs the file to itself as whoever writes does.
+        return Query(
+            f"UPDATE {self.lock_table} SET fence = fence WHERE false",
+            {},
+            commands.ListRowLocks(name),
+            0.0,
+            read=lambda reply: {},
         )
 
     def apply(self, key: str) -> Query[int]:

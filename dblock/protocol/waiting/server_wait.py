@@ -50,10 +50,10 @@ class ServerWait(Polling):
     def _grant(self) -> Procedure[Answer]:
         if self.lock.waits_next:
             yield from self._wait_in_server()
+        query = self.attempt.statement(self.turn.ticket)
         if not self.lock.had:
-            return (yield from self.attempt.grant(self.turn.ticket))
+            return query, (yield from self.attempt.reach(query))
         try:
-            query = self.attempt.statement(self.turn.ticket)
             return query, (yield ExecuteOnSession(query))
         except StatementError as failure:
             if failure.fault not in UNDONE:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import django
@@ -36,8 +40,27 @@ def of(database: Database, **more: Any) -> dict[str, Any]:
     }
 
 
+#: Whether Django is on mysqlclient and psycopg2 here, as test_drivers.py has it in another process.
+IN_C = os.environ.get("DBLOCK_TEST_DJANGO_DRIVERS") == "in C"
+
+
+def _taken_out(package: str) -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == package]
+    return {name: sys.modules.pop(name) for name in names}
+
+
 if not settings.configured:
-    pymysql.install_as_MySQLdb()
+    if IN_C:  # Django takes psycopg 3 wherever that is
+        sys.modules["psycopg"] = None  # type: ignore[assignment]
+        import_module("django.db.backends.postgresql.base")
+        del sys.modules["psycopg"]
+    else:
+        # For Django alone: other tests have mysqlclient.
+        theirs = _taken_out("MySQLdb")
+        pymysql.install_as_MySQLdb()
+        import_module("django.db.backends.mysql.base")
+        _taken_out("MySQLdb")
+        sys.modules.update(theirs)
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "/no/where"}},
         INSTALLED_APPS=[

@@ -6,16 +6,47 @@ import asyncio
 import inspect
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, override_settings
+from django.urls import path
 
+from dblock import Locks, Unavailable
 from dblock.cli.child import restored
+from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
 from tests.conftest import Database
+from tests.contrib.django import urls
 from tests.contrib.test_docs import commands, page
 from tests.test_docs import blocks
+
+
+def middleware_turns_errors_into_statuses(made: object, db: Database) -> None:
+    def busy(request: HttpRequest) -> HttpResponse:
+        with locks.lease("busy", wait=0):
+            return HttpResponse("done")
+
+    def away(request: HttpRequest) -> HttpResponse:
+        raise Unavailable("the database was not reached")
+
+    def defect(request: HttpRequest) -> HttpResponse:
+        raise KeyError("a defect")
+
+    patterns = (path("busy", busy), path("away", away), path("defect", defect))
+    with (
+        patch.object(urls, "BusyLocks", made, create=True),
+        override_settings(MIDDLEWARE=[f"{urls.__name__}.BusyLocks"], ROOT_URLCONF=patterns),
+        Locks(db.url) as others,
+    ):
+        client = Client(raise_request_exception=False)
+        with others.lease("busy"):
+            found = [client.get(f"/{one}").status_code for one in ("busy", "away", "defect")]
+        assert found == [409, 503, 500]
+        assert client.get("/busy").status_code == 200
 
 
 def test_django(dj: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,12 +67,13 @@ def test_django(dj: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     names["charge_order"](42)
     assert asyncio.run(names["report"](None)).content == b"made"
     assert asyncio.run(names["another"](None)).content == b"made as number 2"
+    middleware_turns_errors_into_statuses(names["BusyLocks"], dj)
     assert inspect.iscoroutinefunction(names["report"])
     (tmp_path / "backup.sh").write_text("#!/bin/sh\n")
     (tmp_path / "backup.sh").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     found = commands("django.md")
-    assert len(found) == 9
+    assert len(found) == 11
     for name, *arguments in found:
         if name != "dblock":
             call_command(name, *arguments, verbosity=0)

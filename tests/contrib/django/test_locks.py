@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, Unsupported
 from dblock.contrib.django import locks, using
-from tests.conftest import Database
+from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.support import LONG, Threads
 
@@ -236,6 +236,25 @@ def test_nothing_stays_on_a_connection_that_django_keeps(
                 pass
             connection.close()
             assert is_free(others, "order:42", threads)
+
+
+def test_a_row_lock_in_a_block_of_another_database(
+    dj: Database, site: Site, new_database: NewDatabase
+) -> None:
+    """It would end before that block commits, so it is refused; a lease is not."""
+    site.use("elsewhere", **of(new_database("sqlite")))
+    with transaction.atomic("elsewhere"):
+        with (
+            pytest.raises(Unsupported, match="'elsewhere', and these locks are in 'default'"),
+            locks.row("order"),
+        ):
+            pass
+        with locks.lease("report", wait=0):
+            pass
+        with transaction.atomic(), locks.row("order", wait=0):
+            pass
+    with locks.row("order", wait=0):
+        pass
 
 
 def test_another_alias(dj: Database, site: Site, others: Locks, threads: Threads) -> None:

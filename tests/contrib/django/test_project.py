@@ -18,7 +18,7 @@ from django.db.models.signals import post_migrate
 from django.test import Client, TestCase, override_settings
 from sqlalchemy import MetaData, Table, create_engine, inspect
 
-from dblock import LockLost, Locks, NotAcquired, Unsupported, schema
+from dblock import LockLost, Locks, NotAcquired, SchemaMissing, Unsupported, schema
 from dblock.cli.child import restored
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
@@ -113,9 +113,25 @@ def test_checks(dj: Database) -> None:
     assert deployed == ({"dblock.W001"} if dj.kind == "sqlite" else set())
 
 
+def test_sqlmigrate_prints_the_statements(dj: Database) -> None:
+    """Although the tables are there."""
+    out = io.StringIO()
+    call_command("sqlmigrate", "dblock", "0001", stdout=out)
+    assert re.search(r"CREATE TABLE \W?dblock_lock\W", out.getvalue())
+    out = io.StringIO()
+    call_command("sqlmigrate", "dblock", "0003", backwards=True, stdout=out)
+    assert re.search(r"DROP TABLE (IF EXISTS )?\W?dblock_run\W", out.getvalue())
+    assert locks.list() == []
+
+
 def test_check_of_missing_tables(empty: Database) -> None:
     assert ids(databases=["default"]) == {"dblock.W003"}
+    with pytest.raises(SchemaMissing, match=r"`manage\.py migrate dblock --database default`"):
+        locks.show("nightly")
     assert ids() == set()
+    err = io.StringIO()
+    call_command("migrate", verbosity=0, skip_checks=False, stderr=err)
+    assert "W003" not in err.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -209,8 +225,21 @@ def test_the_command(dj: Database, capfd: pytest.CaptureFixture[str]) -> None:
     assert manage("run", "nightly", "--", "sh", "-c", "exit 3") == 3
     assert manage("doctor", "--quiet") in (0, 1)
     assert manage("prune", "--older-than", "90d") == 0
+    assert manage("prune", "--names", "--idle", "30d") == 0
     assert manage("nonsense") == 64
+    capfd.readouterr()
+    assert manage() == 64
+    assert capfd.readouterr().err == "dblock: Missing command.\n"
     assert manage("--help") == 0
+    assert manage("list", "--database", "default") == 0
+    capfd.readouterr()
+    for command in ("list", "migrate"):
+        assert manage(command, "--database", "nobody") == 64
+        assert "no such alias in DATABASES: 'nobody'" in capfd.readouterr().err
+    assert manage("run", "nightly", "--once-per", "x", "--", "true") == 0
+    capfd.readouterr()
+    assert manage("runs", "nightly") == 0
+    assert "\tx\t" in capfd.readouterr().out
     with pytest.raises(CommandError):
         call_command("dblock", "show", "nightly")
 
@@ -241,6 +270,7 @@ def test_call_command_with_options(dj: Database) -> None:
         held.release()
     call("prune", older_than="90d")
     call("prune", "--older-than", "90d")
+    assert call("prune", names=True, idle="30d") == "deleted 0 names\n"
     call("run", "nightly", "--", "sh", "-c", "exit 0", once_per="day")
     call("migrate", "dblock", "--noinput", verbosity=0, database="default")
 
@@ -321,6 +351,42 @@ def test_the_admin(admin: Client, pg: Database) -> None:
         assert lease.locked()
         admin.post(LIST, {**TAKE, "confirmed": "yes"})
         assert not lease.locked()
+
+
+def test_the_admins_list_tells_all_of_a_lock(site: Site, dj: Database, threads: Threads) -> None:
+    call_command("migrate", verbosity=0)
+    User.objects.create_superuser("root", password="x")
+    client = Client()
+    client.force_login(User.objects.get())
+
+    def wait() -> None:
+        with Locks(dj.url) as waiting, waiting.lease("Nightly á"):
+            pass
+
+    def columns(row: str) -> dict[str, str]:
+        cells = re.findall(r'class="field-(\w+)[^>]*>(.*?)</t[dh]>', row, re.DOTALL)
+        return {name: re.sub(r"<[^>]*>", "", cell) for name, cell in cells}
+
+    with Locks(dj.url) as others:
+
+        @others.cron("Nightly á")
+        def nightly() -> None:
+            threads.start(wait)
+            eventually(lambda: bool(others.show("Nightly á").waiters))
+            page = client.get(LIST).content.decode()
+            told.update(columns(page))
+            for sought, there in (("nightly Á", True), ("ightl", True), ("nothing", False)):
+                reply = client.get(LIST, {"q": sought})
+                assert ("field-lock_name" in reply.content.decode()) is there
+            assert client.get(f"{LIST}?o=3").status_code == 200  # sorted
+
+        told: dict[str, str] = {}
+        nightly()
+    threads.join()
+    assert told["lock_name"] == "Nightly á"
+    assert (told["state"], told["waiting"]) == ("running", "1")
+    assert told["last_run"].startswith("running, ")
+    assert int(told["seconds"]) >= 0
 
 
 def test_who_may_only_look_cannot_guess_a_token(admin: Client, pg: Database) -> None:

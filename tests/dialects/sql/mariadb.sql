@@ -1,9 +1,14 @@
 -- grant, waits 0 s
 BEGIN NOT ATOMIC
+    DECLARE floor BIGINT DEFAULT 0;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     START TRANSACTION;
     INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
     INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    IF ROW_COUNT() = 1 THEN
+        SELECT fence INTO floor FROM `dblock_lock` WHERE lock_name = '';
+        UPDATE `dblock_lock` SET fence = floor WHERE lock_name = %(name)s;
+    END IF;
     UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
@@ -123,8 +128,16 @@ WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM `dblock_waiter` W
 
 -- create, waits 0 s
 BEGIN NOT ATOMIC
+    DECLARE floor BIGINT DEFAULT 0;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
     INSERT IGNORE INTO `dblock_guard` (lock_name) VALUES (%(name)s);
     INSERT IGNORE INTO `dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    IF ROW_COUNT() = 1 THEN
+        SELECT fence INTO floor FROM `dblock_lock` WHERE lock_name = '';
+        UPDATE `dblock_lock` SET fence = floor WHERE lock_name = %(name)s;
+    END IF;
+    COMMIT;
 END
 
 -- lock_row, waits 2.5 s
@@ -218,10 +231,32 @@ UPDATE `dblock_run` SET ended_at = UTC_TIMESTAMP(6),
 WHERE lock_name = %(name)s AND slot = %(slot)s
     AND fence = %(fence)s
 
--- last_run, waits 0 s
-SELECT lock_name, slot, owner, started_at, ended_at, exit_status
-FROM `dblock_run` WHERE lock_name = %(name)s
-ORDER BY started_at DESC, fence DESC LIMIT 1
+-- list_runs, waits 0 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
+WHERE lock_name = %(name)s
+ORDER BY started_at DESC, fence DESC LIMIT 5
+
+-- list_last_runs, waits 0 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM (
+    SELECT `dblock_run`.*, row_number() OVER (
+        PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
+    ) AS age FROM `dblock_run`
+) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT 5
+
+-- list_held_runs, waits 0 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0)
+FROM `dblock_lock` AS l JOIN `dblock_run` AS run
+    ON run.lock_name = l.lock_name AND run.fence = l.fence
+WHERE l.token IS NOT NULL
 
 -- prune_applied, waits 0 s
 DELETE FROM `dblock_applied` WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
@@ -233,3 +268,48 @@ DELETE FROM `dblock_run` WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM
     SELECT lock_name, slot FROM `dblock_run` AS old WHERE started_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND EXISTS (SELECT 1 FROM `dblock_run` AS later
 WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
 ) AS some_of_them)
+
+-- look_for_unused, waits 0 s
+SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND acquired_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND) THEN fence END) FROM (
+    SELECT lock_name, fence, acquired_at, expires_at, waiters FROM `dblock_lock`
+    WHERE lock_name > %(after)s ORDER BY lock_name LIMIT 1000
+) AS page
+
+-- raise_floor, waits 0 s
+INSERT INTO `dblock_lock` (lock_name, fence) VALUES ('', %(fence)s)
+ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
+
+-- retire, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE one VARBINARY(1020);
+    DECLARE found, retired INT DEFAULT 0;
+    DECLARE ended, busy BOOL DEFAULT FALSE;
+    DECLARE idle CURSOR FOR SELECT lock_name FROM `dblock_lock`
+        WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND acquired_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND);
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+    DECLARE CONTINUE HANDLER FOR 1205 BEGIN
+        COMMIT;
+        START TRANSACTION;
+        SET busy = TRUE;
+    END;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    OPEN idle;
+    every: LOOP
+        FETCH idle INTO one;
+        IF ended THEN LEAVE every; END IF;
+        SET busy = FALSE;
+        SELECT COUNT(*) INTO found FROM `dblock_guard` WHERE lock_name = one
+            FOR UPDATE;
+        IF NOT busy THEN
+            DELETE FROM `dblock_lock` WHERE lock_name = one AND lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND acquired_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND);
+            IF NOT busy AND ROW_COUNT() = 1 THEN
+                SET retired = retired + 1;
+                DELETE FROM `dblock_guard` WHERE lock_name = one;
+            END IF;
+        END IF;
+    END LOOP;
+    CLOSE idle;
+    COMMIT;
+    SELECT retired;
+END

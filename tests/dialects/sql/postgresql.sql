@@ -16,7 +16,7 @@ WITH taken AS (
         ), created AS (
             INSERT INTO "dblock_lock"
                 (lock_name, fence, token, owner, acquired_at, expires_at)
-            SELECT %(name)s, open.epoch + 1, %(token)s, %(owner)s, clock_timestamp(),
+            SELECT %(name)s, greatest(open.epoch, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0)) + 1, %(token)s, %(owner)s, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
             WHERE NOT EXISTS (TABLE taken)
@@ -258,7 +258,8 @@ UPDATE "dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
 FROM recorded WHERE w.id = 1
 
 -- create
-INSERT INTO "dblock_lock" (lock_name, fence) VALUES (%(name)s, 0)
+INSERT INTO "dblock_lock" (lock_name, fence) SELECT %(name)s, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0)
+WHERE NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
 ON CONFLICT (lock_name) DO NOTHING
 
 -- lock_row, waits 2.5 s, a crash may undo it
@@ -360,10 +361,72 @@ UPDATE "dblock_run" SET ended_at = clock_timestamp(),
 WHERE lock_name = %(name)s AND slot = %(slot)s
     AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
--- last_run
-SELECT lock_name, slot, owner, started_at, ended_at, exit_status
-FROM "dblock_run" WHERE lock_name = %(name)s
-ORDER BY started_at DESC, fence DESC LIMIT 1
+-- list_runs
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+WHERE lock_name = %(name)s
+ORDER BY started_at DESC, fence DESC LIMIT 5
+
+-- list_last_runs
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
+    SELECT "dblock_run".*, row_number() OVER (
+        PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
+    ) AS age FROM "dblock_run"
+) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT 5
+
+-- list_held_runs
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
+FROM "dblock_lock" AS l JOIN "dblock_run" AS run
+    ON run.lock_name = l.lock_name AND run.fence = l.fence
+WHERE l.token IS NOT NULL
+
+-- list_row_locks
+WITH locked AS MATERIALIZED (
+    SELECT lock_name, xmax AS xid, greatest(0, pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ((xmax::text::bigint - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 2147483648) & 4294967295) - 2147483648)::text::xid8 AS locker
+    FROM "dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp())
+), lockers AS MATERIALIZED (
+    SELECT DISTINCT pid FROM pg_locks
+    WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND mode = 'RowShareLock'
+)
+SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
+    CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+FROM locked
+LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
+    AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
+LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
+    x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
+)
+WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
+
+-- list_row_locks
+WITH locked AS MATERIALIZED (
+    SELECT lock_name, xmax AS xid, greatest(0, pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ((xmax::text::bigint - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 2147483648) & 4294967295) - 2147483648)::text::xid8 AS locker
+    FROM "dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp()) AND lock_name = %(name)s
+), lockers AS MATERIALIZED (
+    SELECT DISTINCT pid FROM pg_locks
+    WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND mode = 'RowShareLock'
+)
+SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
+    CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+FROM locked
+LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
+    AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
+LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
+    x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
+)
+WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 
 -- prune_applied
 DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
@@ -375,3 +438,22 @@ DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM
     SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "dblock_run" AS later
 WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
 ) AS some_of_them)
+
+-- look_for_unused
+SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s)) THEN fence END) FROM (
+    SELECT lock_name, fence, acquired_at, expires_at, waiters FROM "dblock_lock"
+    WHERE lock_name > %(after)s ORDER BY lock_name LIMIT 1000
+) AS page
+
+-- raise_floor
+INSERT INTO "dblock_lock" AS floor (lock_name, fence)
+VALUES ('', %(fence)s)
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
+WHERE excluded.fence > floor.fence
+
+-- retire, waits 0 s
+WITH idle AS MATERIALIZED (
+    SELECT lock_name FROM "dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s))
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM "dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name

@@ -1,7 +1,7 @@
 -- grant, waits 0.05 s
 INSERT INTO "dblock_lock"
     (lock_name, fence, token, owner, acquired_at, expires_at)
-VALUES (:name, 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
+VALUES (:name, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0) + 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
 ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
     owner = excluded.owner, acquired_at = excluded.acquired_at,
     expires_at = excluded.expires_at, waiters = NULL
@@ -11,7 +11,7 @@ RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0
 -- join, waits 0.05 s
 INSERT INTO "dblock_lock"
             (lock_name, fence, token, owner, acquired_at, expires_at)
-        VALUES (:name, 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
+        VALUES (:name, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0) + 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
         ON CONFLICT (lock_name) DO UPDATE SET
             fence = fence + (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))),
             token = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.token, token),
@@ -67,7 +67,7 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expir
 WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0) ORDER BY lock_name
 
 -- create
-INSERT INTO "dblock_lock" (lock_name, fence) VALUES (:name, 0)
+INSERT INTO "dblock_lock" (lock_name, fence) VALUES (:name, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0))
 ON CONFLICT (lock_name) DO NOTHING
 
 -- lock_row
@@ -146,10 +146,40 @@ UPDATE "dblock_run" SET ended_at = strftime('%Y-%m-%d %H:%M:%f', 'now'),
 WHERE lock_name = :name AND slot = :slot
     AND fence = :fence
 
--- last_run, waits 0.05 s
-SELECT lock_name, slot, owner, started_at, ended_at, exit_status
-FROM "dblock_run" WHERE lock_name = :name
-ORDER BY started_at DESC, fence DESC LIMIT 1
+-- list_runs, waits 0.05 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+WHERE lock_name = :name
+ORDER BY started_at DESC, fence DESC LIMIT 5
+
+-- list_last_runs, waits 0.05 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
+    SELECT "dblock_run".*, row_number() OVER (
+        PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
+    ) AS age FROM "dblock_run"
+) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT 5
+
+-- list_held_runs, waits 0.05 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
+FROM "dblock_lock" AS l JOIN "dblock_run" AS run
+    ON run.lock_name = l.lock_name AND run.fence = l.fence
+WHERE l.token IS NOT NULL
+
+-- list_row_locks, waits 0 s
+UPDATE "dblock_lock" SET fence = fence WHERE false
+
+
+-- list_row_locks, waits 0 s
+UPDATE "dblock_lock" SET fence = fence WHERE false
+
 
 -- prune_applied, waits 0.05 s
 DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
@@ -161,3 +191,19 @@ DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM
     SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND EXISTS (SELECT 1 FROM "dblock_run" AS later
 WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
 ) AS some_of_them)
+
+-- look_for_unused, waits 0.05 s
+SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')) THEN fence END) FROM (
+    SELECT lock_name, fence, acquired_at, expires_at, waiters FROM "dblock_lock"
+    WHERE lock_name > :after ORDER BY lock_name LIMIT 1000
+) AS page
+
+-- raise_floor, waits 0.05 s
+INSERT INTO "dblock_lock" AS floor (lock_name, fence)
+VALUES ('', :fence)
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
+WHERE excluded.fence > floor.fence
+
+-- retire, waits 0.05 s
+DELETE FROM "dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))
+

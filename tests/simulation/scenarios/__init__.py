@@ -11,6 +11,7 @@ from tests.simulation.scenarios import (
     keeping,
     passing,
     recovering,
+    retiring,
     several,
     sharing,
     users,
@@ -29,4 +30,5 @@ SCENARIOS: dict[str, Scenario] = {
     **sharing.SCENARIOS,
     **passing.SCENARIOS,
     **recovering.SCENARIOS,
+    **retiring.SCENARIOS,
 }

@@ -19,6 +19,7 @@ from typing import Any
 from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.dialects.postgresql.fragments import milliseconds
+from dblock.dialects.retiring import PAGE
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
@@ -34,6 +35,8 @@ from tests.simulation.transport import Simulated, simulated
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Characters of a channel, with which its tickets begin.
 CHANNEL = 8
+#: The name of the row whose fence is the floor.
+FLOOR = ""
 #: Seconds for which a grant, a release and who leaves wait for a row.
 PATIENT, STEADY = 0.025, 0.25
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
@@ -416,7 +419,7 @@ class ModelStore(Store):
         """Take a name that nobody has had yet."""
         if witness is None:
             return (), 0
-        name = self.tables.names[command.name] = Name()
+        name = self.tables.names[command.name] = Name(self._floor())
         return [self._give(name, command, witness)], 1
 
     def _take(self, driver: ModelDriver, query: Query[Any]) -> Answer:
@@ -618,9 +621,48 @@ class ModelStore(Store):
         command: Any = query.command
         if command.name in self.tables.names:
             return (), 0
-        self.tables.names[command.name] = Name()
+        self.tables.names[command.name] = Name(self._floor())
         self._writes()
         return (), 1
+
+    # Names that are not used any more.
+
+    def _floor(self) -> int:
+        """The fence above which a new row begins."""
+        return self.tables.names.get(FLOOR, Name()).fence
+
+    def _unused(self, key: str, idle: float) -> bool:
+        name, ago = self.tables.names[key], self.clock() - idle
+        times = (name.expires, name.acquired)
+        return not name.queue and all(time is None or time < ago for time in times)
+
+    def _look_for_unused(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        keys = sorted(key for key in self.tables.names if key > command.after)[:PAGE]
+        unused = [key for key in keys if self._unused(key, command.idle)]
+        fence = max((self.tables.names[key].fence for key in unused), default=None)
+        return [(keys[-1] if keys else None, fence)], 1
+
+    def _raise_floor(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        if command.fence <= self._floor() and FLOOR in self.tables.names:
+            return (), 0
+        self.tables.names[FLOOR] = Name(command.fence)
+        self._writes()
+        return (), 1
+
+    def _retire(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        retired = [
+            key
+            for key, name in self.tables.names.items()
+            if command.after < key <= command.last and name.fence <= command.fence
+            if self._unused(key, command.idle) and not self._in_use(driver, key, "update")
+        ]
+        for key in retired:
+            del self.tables.names[key]
+            self._writes()
+        return (), len(retired)
 
     def _lock_row(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
@@ -685,6 +727,21 @@ class ModelStore(Store):
             (row["name"], row["owner"], row["strategy"], _moment(row["since"]), now - row["since"])
             for row in sorted(self.tables.waiters.values(), key=lambda row: row["since"])
             if row["expires"] > now and only in (None, row["name"])
+        ]
+        return rows, len(rows)
+
+    def _list_runs(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        return (), 0  # no job is in the model
+
+    _list_held_runs = _list_runs
+
+    def _list_row_locks(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        rows = [
+            (key, other.number, "somebody", "", None, None)
+            for other in self._drivers.values()
+            for key, mode in other.locked.items()
+            if mode == "update" and command.name in (None, key)
         ]
         return rows, len(rows)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
@@ -18,11 +20,37 @@ from dblock.cli.output import complain
 from dblock.contrib.django import using
 from dblock.schema.migration_lock import alone
 
-group = commands(lambda ctx: Given(using))
+
+def _known(ctx: click.Context, param: click.Parameter, alias: str | None) -> str | None:
+    if alias is not None and alias not in settings.DATABASES:
+        raise click.BadParameter(f"no such alias in DATABASES: {alias!r}", ctx, param)
+    return alias
+
+
+def _choose(ctx: click.Context, param: click.Parameter, alias: str | None) -> None:
+    """Let the command that is run have the locks of another database."""
+    if _known(ctx, param, alias) is not None:
+        ctx.obj = Given(functools.partial(using, alias))
+
+
+database_option = click.Option(
+    ["--database"],
+    expose_value=False,
+    callback=_choose,
+    metavar="ALIAS",
+    help="An alias of DATABASES. Default: the one that the settings name.",
+)
+group = commands(lambda ctx: Given(using), options=[database_option])
 
 
 @group.command("migrate", context_settings={"ignore_unknown_options": True})
-@click.option("--database", default="default", show_default=True, help="An alias of DATABASES.")
+@click.option(
+    "--database",
+    default="default",
+    show_default=True,
+    callback=_known,
+    help="An alias of DATABASES.",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def migrate(database: str, arguments: Sequence[str]) -> None:
     """Run Django's migrate while no other process does; ARGUMENTS are migrate's.
@@ -69,7 +97,7 @@ def _arguments(options: dict[str, Any]) -> list[str]:
 
 
 class Command(BaseCommand):
-    help = "Locks: run, list, show, release, prune, doctor; and migrate, for one process at a time."
+    help = f"Locks: {', '.join(group.commands)} (migrate: for one process at a time)."
     requires_system_checks = ()
     # What call_command takes as keywords, beside the command's own.
     stealth_options = tuple(

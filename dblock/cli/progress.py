@@ -1,0 +1,77 @@
+"""What ``dblock run`` tells of its lock: with ``-v``, and on a terminal while it waits."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError
+from ..events import Kind, LockEvent, listen
+from .output import complain
+
+if TYPE_CHECKING:
+    from ..lease import Lease
+    from ..locks import Locks
+
+# Who gets the lock within so many seconds need not know that it was waited for.
+A_MOMENT = 0.5
+
+
+class Progress:
+    """Tells what happens to the lock ``name``, if that is wanted."""
+
+    def __init__(self, name: str, verbose: bool) -> None:
+        self.name = name
+        self.verbose = verbose
+
+    def say(self, what: str) -> None:
+        if self.verbose:
+            complain(what)
+
+    def acquired(self, lease: Lease, after: float) -> None:
+        self.say(f"acquired {self.name!r}, fence {lease.fence}, after {after:.1f} s")
+
+    @contextlib.contextmanager
+    def events(self) -> Iterator[None]:
+        """Tell of renewals and of the release."""
+        end = listen(self._tell) if self.verbose else None
+        try:
+            yield
+        finally:
+            if end is not None:
+                end()
+
+    def _tell(self, event: LockEvent) -> None:
+        if event.name != self.name:
+            return
+        if event.kind is Kind.RENEWED:
+            self.say(f"renewed {self.name!r}")
+        elif event.kind is Kind.MISSED:
+            self.say(f"{self.name!r} was not renewed, it is tried again: {event.error}")
+        elif event.kind is Kind.RELEASED:
+            self.say(f"released {self.name!r}, held for {event.seconds:.1f} s")
+
+    @contextlib.contextmanager
+    def waiting(self, locks: Locks) -> Iterator[None]:
+        """Tell, once, who has the lock when it is waited for for longer than a moment."""
+        if not (self.verbose or sys.stderr.isatty()):
+            yield
+            return
+        over = threading.Event()
+
+        def tell() -> None:
+            if over.wait(A_MOMENT):
+                return
+            with contextlib.suppress(DBLockError, ValueError):  # away, or closed meanwhile
+                state = locks.show(self.name)
+                if not over.is_set() and state.status not in ("free", "expired"):
+                    complain(f"waiting for {self.name!r}, {state.describe()}")
+
+        threading.Thread(target=tell, name="dblock waiting", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()

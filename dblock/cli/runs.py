@@ -1,0 +1,88 @@
+"""``dblock runs``: the record of a job's runs; and how the other commands tell of one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..printable import moment, printable
+from . import exits
+from .options import Place, database_options, json_option, limit_option, name_argument
+from .output import complain, print_table, table
+
+if TYPE_CHECKING:
+    from ..lock_state import RunState
+
+HEADINGS = ("STARTED", "SLOT", "OWNER", "ENDED", "SECONDS")
+
+
+@click.command("runs", short_help="List the runs of a job.")
+@name_argument
+@json_option
+@limit_option(20, "Show at most N runs.")
+@database_options
+def runs(place: Place, name: str, as_json: bool, limit: int) -> int:
+    """List the runs of the job NAME, the newest first: start, slot, owner, end, seconds.
+
+    \b
+      dblock runs nightly --limit 5
+
+    There is one record for each slot of --once-per: that of its last run. All runs without a slot
+    share one record. dblock prune deletes old records. To a file or a pipe goes a line for each
+    run, its fields separated by tabs.
+    """
+    with place.locks() as locks:
+        found = locks.runs(name, limit)
+    if as_json:
+        click.echo(json.dumps([run_object(run) for run in found], indent=2))
+    elif not found:
+        complain(f"no run of {name!r} is on record")
+    elif sys.stdout.isatty():
+        print_table(table(HEADINGS, map(_fields, found), right=HEADINGS[-1:]))
+    else:
+        for run in found:
+            click.echo("\t".join(_fields(run)))
+    return exits.OK
+
+
+def run_object(run: RunState) -> dict[str, Any]:
+    """Return what JSON tells of a run."""
+    return {
+        "slot": run.slot or None,
+        "owner": run.owner,
+        "fence": run.fence,
+        "started_at": run.started_at.isoformat(),
+        "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
+        "seconds": None if run.seconds is None else round(run.seconds, 3),
+        "exit_status": run.exit_status,
+        "outcome": run.outcome,
+    }
+
+
+def run_lines(run: RunState | None) -> list[tuple[str, str]]:
+    """Return what ``dblock show`` tells of a job's last run."""
+    if run is None:
+        return []
+    slot = f" for {printable(run.slot)}" if run.slot else ""
+    begin = f"{moment(run.started_at)} by {printable(run.owner or '')}{slot}"
+    at = f" at {moment(run.ended_at)}" if run.ended_at is not None else ""
+    return [("run", begin), ("ended", f"{_end(run)}{at}")]
+
+
+def _end(run: RunState) -> str:
+    if run.ended_at is not None:
+        return f"exit status {run.exit_status}"
+    return "running" if run.running else "no end on record"
+
+
+def _fields(run: RunState) -> list[str]:
+    return [
+        moment(run.started_at),
+        printable(run.slot),
+        printable(run.owner or ""),
+        _end(run),
+        "" if run.seconds is None else f"{run.seconds:.1f}",
+    ]

@@ -1,0 +1,77 @@
+"""A driver as it has a user's transaction: all that differs between one driver and another there.
+
+The statements are the same for all drivers of a database. An :class:`.Adapter` is one of these too,
+for dblock's own driver can have the user's transaction as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..protocol.faults import Fault
+from ..protocol.steps import Query
+
+if TYPE_CHECKING:
+    from sqlalchemy.pool import PoolProxiedConnection
+
+
+class BorrowedDriver(ABC):
+    """Has no state: it is told by the driver's own connections and errors."""
+
+    #: SQLAlchemy's names for the driver, the usual one first.
+    drivers: ClassVar[tuple[str, ...]]
+    #: The package that it is imported from.
+    package: ClassVar[str]
+    #: Whether it is an event loop's.
+    is_async: ClassVar[bool] = False
+
+    def connection_of(self, lent: PoolProxiedConnection) -> Any:
+        """Return what the methods below are given of a connection of SQLAlchemy's."""
+        return lent.driver_connection
+
+    def written(self, query: Query[Any]) -> tuple[str, Any]:
+        """Return a statement and its values as the driver wants them, None for no values.
+
+        Values by position belong to a statement that was compiled for this driver.
+        """
+        return query.sql, query.params or None
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Bound what a borrowed connection waits for, where no statement can say so itself.
+
+        ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
+        """
+        return contextlib.nullcontext()
+
+    @abstractmethod
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        """Say why nothing can be locked in the transaction of this borrowed connection."""
+
+    def raised(self, error: BaseException) -> BaseException:
+        """Return what the driver itself raised, whose words are for people."""
+        return error
+
+    def failed_before(self, error: BaseException) -> bool:
+        """Whether a statement was refused because the transaction had failed before it.
+
+        For drivers whose connections do not tell that to :meth:`transaction_problem`.
+        """
+        return False
+
+    @abstractmethod
+    def classify(self, error: BaseException) -> Fault | None:
+        """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
+
+    @abstractmethod
+    def timed_out(self, error: BaseException) -> bool:
+        """Whether it is the client that gave the connection, or the attempt to make one, up."""
+
+
+#: Why nothing can be locked, as more than one driver has it.
+CLOSED = "its connection is closed"
+AUTOCOMMIT = "its connection is in autocommit mode, so nothing stays locked"
+FAILED = "its transaction has already failed; roll it back first"

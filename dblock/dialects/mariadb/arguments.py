@@ -1,0 +1,107 @@
+"""What other drivers of MariaDB connect with, as PyMySQL's arguments, which are asyncmy's too."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import Unsupported
+from ..adapter import Carry
+
+_NAMES = {
+    "host": "host",
+    "port": "port",
+    "unix_socket": "unix_socket",
+    "user": "user",
+    "password": "password",
+    "passwd": "password",
+    "database": "database",
+    "db": "database",
+    "charset": "charset",
+    "init_command": "init_command",
+    "read_default_file": "read_default_file",
+    "read_default_group": "read_default_group",
+    "connect_timeout": "connect_timeout",
+    "read_timeout": "read_timeout",
+    "write_timeout": "write_timeout",
+}
+
+# What makes Python objects of a connection, its rows and values; what dblock sets itself; and the
+# keys of MySQL's ways to log in.
+_ITS_OWN = {
+    "auth_plugin",
+    "auth_plugin_map",
+    "autocommit",
+    "binary_prefix",
+    "client_flag",
+    "collation",
+    "compress",
+    "conv",
+    "cursor_cls",
+    "cursorclass",
+    "echo",
+    "executemany_fallback",
+    "local_infile",
+    "local_infile_dir",
+    "loop",
+    "max_allowed_packet",
+    "multi_statements",
+    "named_pipe",
+    "program_name",
+    "query_callback",
+    "server_public_key",
+    "server_public_key_path",
+    "sql_mode",
+    "use_unicode",
+}
+
+# As PyMySQL has them in an argument for each.
+_TLS = {"ssl_ca": "ca", "ssl_cert": "cert", "ssl_key": "key", "ssl_key_password": "password"}
+
+
+def _carry(given: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    tls: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _NAMES:
+            made[_NAMES[name]] = value
+        elif name in _TLS:
+            tls[_TLS[name]] = value
+        elif name not in (*_ITS_OWN, "ssl", "ssl_mode", "ssl_disabled"):
+            raise Unsupported(
+                f"{name}= cannot be carried over to dblock's own connections: give dblock a URL of "
+                "its own, mariadb+pymysql://..."
+            )
+    mode = "DISABLED" if given.get("ssl_disabled") else str(given.get("ssl_mode") or "").upper()
+    return made | _verified(given.get("ssl"), tls, mode)
+
+
+def _verified(given: Any, tls: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Return the TLS arguments, with which at least as much is verified as without dblock."""
+    if mode == "DISABLED":
+        return {"ssl_disabled": True}
+    if isinstance(given, ssl.SSLContext):
+        return {"ssl": given}
+    if isinstance(given, Mapping):
+        tls |= given
+    if mode == "VERIFY_CA":
+        tls |= {"check_hostname": False, "verify_mode": "required"}
+    elif mode == "VERIFY_IDENTITY":
+        if "ca" not in tls and "capath" not in tls:
+            return {"ssl": _by_the_machine(tls)}  # without these PyMySQL would not look at the name
+        tls |= {"check_hostname": True, "verify_mode": "required"}
+    elif (given is True or mode == "REQUIRED") and not tls:
+        tls = {"verify_mode": "none"}
+    return {"ssl": tls} if tls else {}
+
+
+def _by_the_machine(tls: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return what verifies a server's name, by the certificate authorities of the machine."""
+    context = ssl.create_default_context()
+    if "cert" in tls:
+        context.load_cert_chain(tls["cert"], tls.get("key"), tls.get("password"))
+    return context
+
+
+CARRIED: Mapping[str, Carry] = dict.fromkeys(("pymysql", "mysqldb", "asyncmy", "aiomysql"), _carry)

@@ -1,0 +1,63 @@
+"""mysqlclient and aiomysql, which may have a user's transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, ClassVar
+
+from ...protocol.faults import Fault
+from ..answer_deadline import ended_after, in_loop, shut_down_after
+from ..borrowed_driver import AUTOCOMMIT, CLOSED, BorrowedDriver
+from .errors import fault_of
+
+
+def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
+    """Say why nothing can be locked in a transaction, as all drivers tell it."""
+    if not is_open:
+        return CLOSED
+    if locking and connection.get_autocommit():
+        return AUTOCOMMIT
+    return None
+
+
+class MySQLdb(BorrowedDriver):
+    """mysqlclient. It waits in a library of C's, where nothing of Python's is asked."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("mysqldb",)
+    package = "MySQLdb"
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return shut_down_after(within, connection)
+
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        return problem_of(connection, bool(connection.open), locking)
+
+    def classify(self, error: BaseException) -> Fault | None:
+        return fault_of(error, self.package)
+
+    def timed_out(self, error: BaseException) -> bool:
+        return False
+
+
+class AioMySQL(BorrowedDriver):
+    """It is made from PyMySQL, and raises its errors."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("aiomysql",)
+    package = "aiomysql"
+    is_async = True
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return ended_after(within, connection.close, in_loop)
+
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        return problem_of(connection, not connection.closed, locking)
+
+    def classify(self, error: BaseException) -> Fault | None:
+        return fault_of(error, "pymysql")
+
+    def timed_out(self, error: BaseException) -> bool:
+        return False

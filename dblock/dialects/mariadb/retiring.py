@@ -1,0 +1,70 @@
+"""Retiring names on MariaDB: the guard's row of a name goes with the name."""
+
+from __future__ import annotations
+
+from ...protocol import commands
+from ...protocol.steps import Query, Reply
+from ..retiring import RetiringStatements as Retiring
+from .base import Tables
+
+
+class RetiringStatements(Tables, Retiring):
+    """What is locked is found out by name: SKIP LOCKED by a unique key is an error on 10.11."""
+
+    def raise_floor(self, fence: int) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES ('', %(fence)s)
+            ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))""",
+            {"fence": fence},
+            commands.RaiseFloor(fence),
+            self.patience,
+        )
+
+    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
+        # A grant takes the guard first, so what is unused with the guard locked stays unused. The
+        # guard is deleted last: a name that is used, or whose row others have, keeps it. Where that
+        # fails nothing of the name was changed, and what was done before is committed, in case the
+        # server takes all of a transaction back with a statement.
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE one VARBINARY(1020);
+                DECLARE found, retired INT DEFAULT 0;
+                DECLARE ended, busy BOOL DEFAULT FALSE;
+                DECLARE idle CURSOR FOR SELECT lock_name FROM {self.lock_table}
+                    WHERE {self.retirable};
+                DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+                DECLARE CONTINUE HANDLER FOR 1205 BEGIN
+                    COMMIT;
+                    START TRANSACTION;
+                    SET busy = TRUE;
+                END;
+                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+                START TRANSACTION;
+                OPEN idle;
+                every: LOOP
+                    FETCH idle INTO one;
+                    IF ended THEN LEAVE every; END IF;
+                    SET busy = FALSE;
+                    SELECT COUNT(*) INTO found FROM {self.guard_table} WHERE lock_name = one
+                        FOR UPDATE;
+                    IF NOT busy THEN
+                        DELETE FROM {self.lock_table} WHERE lock_name = one AND {self.retirable};
+                        IF NOT busy AND ROW_COUNT() = 1 THEN
+                            SET retired = retired + 1;
+                            DELETE FROM {self.guard_table} WHERE lock_name = one;
+                        END IF;
+                    END IF;
+                END LOOP;
+                CLOSE idle;
+                COMMIT;
+                SELECT retired;
+            END""",
+            self.page(after, last, fence, idle),
+            commands.Retire(after, last, fence, idle),
+            self.patience,
+            read=_count,
+        )
+
+
+def _count(reply: Reply) -> int:
+    return int(reply.rows[0][0])

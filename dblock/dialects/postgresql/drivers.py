@@ -1,0 +1,132 @@
+"""psycopg2 and asyncpg, which may have a user's transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...protocol.faults import Fault
+from ...protocol.steps import Query
+from ..answer_deadline import ended_after, in_loop, shut_down_after
+from ..borrowed_driver import AUTOCOMMIT, CLOSED, FAILED, BorrowedDriver
+from .errors import IN_FAILED_TRANSACTION, fault_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.pool import PoolProxiedConnection
+
+
+def problem_of(connection: Any, locking: bool, status: Callable[[], int]) -> str | None:
+    """Say why nothing can be locked in a transaction, as libpq's drivers tell it.
+
+    ``status`` asks for libpq's status of it.
+    """
+    if connection.closed:
+        return CLOSED
+    if locking and connection.autocommit:
+        return AUTOCOMMIT
+    return FAILED if status() == _IN_ERROR else None
+
+
+class Psycopg2(BorrowedDriver):
+    """It waits in libpq, where nothing of Python's is asked."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("psycopg2",)
+    package = "psycopg2"
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return shut_down_after(within, connection)
+
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        return problem_of(connection, locking, lambda: connection.info.transaction_status)
+
+    def classify(self, error: BaseException) -> Fault | None:
+        state = getattr(error, "pgcode", None)
+        if state is not None:
+            return fault_of(state)
+        kind = type(error).__name__
+        # Without a state it is libpq that failed, and then the connection is broken.
+        broken = kind in ("OperationalError", "DatabaseError")
+        if broken or (kind == "InterfaceError" and "already closed" in str(error)):
+            return Fault.DISCONNECTED
+        return None
+
+    def timed_out(self, error: BaseException) -> bool:
+        return False
+
+
+class Asyncpg(BorrowedDriver):
+    """Under SQLAlchemy's adapter, which begins the transactions and translates the errors."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("asyncpg",)
+    package = "asyncpg"
+    is_async = True
+
+    def connection_of(self, lent: PoolProxiedConnection) -> Any:
+        return lent.dbapi_connection  # it knows of autocommit, asyncpg itself does not
+
+    def written(self, query: Query[Any]) -> tuple[str, Any]:
+        if not query.params or not isinstance(query.params, dict):
+            return super().written(query)
+        sql, order = _numbered(query.sql)
+        return sql, tuple(query.params[name] for name in order)
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return ended_after(within, connection.driver_connection.terminate, in_loop)
+
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        if connection.driver_connection.is_closed():
+            return CLOSED
+        if locking and connection.autocommit:
+            return AUTOCOMMIT
+        return None
+
+    def raised(self, error: BaseException) -> BaseException:
+        translated = type(error).__module__.startswith("sqlalchemy.")
+        return (error.__cause__ or error) if translated else error
+
+    def failed_before(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) == IN_FAILED_TRANSACTION
+
+    def classify(self, error: BaseException) -> Fault | None:
+        kind = type(error).__name__
+        if kind == "InvalidCachedStatementError":
+            # A table was altered since the statement was prepared, and the transaction has failed.
+            # SQLAlchemy prepares it anew for the next one.
+            return Fault.SERIALIZATION
+        if isinstance(error, OSError):  # SQLAlchemy gives the connection up, and lets it through
+            return Fault.DISCONNECTED
+        state = getattr(error, "sqlstate", None)
+        if state is not None:
+            return fault_of(state)
+        broken = kind == "InterfaceError" and "connection is closed" in str(error)
+        return Fault.DISCONNECTED if broken else None
+
+    def timed_out(self, error: BaseException) -> bool:
+        return isinstance(error, TimeoutError)  # asyncpg's command_timeout
+
+
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
+
+
+@lru_cache(maxsize=64)
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with numbers for its values, as PostgreSQL itself has it, and the names
+    of those."""
+    order: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name is None:
+            return "%"
+        if name not in order:
+            order.append(name)
+        return f"${order.index(name) + 1}"
+
+    return re.sub(r"%\((?P<name>\w+)\)s|%%", number, sql), tuple(order)

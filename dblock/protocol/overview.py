@@ -1,0 +1,120 @@
+"""What people are told of names: who holds them, who waits, which job runs, who has locked the row.
+
+Each is one look; nothing waits for a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import Unsupported
+from ..lock_state import LockState, RowLockState, RunState, WaiterState
+from .explain import explain
+from .faults import Fault, StatementError
+from .inspect import look
+from .job_runs import last
+from .retry import retry_or_raise
+from .state import LockRow
+from .steps import Execute, Procedure
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+#: A waiter gets a free name within about a second. One that waits for longer waits for a row lock.
+FREE_FOR = 2.0
+WRITING = RowLockState("whoever writes to the file now")
+SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")
+
+
+def show(dialect: Statements, name: str, now: float) -> Procedure[LockState]:
+    """Read a name's state and all that is told with it."""
+    row, now = yield from look(dialect, name, 0.0, now)
+    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
+    run = yield from _last(dialect, name, now)
+    row_locks = yield from _row_locks(dialect, name, now)
+    if row is None:
+        row = LockRow(name, 0, None, None, None, None, None)
+    return _told(dialect, row, waiters, run, row_locks)
+
+
+def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
+    """Read the states of all names that have a token, are waited for or are locked."""
+    query = dialect.held()
+    rows = query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+    waiters = yield from _waiters(dialect, None, now)
+    runs = yield from _held_runs(dialect, now)
+    row_locks = yield from _row_locks(dialect, None, now)
+    others = row_locks.keys() - {row.name for row in rows}
+    if others:
+        locked = dialect.look(*sorted(others))
+        rows += locked.read((yield from retry_or_raise(dialect, locked, None, 0.0, now)))
+    states = [
+        _told(dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
+        for row in sorted(rows, key=lambda row: row.name)
+    ]
+    return [state for state in states if state.status != "free" or state.waiters]
+
+
+def _told(
+    dialect: Statements,
+    row: LockRow,
+    waiters: tuple[WaiterState, ...],
+    run: RunState | None,
+    row_locks: Mapping[str, RowLockState],
+) -> LockState:
+    if run is not None and run.fence != row.fence:
+        run = None  # that of an earlier lease
+    row_lock = None
+    if not row.held:
+        row_lock = row_locks.get(row.name, row_locks.get(""))
+        if row_lock is None and not dialect.sees_row_locks and _stuck(row, waiters):
+            row_lock = SOMEBODY
+    return replace(row.told(), waiters=waiters, run=run, row_lock=row_lock)
+
+
+def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
+    """Whether it is free, and waited for, for longer than it would be without a row lock."""
+    waited = max((waiter.waited for waiter in waiters), default=0.0)
+    free_for = waited if row.remaining is None else -row.remaining
+    return min(waited, free_for) > FREE_FOR
+
+
+def _waiters(
+    dialect: Statements, name: str | None, now: float
+) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
+    query = dialect.waiters(name)
+    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+
+
+def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
+    try:
+        return (yield from last(dialect, name, now))
+    except Unsupported:
+        return None  # who may not read the runs is told the rest
+
+
+def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:
+    query = dialect.held_runs()
+    try:
+        return query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+    except Unsupported:
+        return {}
+
+
+def _row_locks(
+    dialect: Statements, name: str | None, now: float
+) -> Procedure[dict[str, RowLockState]]:
+    """Read who has locked the rows; under the empty name who has locked all of them."""
+    if not dialect.sees_row_locks:
+        return {}
+    query = dialect.row_locks(name)
+    try:
+        return query.read((yield Execute(query)))
+    except StatementError as failure:
+        if failure.fault is Fault.BUSY and dialect.one_writer:
+            return {"": WRITING}
+        if failure.fault in (Fault.READ_ONLY, Fault.PRIVILEGE):
+            return {}  # who may only look is told the rest
+        raise explain(dialect, failure, name, harmless=True) from failure.__cause__

@@ -1,0 +1,196 @@
+"""Each driver that may have a user's transaction: what its errors mean, what cannot be locked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from dblock import Locks, NotAcquired, SocketTimeout
+from dblock.io.borrowed import borrow
+from dblock.io.runtime import Runtime
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.steps import Query
+from tests.conftest import BORROWED, Database, lent
+from tests.support import LONG, MOMENT, Facts, blocked, borrowed
+from tests.worlds.portal import WORLDS
+from tests.worlds.surface import Bridged
+from tests.worlds.world import World
+
+OWN = ("postgresql", "mariadb")
+PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
+POSTGRESQL = [pair for pair in PAIRS if pair[1].startswith("postgresql")]
+MARIADB = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
+each = pytest.mark.parametrize(("world", "db"), PAIRS, indirect=True)
+
+# What a server may answer, and what is made of it: None where that is not the database's fault.
+STATES: dict[str, Fault | None] = {
+    "55P03": Fault.BUSY,
+    "40P01": Fault.DEADLOCK,
+    "40001": Fault.SERIALIZATION,
+    "57014": Fault.CANCELED,
+    "42P01": Fault.SCHEMA,
+    "42703": Fault.SCHEMA,
+    "42501": Fault.PRIVILEGE,
+    "25006": Fault.READ_ONLY,
+    "53100": Fault.REFUSED,
+    "XX000": Fault.REFUSED,
+    "22P05": Fault.REFUSED,
+    "22012": None,
+}
+CODES: dict[int, Fault | None] = {
+    1205: Fault.BUSY,
+    1213: Fault.DEADLOCK,
+    1020: Fault.SERIALIZATION,
+    1317: Fault.CANCELED,
+    1969: Fault.CANCELED,
+    1146: Fault.SCHEMA,
+    1054: Fault.SCHEMA,
+    1142: Fault.PRIVILEGE,
+    1290: Fault.READ_ONLY,
+    1792: Fault.READ_ONLY,
+    1114: Fault.REFUSED,
+    1365: None,
+}
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as made:
+        yield made
+
+
+db = pytest.fixture(lent)
+
+
+@pytest.fixture
+def locks(db: Database, world: World) -> Iterator[Locks]:
+    with world.locks(db.url) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(db: Database, world: World) -> Iterator[Engine]:
+    made = world.engine(db.users_url)
+    yield made
+    made.dispose()
+
+
+def in_transaction(on: Any, do: Callable[[Connection], Any]) -> Any:
+    """Do something with SQLAlchemy's own connection, whichever world it is of."""
+    return on.run(do, on._side()) if isinstance(on, Bridged) else do(on)
+
+
+def fault_of(engine: Engine, locks: Locks, sql: str) -> Fault | None:
+    """What is made of the error of a statement."""
+
+    def run(connection: Connection) -> Fault | None:
+        transaction = borrow(connection, locks.dialect, Runtime())
+        with pytest.raises((StatementError, DBAPIError), match="from the test") as caught:
+            transaction.execute(Query(sql, {}))
+        assert not str(caught.value).startswith("<class")
+        return caught.value.fault if isinstance(caught.value, StatementError) else None
+
+    with engine.connect() as connection:
+        fault: Fault | None = in_transaction(connection, run)
+        return fault
+
+
+@pytest.mark.parametrize(("world", "db"), POSTGRESQL, indirect=True)
+def test_errors_of_postgresql(locks: Locks, engine: Engine) -> None:
+    raised = "DO $$ BEGIN RAISE EXCEPTION 'from the test' USING ERRCODE = '{}'; END $$"
+    found = {state: fault_of(engine, locks, raised.format(state)) for state in STATES}
+    assert found == STATES
+
+
+@pytest.mark.parametrize(("world", "db"), MARIADB, indirect=True)
+def test_errors_of_mariadb(locks: Locks, engine: Engine) -> None:
+    raised = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {}, MESSAGE_TEXT = 'from the test'"
+    found = {code: fault_of(engine, locks, raised.format(code)) for code in CODES}
+    assert found == CODES
+
+
+@each
+def test_autocommit(locks: Locks, engine: Engine) -> None:
+    automatic = engine.execution_options(isolation_level="AUTOCOMMIT")
+    lease = locks.lease("report", ttl=LONG)
+    with automatic.connect() as connection, lease:
+        with pytest.raises(ValueError, match="autocommit mode, so nothing stays locked"):
+            locks.row("order", on=connection).acquire()
+        with pytest.raises(ValueError, match="autocommit mode"):
+            lease.guard(connection).__enter__()
+
+
+@pytest.mark.parametrize(("world", "db"), POSTGRESQL, indirect=True)
+def test_a_transaction_that_has_failed(locks: Locks, engine: Engine) -> None:
+    with engine.connect() as connection:
+        with contextlib.suppress(DBAPIError):
+            connection.exec_driver_sql("SELECT * FROM nowhere")
+        with pytest.raises(ValueError, match="its transaction has already failed; roll it back"):
+            locks.row("order", on=connection).acquire()
+        connection.rollback()
+        assert locks.row("order", on=connection, wait=0).acquire()
+
+
+@each
+@pytest.mark.parametrize("wait", [0, MOMENT])
+def test_a_refusal_in_a_savepoint(locks: Locks, engine: Engine, wait: float) -> None:
+    facts = Facts(engine)
+    with locks.row("order"):
+        pass
+    with blocked(engine, locks, "order"), borrowed(engine, "connection") as on:
+        facts.add(on, 1)
+        on.exec_driver_sql("SAVEPOINT mine")  # type: ignore[union-attr]
+        facts.add(on, 2)
+        with pytest.raises(NotAcquired), locks.row("order", on=on, wait=wait):
+            raise AssertionError("not reached")
+        facts.add(on, 3)
+        on.exec_driver_sql("ROLLBACK TO SAVEPOINT mine")  # type: ignore[union-attr]
+        facts.add(on, 4)
+        on.commit()
+    assert facts.ids() == {0, 1, 4}
+
+
+@pytest.mark.parametrize(("world", "db"), [("asyncio", "postgresql+asyncpg")], indirect=True)
+def test_asyncpgs_own_timeout(locks: Locks, world: World, db: Database) -> None:
+    """It raises what is none of its errors, and SQLAlchemy gives the connection up."""
+    impatient = world.engine(db.users_url, connect_args={"command_timeout": 0.3})
+    facts = Facts(impatient)
+    with locks.row("order"):
+        pass
+    with blocked(impatient, locks, "order"), borrowed(impatient, "connection") as on:
+        facts.add(on, 1)
+        with pytest.raises(SocketTimeout, match="connection broke, and with it the transaction"):
+            locks.row("order", on=on, wait=LONG).acquire()
+    assert facts.ids() == {0}
+    impatient.dispose()
+
+
+@pytest.mark.parametrize(("world", "db"), [("asyncio", "postgresql+asyncpg")], indirect=True)
+def test_asyncpgs_statement_is_of_another_table(locks: Locks, engine: Engine) -> None:
+    """Its cached plan is of no use when the table was altered, and the whole unit is to be run
+    again, as with any other conflict."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE thing (n INTEGER)")
+    look: Query[Any] = Query("SELECT n FROM thing", {})
+
+    def run(connection: Connection) -> Fault | None:
+        transaction = borrow(connection, locks.dialect, Runtime())
+        try:
+            transaction.execute(look)
+        except StatementError as failure:
+            return failure.fault
+        return None
+
+    with engine.connect() as connection:
+        assert in_transaction(connection, run) is None
+        connection.commit()
+        with engine.begin() as other:
+            other.exec_driver_sql("ALTER TABLE thing ALTER n TYPE BIGINT")
+        assert in_transaction(connection, run) is Fault.SERIALIZATION
+        connection.rollback()
+        assert in_transaction(connection, run) is None

@@ -1,0 +1,100 @@
+"""Mutants of what is known of the drivers that have users' transactions."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+BORROWED = "tests/connections/test_borrowed_drivers.py"
+OWN_ENGINE = "tests/connections/test_own_engine.py"
+DEAF = "tests/faults/test_borrowed_drivers.py::test_a_server_that_went_deaf"
+
+DRIVERS = (
+    Mutant(
+        "psycopg2-waits-for-ever",
+        "a wait in a user's transaction ends, whoever does not answer",
+        "Psycopg2.bounded",
+        "shut_down_after(within, connection)",
+        "shut_down_after(None, connection)",
+        f"{DEAF}[row-threads-postgresql+psycopg2]",
+    ),
+    Mutant(
+        "asyncpg-waits-for-ever",
+        "a wait in a user's transaction ends, whoever does not answer",
+        "Asyncpg.bounded",
+        "ended_after(within, ",
+        "ended_after(None, ",
+        f"{DEAF}[guard-asyncio-postgresql+asyncpg]",
+    ),
+    Mutant(
+        "deadline-told-as-a-broken-line",
+        "who gave up is told",
+        "answer_deadline.ended_after",
+        "failure.timed_out or bool(over)",
+        "failure.timed_out",
+        f"{DEAF}[row-threads-mariadb+mysqldb]",
+    ),
+    Mutant(
+        "asyncpg-locks-in-autocommit",
+        "nothing is said to be locked that is not",
+        "Asyncpg.transaction_problem",
+        "locking and connection.autocommit",
+        "False",
+        f"{BORROWED}::test_autocommit[asyncio-postgresql+asyncpg]",
+    ),
+    Mutant(
+        "aiomysql-locks-in-autocommit",
+        "nothing is said to be locked that is not",
+        "mariadb.drivers.problem_of",
+        "locking and connection.get_autocommit()",
+        "False",
+        f"{BORROWED}::test_autocommit[asyncio-mariadb+aiomysql]",
+    ),
+    Mutant(
+        "asyncpg-in-a-failed-transaction",
+        "a transaction that has failed before is told as that",
+        "Asyncpg.failed_before",
+        'getattr(error, "sqlstate", None) == IN_FAILED_TRANSACTION',
+        "False",
+        f"{BORROWED}::test_a_transaction_that_has_failed[asyncio-postgresql+asyncpg]",
+    ),
+    Mutant(
+        "asyncpg-plan-of-another-table",
+        "a transaction that only wants to be run again is no replica's",
+        "Asyncpg.classify",
+        'kind == "InvalidCachedStatementError"',
+        "False",
+        f"{BORROWED}::test_asyncpgs_statement_is_of_another_table",
+    ),
+    Mutant(
+        "deadlock-of-mysqlclient",
+        "a unit of work that a deadlock ended is run again",
+        "mariadb.drivers.MySQLdb.classify",
+        "self.package",
+        '"pymysql"',
+        "tests/contrib/test_retrying.py::test_a_deadlock[mariadb+mysqldb]",
+    ),
+    Mutant(
+        "counter-of-another-driver",
+        "a counter serves transactions of several drivers",
+        "CounterTable.once",
+        "transaction.driver.package, name",
+        '"", name',
+        "tests/aio/test_borrowed.py::test_a_counter_with_two_drivers",
+    ),
+    Mutant(
+        "password-of-yesterday",
+        "dblock's own connections have the password that the user's have now",
+        "own_engine._now",
+        "for listener in events.do_connect:",
+        "for listener in ():",
+        f"{OWN_ENGINE}::test_a_password_of_the_moment[threads-mariadb+mysqldb]",
+    ),
+    Mutant(
+        "tls-of-anybody",
+        "dblock's own connections verify what the user's verify",
+        "arguments._verified",
+        'return {"ssl": _by_the_machine(tls)}',
+        "pass",
+        f"{OWN_ENGINE}::test_a_name_is_verified_without_an_authority_of_ones_own",
+    ),
+)

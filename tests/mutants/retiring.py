@@ -1,0 +1,130 @@
+"""Mutants that break what is promised of names that are retired."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/contract/test_retiring.py"
+
+RETIRING = (
+    Mutant(
+        "no-floor",
+        "fences grow, of a name whose row was deleted too",
+        "protocol.retiring.retire",
+        "raised = dialect.raise_floor(page.fence)",
+        "raised = dialect.raise_floor(0)",
+        f"{TESTS}::test_fences_grow[threads-sqlite]",
+    ),
+    Mutant(
+        "a-floor-that-falls",
+        "the floor is above all that was ever deleted, not only the last",
+        "dialects.retiring.RetiringStatements.raise_floor",
+        "WHERE excluded.fence > floor.fence",
+        "",
+        f"{TESTS}::test_the_floor_never_falls[threads-sqlite]",
+    ),
+    Mutant(
+        "a-floor-that-falls-on-mariadb",
+        "the floor is above all that was ever deleted, not only the last",
+        "mariadb.retiring.RetiringStatements.raise_floor",
+        "GREATEST(fence, VALUES(fence))",
+        "VALUES(fence)",
+        f"{TESTS}::test_the_floor_never_falls[threads-mariadb]",
+    ),
+    Mutant(
+        "a-grant-below-the-floor",
+        "a new name begins above the floor",
+        "sqlite.lease.LeaseStatements._grant",
+        "VALUES (:name, {self.floor} + 1,",
+        "VALUES (:name, 1,",
+        f"{TESTS}::test_fences_grow[threads-sqlite]",
+    ),
+    Mutant(
+        "a-grant-below-the-floor-on-postgresql",
+        "a new name begins above the floor",
+        "witness.FIRST_FENCE",
+        'FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"',
+        'FIRST_FENCE = "open.epoch + 1"',
+        f"{TESTS}::test_fences_grow[threads-postgresql]",
+    ),
+    Mutant(
+        "a-new-row-below-the-floor-on-mariadb",
+        "a new name begins above the floor",
+        "mariadb.base.Tables.made",
+        "SET fence = floor",
+        "SET fence = 0",
+        f"{TESTS}::test_fences_grow[threads-mariadb]",
+    ),
+    Mutant(
+        "a-row-below-the-floor",
+        "so does one that a row lock has made",
+        "sqlite.row.RowStatements.create",
+        "VALUES (:name, {self.floor})",
+        "VALUES (:name, 0)",
+        f"{TESTS}::test_fences_grow[threads-sqlite]",
+    ),
+    Mutant(
+        "a-row-below-the-floor-on-postgresql",
+        "so does one that a row lock has made",
+        "postgresql.row.RowStatements.create",
+        "SELECT %(name)s, {self.floor}",
+        "SELECT %(name)s, 0",
+        f"{TESTS}::test_fences_grow[threads-postgresql]",
+    ),
+    Mutant(
+        "a-floor-of-before-the-row-was-deleted",
+        "who does not see a row sees the floor that was raised before it was deleted",
+        "postgresql.row.RowStatements.create",
+        "WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)",
+        "WHERE true",
+        "tests/faults/test_retiring.py::test_a_row_is_deleted_while_another_is_made",
+    ),
+    Mutant(
+        "a-held-name-is-retired",
+        "what is held stays, and what was used a moment ago",
+        "dialects.retiring.RetiringStatements.unused",
+        'f"OR expires_at < {self.ago} AND acquired_at < {self.ago})"',
+        'f"OR expires_at > {self.ago})"',
+        f"{TESTS}::test_what_is_used_stays[threads-sqlite]",
+    ),
+    Mutant(
+        "a-name-with-a-queue-is-retired",
+        "what is waited for stays",
+        "dialects.retiring.RetiringStatements.unused",
+        '"waiters IS NULL AND (expires_at IS NULL "',
+        '"(expires_at IS NULL "',
+        f"{TESTS}::test_a_name_with_a_queue_stays[threads-sqlite]",
+    ),
+    Mutant(
+        "a-locked-name-is-waited-for",
+        "what is locked is passed by",
+        "PostgreSQL.retire",
+        "FOR UPDATE SKIP LOCKED",
+        "",
+        f"{TESTS}::test_a_name_that_is_locked_stays[threads-postgresql]",
+    ),
+    Mutant(
+        "a-guarded-name-is-retired",
+        "the guard is locked first, and stays where that is in vain",
+        "mariadb.retiring.RetiringStatements.retire",
+        "IF NOT busy THEN",
+        "IF TRUE THEN",
+        f"{TESTS}::test_a_guarded_name_stays[threads-mariadb]",
+    ),
+    Mutant(
+        "a-guard-stays-behind",
+        "the guard's row goes with the name",
+        "mariadb.retiring.RetiringStatements.retire",
+        "DELETE FROM {self.guard_table} WHERE lock_name = one;",
+        "",
+        f"{TESTS}::test_what_is_not_used_goes[threads-mariadb]",
+    ),
+    Mutant(
+        "a-row-is-waited-for-that-its-waiter-keeps-away",
+        "who waits for a row that is deleted goes on, or is told to begin anew",
+        "row_lock._conflict",
+        "if not dialect.refusal_holds or dialect.one_writer:",
+        "if True:",
+        "tests/simulation/test_found.py::test_it_is_mended",
+    ),
+)
