@@ -23,10 +23,12 @@ def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> No
     told: list[float] = []
 
     def wait(locks: Locks) -> None:
-        # The outage may meet one whose try is under way: nobody knows what became of that.
-        with pytest.raises((Unavailable, OutcomeUnknown)):
+        try:
             locks.lease(NAME).acquire()
-        told.append(time.monotonic())
+        except Unavailable:
+            told.append(time.monotonic())
+        except OutcomeUnknown:
+            pass  # its try was under way: it asks for longer what became of that
 
     patience = Timeouts(connect=1, query=0.5, socket=1)
     holder, proxy = lease(queue.locks()), Proxy(queue.db.url)
@@ -38,6 +40,7 @@ def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> No
         proxy.refuse()
         proxy.cut()
         threads.join()
+    assert len(told) > 1
     first, last = told[0] - start, told[-1] - start
     assert last < 3 * first
 
