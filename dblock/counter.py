@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from .counter_cursor import CursorTransaction
     from .database import Database
-    from .io.borrowed import Borrowable
+    from .io.borrowed import Borrowable, BorrowedTransaction
     from .policy import RetryPolicy
 
 # For so many seconds after a lost race other races would be lost too.
@@ -201,7 +200,7 @@ class Counter:
         return True
 
     def _room(
-        self, transaction: CursorTransaction, n: Any, sign: int
+        self, transaction: BorrowedTransaction, n: Any, sign: int
     ) -> tuple[Numbers, Number, Number, Number]:
         """Return the column's numbers, the amount, and from what to what the value may be."""
         numbers = self._table.numbers(transaction, self._columns.value)
@@ -212,7 +211,7 @@ class Counter:
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: CursorTransaction, key: Any, n: Any, sign: int, numbers: Numbers
+        self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
         table, columns = self._table, self._columns
@@ -249,7 +248,7 @@ class Counter:
                 f"{self!r} is striped, so there is no one row to compare and set: take and add work"
             )
 
-    def _check_comparable(self, transaction: CursorTransaction) -> None:
+    def _check_comparable(self, transaction: BorrowedTransaction) -> None:
         """Refuse numbers that may be rounded when they are read."""
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
@@ -259,7 +258,7 @@ class Counter:
                 "NUMERIC with decimals; take and add work"
             )
 
-    def _set(self, transaction: CursorTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: BorrowedTransaction, key: Any, seen: Any, new: Any) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from sqlalchemy.schema import Column
     from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
-    from .counter_cursor import CursorTransaction
     from .counter_table import Types
     from .database import Database
-    from .io.borrowed import Borrowable
+    from .io.borrowed import Borrowable, BorrowedTransaction
     from .policy import RetryPolicy
 
 _START, _STRIPE = "dblock_start", "dblock_stripe"
@@ -82,7 +81,7 @@ class StripedTable(CounterTable):
     # --- looking -----------------------------------------------------------------------------
 
     def read(
-        self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the sum, as the user's type has it and as the database has it."""
         rows = self._rows(transaction, key, lock=lock)
@@ -92,7 +91,7 @@ class StripedTable(CounterTable):
             return None, None
         return exact_sum(value for _, value, _ in rows), exact_sum(seen for _, _, seen in rows)
 
-    def _rows(self, transaction: CursorTransaction, key: Any, *, lock: bool) -> list[Row]:
+    def _rows(self, transaction: BorrowedTransaction, key: Any, *, lock: bool) -> list[Row]:
         columns, stripe = self.columns, self._stripe
 
         def statement() -> ClauseElement:
@@ -122,7 +121,7 @@ class StripedTable(CounterTable):
 
     def shift(
         self,
-        transaction: CursorTransaction,
+        transaction: BorrowedTransaction,
         key: Any,
         amount: Number,
         least: Number,
@@ -143,7 +142,7 @@ class StripedTable(CounterTable):
                 return False  # and nobody was locked out to find that
         return self._gather(transaction, key, numbers, amount, least)
 
-    def _shift_one(self, transaction: CursorTransaction, numbers: Numbers, free: bool) -> Any:
+    def _shift_one(self, transaction: BorrowedTransaction, numbers: Numbers, free: bool) -> Any:
         """Return what changes one stripe that has room for it, the first from ``start`` on and
         around: one that is ``free``, or whichever it is, to be waited for."""
         columns, stripe = self.columns, self._stripe
@@ -182,7 +181,7 @@ class StripedTable(CounterTable):
 
     def _gather(
         self,
-        transaction: CursorTransaction,
+        transaction: BorrowedTransaction,
         key: Any,
         numbers: Numbers,
         amount: Number,
@@ -200,7 +199,7 @@ class StripedTable(CounterTable):
             return False
         return self._even_out(transaction, key, numbers, rows, exact_sum((total, amount)))
 
-    def spread(self, transaction: CursorTransaction, key: Any) -> None:
+    def spread(self, transaction: BorrowedTransaction, key: Any) -> None:
         """Make the rows that are missing, and even all out."""
         columns, numbers = self.columns, self._exact(transaction)
         for _ in range(2):  # as in _gather: who has locked one of the rows has all to himself
@@ -222,7 +221,7 @@ class StripedTable(CounterTable):
 
     def _even_out(
         self,
-        transaction: CursorTransaction,
+        transaction: BorrowedTransaction,
         key: Any,
         numbers: Numbers,
         rows: list[Row],
@@ -250,7 +249,7 @@ class StripedTable(CounterTable):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _exact(self, transaction: CursorTransaction) -> Numbers:
+    def _exact(self, transaction: BorrowedTransaction) -> Numbers:
         numbers = self.numbers(transaction, self.columns.value)
         if numbers.inexact:
             raise Unsupported(
@@ -259,7 +258,7 @@ class StripedTable(CounterTable):
             )
         return numbers
 
-    def _start(self, transaction: CursorTransaction) -> int:
+    def _start(self, transaction: BorrowedTransaction) -> int:
         """Return the stripe to begin with: at random, and the same within a transaction, which
         would wait for others with a stripe of its own locked."""
         transaction_of, start = transaction.connection.info.get(_START, (None, 0))
@@ -267,5 +266,5 @@ class StripedTable(CounterTable):
             return int(start)
         return int(self._database.runtime.random() * self._stripes)
 
-    def _keep(self, transaction: CursorTransaction, start: int) -> None:
+    def _keep(self, transaction: BorrowedTransaction, start: int) -> None:
         transaction.connection.info[_START] = weakref.ref(transaction.root), start

@@ -17,7 +17,6 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
-from .counter_cursor import CursorTransaction
 from .io.borrowed import BorrowedTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
@@ -127,7 +126,7 @@ class CounterTable:
         #: By the driver that they are written for, and what they do.
         self._compiled: dict[tuple[str, str], Compiled] = {}
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
         """Return the user's transaction."""
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
@@ -140,13 +139,11 @@ class CounterTable:
                 f"{type(found).__name__}"
             )
         database.recognise(transaction)
-        return CursorTransaction(
-            transaction.connection, database.dialect, transaction.driver, database.runtime
-        )
+        return transaction
 
     # --- what the columns hold ---------------------------------------------------------------
 
-    def numbers(self, transaction: CursorTransaction, column: Column[Any]) -> Numbers:
+    def numbers(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
         """Return which numbers a column holds: by its type in the database, and by its type here
         where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
         found = self._numbers.get(column.name)
@@ -166,7 +163,7 @@ class CounterTable:
             )
         return found
 
-    def exactly(self, transaction: CursorTransaction, what: str, number: Any) -> Number:
+    def exactly(self, transaction: BorrowedTransaction, what: str, number: Any) -> Number:
         """Return a number as the column holds it."""
         kind = self.columns.value.type
         if isinstance(kind, TypeDecorator):
@@ -177,7 +174,7 @@ class CounterTable:
     # --- statements --------------------------------------------------------------------------
 
     def read(
-        self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
         columns = self.columns
@@ -211,7 +208,7 @@ class CounterTable:
 
     def shift(
         self,
-        transaction: CursorTransaction,
+        transaction: BorrowedTransaction,
         key: Any,
         amount: Number,
         least: Number,
@@ -235,7 +232,7 @@ class CounterTable:
         values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
-    def set(self, transaction: CursorTransaction, key: Any, seen: Number, new: Number) -> bool:
+    def set(self, transaction: BorrowedTransaction, key: Any, seen: Number, new: Number) -> bool:
         """Set a row that is still as seen; False if none is."""
 
         def statement() -> ClauseElement:
@@ -250,7 +247,7 @@ class CounterTable:
         return self.run(transaction, compiled.query(values)).matched == 1
 
     def updating(
-        self, transaction: CursorTransaction, where: ColumnElement[bool], new: Any
+        self, transaction: BorrowedTransaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
         conditions = [columns.key == bindparam(KEY, type_=columns.key.type), where]
@@ -262,7 +259,7 @@ class CounterTable:
         return update(columns.table).where(*conditions).values(values)
 
     def once(
-        self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
+        self, name: str, transaction: BorrowedTransaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
         key = transaction.driver.package, name
@@ -272,16 +269,16 @@ class CounterTable:
         return found
 
     def rows(
-        self, transaction: CursorTransaction, query: Compiled, key: Any
+        self, transaction: BorrowedTransaction, query: Compiled, key: Any
     ) -> Sequence[Sequence[Any]]:
         """Run a query for the rows of a key."""
         return self._retried(partial(transaction.rows, query, {KEY: key}))
 
-    def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
+    def write(self, transaction: BorrowedTransaction, statement: Executable, rows: Any) -> None:
         """Run a statement that is not sent often."""
         self._retried(partial(transaction.execute_core, statement, rows))
 
-    def run(self, transaction: CursorTransaction, query: Query[Any]) -> Reply:
+    def run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
 
     def _retried(self, do: Callable[[], T]) -> T:

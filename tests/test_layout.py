@@ -23,7 +23,6 @@ FLOORS = [
     {"handle"},
     {"holding"},
     {"database"},
-    {"counter_cursor"},
     {"counter_table"},
     {"counter_stripes"},
     {"lease", "row", "counter"},

@@ -37,6 +37,11 @@ class AsyncPsycopg(Psycopg):
     def sender(self, connection: Any) -> Send:
         return TaskSender(connection, partial(ready, connection.fileno())).send
 
+    def has_rows(self, cursor: Any) -> bool:
+        return (
+            cursor.description is not None
+        )  # SQLAlchemy's cursor, which shows no result of libpq's
+
     def set_autocommit(self, connection: Any) -> None:
         await_(connection.set_autocommit(True))
 

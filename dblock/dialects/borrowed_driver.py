@@ -26,6 +26,8 @@ class BorrowedDriver(ABC):
     package: ClassVar[str]
     #: Whether it is an event loop's.
     is_async: ClassVar[bool] = False
+    #: Whether its cursors do without what SQLAlchemy does around a statement.
+    on_its_own: ClassVar[bool] = True
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
         """Return what the methods below are given of a connection of SQLAlchemy's."""
@@ -37,6 +39,10 @@ class BorrowedDriver(ABC):
         Values by position belong to a statement that was compiled for this driver.
         """
         return query.sql, query.params or None
+
+    def has_rows(self, cursor: Any) -> bool:
+        """Whether the statement that a cursor has run returns rows."""
+        return cursor.description is not None
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None

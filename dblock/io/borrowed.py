@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
@@ -19,10 +19,13 @@ from ..protocol.steps import ExecuteInTransaction, Query, Reply
 from .driver_errors import first_line
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import CursorResult
     from sqlalchemy.orm import Session, scoped_session
     from sqlalchemy.schema import Table
+    from sqlalchemy.sql import Executable
     from sqlalchemy.types import TypeEngine
 
+    from ..compiled import Compiled
     from ..dialects import Dialect
     from .runtime import Runtime
 
@@ -73,6 +76,8 @@ class Borrowed(ABC):
     def release(self, savepoint: Any) -> None: ...
 
     def run(self, step: ExecuteInTransaction) -> Reply:
+        if step.patience is None and step.within is None and step.keep is None:
+            return self.execute(step.query)
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
@@ -182,8 +187,12 @@ def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
 
 
 class BorrowedTransaction(Borrowed):
-    """One of SQLAlchemy's: through the user's own connection, so that its events and its handling
-    of broken connections see what is done."""
+    """One of SQLAlchemy's, begun when need be.
+
+    Statements are run on the driver's own cursor, for what SQLAlchemy does around one takes longer
+    than the driver itself. Where somebody listens to its events, or has it log, they go through it.
+    In both ways it is told of failures: for one, it empties the pool of a server that is gone.
+    """
 
     def __init__(
         self, connection: Connection, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime
@@ -211,12 +220,71 @@ class BorrowedTransaction(Borrowed):
 
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
+        if not self.watched:
+            cursor, rows = self._send(query)
+            return Reply(rows, cursor.rowcount, sent, self._runtime.now())
         try:
             result = self.connection.exec_driver_sql(*self.driver.written(query))
-            rows: Any = result.fetchall() if result.returns_rows else ()
+            rows = result.fetchall() if result.returns_rows else ()
             return Reply(rows, result.rowcount, sent, self._runtime.now())
         except FAILURES as error:
             raise self._told(error) from cause_of(error)
+
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query on the user's own tables; return its rows."""
+        if self.watched:
+            return self.execute_core(compiled.statement, values).all()
+        cursor, rows = self._send(compiled.query(values))
+        kinds, dialect = [column[1] for column in cursor.description], self.connection.dialect
+        return [compiled.convert(row, kinds, dialect) for row in rows]
+
+    def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
+        """Run a statement on the user's own tables as SQLAlchemy would."""
+        try:
+            return self.connection.execute(statement, values)
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
+
+    @property
+    def watched(self) -> bool:
+        """Whether something is done around each statement, or to be looked at before it."""
+        connection = self.connection
+        return (
+            not self.driver.on_its_own
+            or connection._echo
+            or connection._has_events
+            or connection.engine._has_events
+            or connection.dialect._has_events
+            or connection._trans_context_manager not in (None, connection.get_transaction())
+            or connection.in_nested_transaction()
+        )
+
+    def _send(self, query: Query[Any]) -> tuple[Any, Sequence[Any]]:
+        """Return the cursor that ran a statement, and the rows: one for each of the driver's
+        connections, for making it takes as long as running does."""
+        connection = self.connection
+        sql, params = self.driver.written(query)
+        if not connection.in_transaction():
+            connection.begin()
+        cursor = None
+        try:
+            lent = connection.connection
+            cursor = lent.info.get(_CURSOR)
+            if cursor is None:
+                cursor = lent.info[_CURSOR] = lent.cursor()
+            connection.dialect.do_execute(cursor, sql, params)
+            return cursor, cursor.fetchall() if self.driver.has_rows(cursor) else ()
+        except BaseException as error:
+            if cursor is not None:
+                lent.info.pop(_CURSOR, None)
+            self._failed(error, sql, params, cursor)
+
+    def _failed(self, error: BaseException, sql: str, params: Any, cursor: Any) -> NoReturn:
+        """Let SQLAlchemy do what it does about a failure."""
+        try:
+            self.connection._handle_dbapi_exception(error, sql, params, cursor, None)
+        except FAILURES as told:
+            raise self._told(told) from cause_of(told)
 
     def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
         """Return the types of a table's columns in the database; none where that does not tell."""
@@ -254,3 +322,6 @@ def cause_of(error: Exception) -> BaseException:
 _SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())
 _UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
 _RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
+
+# In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
+_CURSOR = "dblock cursor"

@@ -19,6 +19,7 @@ from tests.mutants.user_locks import USER_LOCKS
 from tests.mutants.waiters import WAITERS
 from tests.mutants.waiting import CALLS
 
+BESIDE = "tests/contract/test_row_beside_lease.py"
 PLANTED = "tests/faults/test_planted.py"
 EXACT, ROOM = "tests/contract/test_counter_exact.py", "tests/contract/test_counter_room.py"
 STRIPES = "tests/contract/test_counter_stripes.py"
@@ -51,6 +52,14 @@ CATALOGUE = (
         'WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"',
         'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
+    ),
+    Mutant(
+        "a-row-lock-in-a-leases-way",
+        "a transaction that has locked the row of a lease is told",
+        "postgresql.row._row_lock",
+        "in_the_way=free is False",
+        "in_the_way=False",
+        f"{BESIDE}::test_the_transaction_is_told_that_it_is_in_the_way[threads-postgresql-0]",
     ),
     Mutant(
         "lease-ignores-row-locks",

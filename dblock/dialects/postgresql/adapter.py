@@ -117,6 +117,10 @@ class Psycopg(Adapter):
     def bound_reads(self, connection: Any, seconds: float) -> None:
         read_deadline.bound(connection, seconds)
 
+    def has_rows(self, cursor: Any) -> bool:
+        # Its description of the columns is made each time, and takes as long as a round trip.
+        return bool(cursor.pgresult.nfields)
+
     @contextlib.contextmanager
     def bounded(
         self, connection: Any, patience: float | None, within: float | None

@@ -1,4 +1,4 @@
-"""A counter's statements on the driver's cursor: who watches SQLAlchemy sees them all the same."""
+"""Statements on the driver's cursor: who watches SQLAlchemy sees them all the same."""
 
 from __future__ import annotations
 
@@ -74,6 +74,21 @@ def test_a_listener_sees_them_and_may_change_them(stock: Counter, engine: Engine
         assert [statement.split()[0] for statement in said] == ["UPDATE", "SELECT"]
         connection.commit()
     assert left(engine, stock) == 8
+
+
+def test_a_row_lock_is_seen_too(db: Database, engine: Engine) -> None:
+    said: list[str] = []
+
+    def listen(connection: Any, cursor: Any, statement: str, *rest: object) -> None:
+        said.append(statement)
+
+    with Locks(db.url) as locks, engine.connect() as connection:
+        locks.row("order", on=connection).acquire()
+        connection.commit()
+        event.listen(engine, "before_cursor_execute", listen)
+        locks.row("order", on=connection).acquire()
+        connection.commit()
+    assert "dblock_lock" in said[-1]
 
 
 def test_in_a_savepoint(stock: Counter, engine: Engine) -> None:
