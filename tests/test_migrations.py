@@ -101,6 +101,13 @@ def test_the_metadata_is_what_the_migrations_make(database: Database) -> None:
     assert differences == []
 
 
+def test_every_table_and_column_says_what_it_is_for() -> None:
+    made = tables(MetaData()).values()
+    silent = [table.name for table in made if not table.comment]
+    silent += [str(column) for table in made for column in table.columns if not column.comment]
+    assert silent == []
+
+
 def test_newer_tables_that_only_have_more(database: Database) -> None:
     """A migration that adds, and no more, stops no older code."""
     upgrade(database.url)

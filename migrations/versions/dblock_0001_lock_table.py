@@ -35,13 +35,23 @@ def upgrade() -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}lock",
-        sa.Column("lock_name", NAME, nullable=False),
-        sa.Column("fence", sa.BigInteger(), nullable=False),
-        sa.Column("token", TOKEN),
-        sa.Column("owner", LABEL),
-        sa.Column("acquired_at", MOMENT),
-        sa.Column("expires_at", MOMENT),
+        sa.Column("lock_name", NAME, nullable=False, comment="The name."),
+        sa.Column(
+            "fence",
+            sa.BigInteger(),
+            nullable=False,
+            comment="The number of the newest hold. It only grows.",
+        ),
+        sa.Column(
+            "token",
+            TOKEN,
+            comment="The secret of the holder's process; NULL while the name is free.",
+        ),
+        sa.Column("owner", LABEL, comment="Who holds it: host, process, or what owner= says."),
+        sa.Column("acquired_at", MOMENT, comment="When the hold began."),
+        sa.Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
         sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
+        comment="One row for each name that was ever locked.",
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -52,22 +62,30 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE {quoted} SET (fillfactor = 50)")
     op.create_table(
         f"{prefix}guard",
-        sa.Column("lock_name", NAME, nullable=False),
+        sa.Column("lock_name", NAME, nullable=False, comment="The name."),
         sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
+        comment="What a guard locks in a user's transaction (MariaDB).",
         schema=schema,
         mysql_engine="InnoDB",
     )
     op.create_table(
         f"{prefix}applied",
-        sa.Column("idempotency_key", NAME, nullable=False),
-        sa.Column("applied_at", MOMENT, nullable=False),
+        sa.Column("idempotency_key", NAME, nullable=False, comment="The key."),
+        sa.Column("applied_at", MOMENT, nullable=False, comment="When the change was made."),
         sa.PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
+        comment="Idempotency keys of counter changes.",
         schema=schema,
         mysql_engine="InnoDB",
     )
     version = op.create_table(
         f"{prefix}schema",
-        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column(
+            "version",
+            sa.Integer(),
+            nullable=False,
+            comment="The oldest code that works with these tables.",
+        ),
+        comment="How far dblock's tables have been brought.",
         schema=schema,
         mysql_engine="InnoDB",
     )

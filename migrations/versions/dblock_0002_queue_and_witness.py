@@ -69,7 +69,12 @@ def upgrade() -> None:
     create_waiter(again)
     if on_postgresql:  # before the table is locked, since it reads the whole
         op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
-    op.add_column(f"{prefix}lock", sa.Column("waiters", QUEUE), schema=schema, if_not_exists=again)
+    op.add_column(
+        f"{prefix}lock",
+        sa.Column("waiters", QUEUE, comment="Tickets of the queue, first come first (PostgreSQL)."),
+        schema=schema,
+        if_not_exists=again,
+    )
     set_version(2)
 
 
@@ -77,26 +82,54 @@ def create_witness(on_postgresql: bool, again: bool | None) -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}epoch",
-        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("cause", sa.Text()),
-        sa.Column("longest_ttl", sa.Double()),
-        sa.Column("server", sa.Text()),
-        sa.Column("writer", sa.Text(), nullable=False),
+        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False, comment="Always 1."),
+        sa.Column(
+            "epoch",
+            sa.BigInteger(),
+            nullable=False,
+            comment="A number that grows with each crash or failover.",
+        ),
+        sa.Column("cause", sa.Text(), comment="Why the newest epoch began."),
+        sa.Column(
+            "longest_ttl", sa.Double(), comment="The longest TTL of a lease so far, in seconds."
+        ),
+        sa.Column("server", sa.Text(), comment="The server and its timeline that grant leases."),
+        sa.Column(
+            "writer", sa.Text(), nullable=False, comment="The transaction that wrote this row."
+        ),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
         if_not_exists=again,
+        comment="Since when leases are granted without a gap (PostgreSQL).",
         schema=schema,
         mysql_engine="InnoDB",
     )
     op.create_table(
         f"{prefix}witness",
-        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("longest_ttl", sa.Double(), nullable=False),
-        sa.Column("grants_from", MOMENT, nullable=False),
-        sa.Column("writer", sa.Text(), nullable=False),
+        sa.Column("id", sa.Integer(), nullable=False, autoincrement=False, comment="Always 1."),
+        sa.Column(
+            "epoch",
+            sa.BigInteger(),
+            nullable=False,
+            comment="The epoch that leases are granted in.",
+        ),
+        sa.Column(
+            "longest_ttl",
+            sa.Double(),
+            nullable=False,
+            comment="The longest TTL that may be granted, in seconds.",
+        ),
+        sa.Column(
+            "grants_from",
+            MOMENT,
+            nullable=False,
+            comment="When the first lease of this epoch may be granted.",
+        ),
+        sa.Column(
+            "writer", sa.Text(), nullable=False, comment="The transaction that wrote this row."
+        ),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
         if_not_exists=again,
+        comment="A copy of the epoch that a crash empties (PostgreSQL).",
         schema=schema,
         mysql_engine="InnoDB",
         prefixes=["UNLOGGED"] if on_postgresql else [],
@@ -107,15 +140,23 @@ def create_waiter(again: bool | None) -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}waiter",
-        sa.Column("id", TOKEN, nullable=False),
-        sa.Column("lock_name", NAME, nullable=False),
-        sa.Column("strategy", STRATEGY, nullable=False),
-        sa.Column("owner", LABEL, nullable=False),
-        sa.Column("since", MOMENT, nullable=False),
-        sa.Column("expires_at", MOMENT, nullable=False),
-        sa.Column("holds", HOLDS),
+        sa.Column("id", TOKEN, nullable=False, comment="The waiter's own number."),
+        sa.Column("lock_name", NAME, nullable=False, comment="The name that it waits for."),
+        sa.Column("strategy", STRATEGY, nullable=False, comment="lease or row."),
+        sa.Column(
+            "owner", LABEL, nullable=False, comment="Who waits: host, process, or what owner= says."
+        ),
+        sa.Column("since", MOMENT, nullable=False, comment="When the wait began."),
+        sa.Column(
+            "expires_at",
+            MOMENT,
+            nullable=False,
+            comment="When the waiter counts as dead unless it says more.",
+        ),
+        sa.Column("holds", HOLDS, comment="What it holds meanwhile, to find deadlocks."),
         sa.PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
         if_not_exists=again,
+        comment="Who waits for a lock.",
         schema=schema,
         mysql_engine="InnoDB",
     )

@@ -37,15 +37,28 @@ def upgrade() -> None:
     schema, prefix = place()
     op.create_table(
         f"{prefix}run",
-        sa.Column("lock_name", NAME, nullable=False),
-        sa.Column("slot", NAME, nullable=False),
-        sa.Column("fence", sa.BigInteger(), nullable=False),
-        sa.Column("owner", LABEL),
-        sa.Column("started_at", MOMENT, nullable=False),
-        sa.Column("ended_at", MOMENT),
-        sa.Column("exit_status", sa.Integer()),
+        sa.Column("lock_name", NAME, nullable=False, comment="The job's name."),
+        sa.Column(
+            "slot",
+            NAME,
+            nullable=False,
+            comment="The slot, such as a day; empty for the last run of all.",
+        ),
+        sa.Column(
+            "fence",
+            sa.BigInteger(),
+            nullable=False,
+            comment="The fence of the lease that it ran under.",
+        ),
+        sa.Column("owner", LABEL, comment="Who ran it."),
+        sa.Column("started_at", MOMENT, nullable=False, comment="When it began."),
+        sa.Column(
+            "ended_at", MOMENT, comment="When it ended; NULL while it runs, or if it was killed."
+        ),
+        sa.Column("exit_status", sa.Integer(), comment="The exit status of its command."),
         sa.PrimaryKeyConstraint("lock_name", "slot", name=f"{prefix}run_pkey"),
         if_not_exists=op.get_context().dialect.name in MYSQL or None,
+        comment="The last run of each job, and of each slot of it.",
         schema=schema,
         mysql_engine="InnoDB",
     )

@@ -27,9 +27,17 @@ def place() -> tuple[str | None, str]:
 
 def added() -> tuple[tuple[str, sa.Column[object]], ...]:
     return (
-        ("epoch", sa.Column("grants_from", MOMENT)),
-        ("witness", sa.Column("valid_until", MOMENT)),
-        ("schema", sa.Column("revision", sa.Integer())),
+        ("epoch", sa.Column("grants_from", MOMENT, comment="When the pause after a crash ends.")),
+        (
+            "witness",
+            sa.Column(
+                "valid_until", MOMENT, comment="Until when longest_ttl is known to be right."
+            ),
+        ),
+        (
+            "schema",
+            sa.Column("revision", sa.Integer(), comment="The newest revision that was applied."),
+        ),
     )
 
 
