@@ -61,7 +61,10 @@ class AsyncHandle(ABC, Generic[H]):
         return await self._home.run(self.sync.acquire, blocking, timeout)
 
     async def release(self) -> None:
-        """Give the lock back, even if the caller is cancelled meanwhile."""
+        """Give the lock back, even if the caller is cancelled meanwhile.
+
+        Raises NotHeld if you do not hold it, and LockLost if you have lost it.
+        """
         await self._home.run(self.sync.release)
 
     async def __aenter__(self) -> Self:

@@ -38,7 +38,7 @@ def drop(
     schema: str | None = None,
     prefix: str = "dblock_",
 ) -> None:
-    """Undo :func:`create` with the same arguments. Dropped tables take their fences along."""
+    """Undo :func:`create` with the same arguments. Fences of dropped tables are lost."""
     context = _beside(op.get_context(), schema, prefix)
     for script in _between(since, revision):
         _run(script, context, "downgrade")
