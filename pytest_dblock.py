@@ -1,7 +1,7 @@
-"""dblock's fixtures for pytest; docs/testing.md tells what they are for.
+"""dblock's fixtures for pytest; see docs/testing.md.
 
-pytest imports this whenever it starts, also where nobody has use for it. So it is no part of the
-package, whose import takes a while: that is imported when a test asks for a fixture.
+pytest imports this file whenever it starts, and importing the package takes a while. So this file
+is outside of the package, and a fixture imports the package when a test asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def dblock_faults() -> Iterator[Faults]:
-    """What life does to locks, and a database of this test for them: dblock.testing.Faults."""
+    """Faults for the locks of this test, and a database for them: dblock.testing.Faults."""
     from dblock.testing import Faults
 
     with Faults() as faults:
@@ -28,7 +28,7 @@ def dblock_faults() -> Iterator[Faults]:
 
 @pytest.fixture
 def dblock_locks(dblock_faults: Faults) -> Locks:
-    """Locks in that database, which need no server: dblock.Locks."""
+    """Locks in the database of this test; they need no server: dblock.Locks."""
     return dblock_faults.locks
 
 

@@ -1,4 +1,4 @@
-"""Counters in the user's own tables: nothing is held, the statement itself decides."""
+"""Counters in the user's own tables. Nothing is held: the statement itself decides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .io.borrowed import Borrowable, BorrowedTransaction
     from .policy import RetryPolicy
 
-# For so many seconds after a lost race other races would be lost too.
+# For so many seconds after a lost race this process would lose other races too.
 HOT = 1.0
 
 
@@ -80,10 +80,10 @@ class Counter:
     ) -> bool:
         """Take ``n`` off; raise NotEnough, changing nothing, if that would go below the floor.
 
-        One round trip. With an ``idempotency_key`` you can safely repeat it after a lost reply or a
-        commit of unknown outcome: dblock applies a key once for ever, and a repetition changes
-        nothing and returns False. dblock remembers only the key, not what it was for. So give each
-        change its own key, in an order of several lines ``f"{order}:{line}"``.
+        One round trip. Returns True. With an ``idempotency_key`` you can safely repeat it after a
+        lost reply or a commit of unknown outcome: dblock applies a key once for ever, and a
+        repetition changes nothing and returns False. dblock remembers only the key, not what it was
+        for. So give each change its own key, in an order of several lines ``f"{order}:{line}"``.
         """
         return self._change(session, key, n, -1, idempotency_key)
 
@@ -172,7 +172,7 @@ class Counter:
     ) -> bool:
         check_number("an amount", n)
         if n <= 0:
-            raise ValueError(f"an amount is above 0: {n!r}")
+            raise ValueError(f"an amount must be above 0: {n!r}")
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
         dialect, table = self._dialect, self._table

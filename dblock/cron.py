@@ -1,4 +1,4 @@
-"""Jobs: a command or a function that several hosts start and one of them runs."""
+"""Jobs: several hosts start a command or a function, and one of them runs it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ SUCCEEDED, FAILED = 0, 1
 
 
 class Job:
-    """A lease that is held for a job's runs, and the record of these.
+    """The lease that a job's runs hold, and the record of the runs.
 
-    ``at_least`` is for how long from its start a run keeps the name, also when it ends earlier;
-    ``once_per`` names the slot that runs successfully once, or the period that the database's
-    clock makes slots of, in UTC or in the time zone ``tz``.
+    A run keeps the name for ``at_least`` seconds from its start, even if it ends earlier. After
+    ``at_most`` seconds its lease is lost; None is no limit. ``once_per`` is the slot in which the
+    job succeeds once, or a period: the database's clock then gives the slot, in UTC or in the time
+    zone ``tz``.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Job:
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
     def take(self) -> Running | None:
-        """Get the lease and begin a run; None, and a line in the log, when there is to be none."""
+        """Get the lease and begin a run. If there is nothing to run, log that and return None."""
         slot = self.slot()
         refusal = self.lease.try_within(self.lease.wait)
         if refusal is not None:
@@ -80,11 +81,11 @@ class Job:
             return None
         running = self.begin(slot)
         if running is None:
-            logger.info("a run was skipped: %r has run for %r", self.lease.name, slot)
+            logger.info("a run was skipped: %r has succeeded for %r", self.lease.name, slot)
         return running
 
     def slot(self) -> str:
-        """Return the slot of a run that begins now; the empty one is none."""
+        """Return the slot of a run that begins now, "" if the job has no slots."""
         if self.once_per not in PERIODS:
             return self.once_per or ""
         database = self.database
@@ -94,10 +95,10 @@ class Job:
         return job_runs.slot_at(self.once_per, moment, self.zone)
 
     def begin(self, slot: str) -> Running | None:
-        """Record that a run begins, the lease being held.
+        """Record that a run begins. The caller holds the lease.
 
-        None, and the lease given back, when one has succeeded in the slot. Raises LockLost when
-        the lease did not last until now.
+        If the job has succeeded in the slot, give the lease back and return None. Raises LockLost
+        if the lease is lost by now.
         """
         since = self.database.runtime.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
@@ -118,7 +119,7 @@ class Job:
         return None
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host."""
+        """Return the run that began last, on whichever host; None if none is on record."""
         database = self.database
         return database.run(
             job_runs.last(database.dialect, self.lease.name, database.runtime.now())
@@ -136,16 +137,16 @@ class Running:
     def record(self, status: int) -> None:
         """Record the exit status.
 
-        Raises Unavailable where it cannot be, LockLost when a later run is on record instead.
+        Raises Unavailable if dblock cannot, and LockLost if a later run is on record instead.
         """
         database = self.job.database
         patience, now = database.timeouts.socket, database.runtime.now()
         database.run(job_runs.end(database.dialect, self.run, status, patience, now))
 
     def release(self, lost: int = FAILED) -> None:
-        """Give the lease back, or let it run out where the run is to count for longer.
+        """Give the lease back, or let it run out if the run keeps the name for longer.
 
-        A run whose lease turns out to be lost is no success: it has the status ``lost``.
+        If the lease turns out to be lost, the run has not succeeded: it gets the status ``lost``.
         """
         rest = self.since + self.job.at_least - self.job.database.runtime.now()
         try:
@@ -156,7 +157,7 @@ class Running:
             raise
 
     def end(self, status: int = SUCCEEDED) -> None:
-        """Do both, whoever is cancelled meanwhile."""
+        """Record the status and give the lease back, even if the caller is cancelled meanwhile."""
 
         def end() -> None:
             try:
@@ -167,7 +168,10 @@ class Running:
         self.job.database.runtime.finish(end)
 
     def fail(self, error: BaseException) -> None:
-        """Do both after an error of the function's own, which goes on and tells of the loss too."""
+        """End the run after an error of the function.
+
+        The caller goes on to raise ``error``. If ending fails too, a note on ``error`` says so.
+        """
         try:
             self.end(FAILED)
         except DBLockError as failure:
@@ -181,10 +185,13 @@ class Running:
 class CronJob(Generic[P, T]):
     """A function decorated by :meth:`Locks.cron`.
 
-    Calling it returns what the function returns, or None when the run was skipped: another has
-    the job, or it has run in its slot. That is logged, and no error.
+    Call it to run the job. The call returns what the function returns. It returns None if the run
+    was skipped, because somebody else has the job or because the job has succeeded in its slot.
+    dblock logs that.
 
-    ``lease`` is the lease it runs under, for ``lease.check()`` and ``lease.fence`` in the function.
+    ``lease`` is the lease of the runs. The function can use ``lease.check()`` and ``lease.fence``.
+
+    The call raises LockLost if the lease was lost before the function ended.
     """
 
     def __init__(self, job: Job, function: Callable[P, T]) -> None:
@@ -209,7 +216,7 @@ class CronJob(Generic[P, T]):
         return f"<CronJob {self.lease.name!r}>"
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host."""
+        """Return the run that began last, on whichever host; None if none is on record."""
         return self._job.last_run()
 
 

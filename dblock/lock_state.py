@@ -1,4 +1,4 @@
-"""What anybody may be told of a name."""
+"""What dblock tells anybody of a name."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class WaiterState(NamedTuple):
 class RowLockState(NamedTuple):
     """The transaction that has locked a name's row.
 
-    ``holder`` says whose it is, for people. The rest is None where the database does not tell it
-    to this role: the session's number, since when the transaction is open, and the last statement
-    that was sent in it.
+    ``holder`` says whose transaction it is, for people. ``session`` is the session's number,
+    ``since`` is the start of the transaction, and ``statement`` is its last statement. They are
+    None if the database does not show them to this role.
     """
 
     holder: str
@@ -46,12 +46,11 @@ class RowLockState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run of a job, as it is on record.
+    """The record of one run of a job.
 
-    ``slot`` is what it was the run of, with ``once_per``; empty without. ``fence`` is that of the
-    lease it ran under. ``ended_at`` and ``exit_status`` are None while it runs, and for ever if
-    nobody was left to record its end. ``running`` says that it has no end and that its lease is
-    held still.
+    ``slot`` is the slot of ``once_per``, or "" without one. ``fence`` is the fence of its lease.
+    ``ended_at`` and ``exit_status`` are None while the job runs. They stay None if its process
+    died. ``running`` is True if the run has no end and its lease is still held.
     """
 
     name: str
@@ -65,12 +64,15 @@ class RunState:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, by the database's clock; None without an end."""
+        """How many seconds it took, by the database's clock; None without an end."""
         return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
 
     @property
     def outcome(self) -> str:
-        """``"succeeded"``, ``"failed"``, ``"running"``, or ``"unknown"`` without an end."""
+        """``"succeeded"``, ``"failed"``, ``"running"``, or ``"unknown"``.
+
+        Unknown means that it has no end and its lease is over: its process died.
+        """
         if self.ended_at is None:
             return "running" if self.running else "unknown"
         return "succeeded" if self.exit_status == 0 else "failed"
@@ -103,9 +105,12 @@ class LockState:
 
     @property
     def status(self) -> str:
-        """``"held"`` by a lease; ``"running"``, a job under it; ``"done"``, a job that has ended
-        and keeps the name still; ``"locked"`` by a transaction; ``"expired"``, a lease that
-        nobody gave back; or ``"free"``."""
+        """The state of the name.
+
+        ``"held"``: somebody has a lease. ``"running"``: a job runs under the lease. ``"done"``: the
+        job has ended and still keeps the name. ``"locked"``: a transaction has the row lock.
+        ``"expired"``: nobody gave the lease back. ``"free"``: nobody has the name.
+        """
         done = self.run is not None and self.run.ended_at is not None
         if self.held:
             return "held" if self.run is None else ("done" if done else "running")

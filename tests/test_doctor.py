@@ -246,6 +246,10 @@ def test_mariadbs_settings(
     try:
         execute(own_mariadb, f"SET GLOBAL {variable} = {ill}")
         assert level(own_mariadb, what) == expected
+        advice = findings(own_mariadb)[what].mend.splitlines()
+        statements = [line for line in advice if line.endswith(";")]
+        execute(own_mariadb, *statements)
+        assert (level(own_mariadb, what) == "ok") == bool(statements)
     finally:
         execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
 

@@ -237,7 +237,7 @@ def test_the_doctor(liar: Database) -> None:
         (found,) = [finding for finding in examine(locks) if finding.what == "server"]
     assert found.level.value == "wrong"
     assert found.found.startswith(LIARS[liar.kind].removeprefix("this server is "))
-    assert found.consequence == "nothing is promised"
+    assert found.consequence == "dblock promises nothing on this server"
 
 
 # --- what some of them lack ----------------------------------------------------------------------

@@ -5,9 +5,9 @@
 ...     async with locks.lease("report", ttl=30) as lease:
 ...         await make_report(fence=lease.fence)
 
-Nothing of the logic is here: errors, policies, statements and decisions are those of
-:mod:`dblock`. See :mod:`.bridge` for how it is done, :mod:`.runtime` for what is different for
-tasks, :mod:`.adapters` for the drivers.
+The logic is not here: errors, policies, statements and decisions are those of :mod:`dblock`. This
+package has the bridge to asyncio (:mod:`.bridge`), what is different for tasks (:mod:`.runtime`)
+and the drivers (:mod:`.adapters`).
 """
 
 from __future__ import annotations

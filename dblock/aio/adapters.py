@@ -1,4 +1,4 @@
-"""The drivers of event loops: how a statement is sent and a connection closed. Nothing else."""
+"""The asyncio drivers: how to send a statement and how to close a connection."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class TaskSender(Sender):
-    """Sends for tasks, which are cancelled between statements, or while one waits for others."""
+    """Sends for tasks. A task is cancelled between statements, or while one waits for others."""
 
     def cancel(self, within: float) -> None:
         """Leave it: what was interrupted is the loop."""
 
 
 class AsyncPsycopg(Psycopg):
-    """psycopg's AsyncConnection, which is spoken to as the sync one is but for how a task waits."""
+    """psycopg's AsyncConnection. Only the waiting differs from the sync one."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("psycopg", "psycopg_async")
@@ -50,8 +50,7 @@ class AsyncPsycopg(Psycopg):
 
 
 class AsyncMy(PyMySQL):
-    """asyncmy. Its read deadline cannot be changed later on, so it is not used: the answer is
-    awaited for so long, and no longer."""
+    """asyncmy. Its read timeout cannot be changed later, so dblock limits the wait itself."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("asyncmy",)
@@ -116,13 +115,13 @@ class AsyncMy(PyMySQL):
 
 
 class AioSQLite(SQLite3):
-    """aiosqlite has a thread for each connection. What the sync adapter does is done there."""
+    """aiosqlite. It has a thread for each connection, where the sync adapter's code runs."""
 
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("aiosqlite",)
     package = "aiosqlite"
     extra = "sqlite-async"
-    # A wait for the file's writer cannot be cut short from outside, so it is asked for in pieces.
+    # Nothing can interrupt a wait for the file's writer, so dblock waits in pieces.
     longest_wait = 0.5
 
     def send(
@@ -164,7 +163,7 @@ class AioSQLite(SQLite3):
 
 
 def _in_its_thread(connection: Any, call: Callable[[], T], waits: bool = False) -> T:
-    """Have something done in the thread of an aiosqlite connection."""
+    """Run a function in the thread of an aiosqlite connection."""
     done: T = answer(connection._execute(call), give_up=lambda: None, waits=waits, after=0.0)
     return done
 
@@ -177,7 +176,7 @@ ASYNC_ADAPTERS: dict[str, type[Adapter]] = {
 
 
 def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that does not wait, also where no event loop is running any more."""
+    """Run a coroutine that does not wait, even if no event loop is running any more."""
     try:
         coroutine.send(None)
     except StopIteration:

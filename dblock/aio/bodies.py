@@ -1,4 +1,4 @@
-"""The bodies of ``async with``, which a loss cancels if asked, as :func:`asyncio.timeout` does."""
+"""The bodies of ``async with`` that a loss cancels, as :func:`asyncio.timeout` does."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .bridge import this_task, whose
 
 
 class Bodies:
-    """Those that run under one handle's holds.
+    """The bodies that run under the holds of one handle.
 
-    It knows the handle's callback, not the handle, which is told of by what it holds: a cycle
-    would keep a dropped one, and its lease, until the next garbage collection.
+    It refers to the handle's callback and not to the handle. Otherwise a cycle would keep a dropped
+    handle, and its lease, until the next garbage collection.
     """
 
     def __init__(self, on_lost: Callable[[LockLost], object] | None) -> None:
@@ -24,16 +24,16 @@ class Bodies:
         self._running: WeakKeyDictionary[LeaseHold, Body] = WeakKeyDictionary()
 
     def begin(self, hold: LeaseHold) -> None:
-        """The calling task is in the body now."""
+        """Note that the calling task is in the body now."""
         self._running[hold] = Body(this_task())
 
     def end(self, hold: LeaseHold, error: BaseException | None) -> LockLost | None:
-        """The body has ended; see :meth:`Body.end`."""
+        """Note that the body has ended; see :meth:`Body.end`."""
         body = self._running.pop(hold, None)
         return None if body is None else body.end(error)
 
     def lose(self, loss: LockLost) -> None:
-        """Tell of a loss. Called in the handle's loop."""
+        """Handle a loss. The caller is in the handle's loop."""
         for hold, body in list(self._running.items()):
             if hold.loss is loss:
                 body.lose(loss)
@@ -50,13 +50,13 @@ class Body:
         self._loss: LockLost | None = None
 
     def lose(self, loss: LockLost) -> None:
-        """Cancel it, unless it is the body's own call that found it out and raises it."""
+        """Cancel the body, unless a call of the body found the loss and raises it."""
         if self._loss is None and whose() is not self._task:
             self._loss = loss
             self._task.cancel(f"{loss}")
 
     def end(self, error: BaseException | None) -> LockLost | None:
-        """Return the loss that ``error`` is the cancellation of; None when it is anything else."""
+        """Return the loss if ``error`` is its cancellation, else None."""
         if self._loss is None:
             return None
         others = self._task.uncancel() > self._cancelling

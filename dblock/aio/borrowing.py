@@ -1,4 +1,4 @@
-"""The user's own transaction in asyncio: its sync side is what the strategies use."""
+"""The user's own transaction in asyncio. The strategies use its sync side."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ AsyncBorrowable = AsyncConnection | AsyncSession | async_scoped_session[Any]
 
 
 def sync_of(on: AsyncBorrowable) -> Connection | Session:
-    """Return what ``on`` is the asyncio side of.
+    """Return the sync side of ``on``.
 
-    Raises TypeError for what is none, ValueError for a connection that was not begun.
+    Raises TypeError if ``on`` is something else, and ValueError for a connection that is not open.
     """
     if isinstance(on, async_scoped_session):
         on = on()
@@ -22,12 +22,12 @@ def sync_of(on: AsyncBorrowable) -> Connection | Session:
         return on.sync_session
     if not isinstance(on, AsyncConnection):
         raise TypeError(
-            f"on= is an SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session here, not "
+            f"give an SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session, not "
             f"{type(on).__name__}: {on!r}"
         )
     if on.sync_connection is None:
         raise ValueError(
-            "nothing can be locked on this connection: it has not been begun (`async with "
-            "engine.connect()` or `await connection`), or is closed"
+            "this connection is closed, or not open yet, so nothing can be locked on it: open it "
+            "with `async with engine.connect()` or `await connection`"
         )
     return on.sync_connection

@@ -1,20 +1,20 @@
-"""How the sync code runs in an event loop: in a greenlet, which hands what it waits for to a task.
+"""How the sync code runs in an event loop: in a greenlet, which hands its waits to the loop.
 
 ::
 
-    async def acquire(self):              # all that is written twice: a line
+    async def acquire(self):              # only this line exists twice
         return await run(sync.acquire)
                       │
                       └─ greenlet ──> Lease.acquire ──> the procedure ──> Adapter.send
                              ^                                               │
                              └────────── await_(the driver's coroutine) <────┘
 
-It is SQLAlchemy's own way into asyncio, so sessions and connections of the user's come along.
+SQLAlchemy uses the same bridge, so the user's own sessions and connections work here.
 
-A cancellation never meets a driver in the middle of a statement. The answer is awaited first, by a
-task of its own where it is the driver that waits: then it is known what the statement did, and its
-connection is fit for use. :func:`check` raises the cancellation afterwards. Only what waits for
-others, a row lock, is cut short, and its connection thrown away.
+A cancellation never hits a driver in the middle of a statement. dblock first waits for the answer,
+in a task of its own if the driver does the waiting. So it knows what the statement did, and can use
+the connection again. :func:`check` raises the cancellation afterwards. Only a statement that waits
+for others, a row lock, is cut short, and its connection is thrown away.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ T = TypeVar("T")
 # SQLAlchemy 2.0 has it under its old name.
 await_: Callable[[Any], Any] = getattr(concurrency, "await_", None) or concurrency.await_only
 
-# How long a caller that was cancelled waits for what cannot be cut short.
+# How many seconds a cancelled caller waits for what cannot be cut short.
 GRACE = 1.0
 
-#: Makes a cancellation that came anew, to be raised later. The exception itself is not kept: in a
-#: frame of its own traceback it would keep all those frames, and the handles in them, alive.
+#: Makes a cancellation again, to be raised later. Keeping the exception itself would keep the
+#: frames of its traceback alive, and the handles in them.
 Again = Callable[[], asyncio.CancelledError]
 
-# The cancellations that came during a statement and are still to be raised.
+# The cancellations that came during a statement and have not been raised yet.
 _pending: dict[asyncio.Task[Any], Again] = {}
-# Which task acts for which, so that both are the same to whoever asks. Known weakly: a connection
-# that is made meanwhile keeps the context.
+# Which task acts for which, so that both count as the same caller. The references are weak, because
+# a connection that is made meanwhile keeps the context.
 _acting: ContextVar[tuple[ref[asyncio.Task[Any]], ref[asyncio.Task[Any]]] | None] = ContextVar(
     "dblock_acting", default=None
 )
-# What goes on although nobody waits for it.
+# Tasks that go on although nobody waits for them.
 _background: set[asyncio.Future[Any]] = set()
 
 
@@ -60,7 +60,7 @@ def this_task() -> asyncio.Task[Any]:
 
 
 def whose() -> asyncio.Task[Any] | None:
-    """Return the user's task that calls, or that is acted for."""
+    """Return the user's task that calls, or for which this task acts."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop is running here
@@ -71,7 +71,7 @@ def whose() -> asyncio.Task[Any] | None:
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call sync code that waits through :data:`await_`, in the calling task."""
+    """Call sync code in the calling task. It waits through :data:`await_`."""
     task = this_task()
     try:
         result = await greenlet_spawn(partial(function, *args, **kwargs))
@@ -88,7 +88,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def check() -> None:
-    """Raise the cancellation that came while the last statement was under way."""
+    """Raise the cancellation that came during the last statement, if one did."""
     cancelled = _pending.pop(this_task(), None) if _pending else None
     if cancelled is not None:
         raise cancelled()
@@ -106,10 +106,11 @@ def answer(
     waits: bool,
     after: float = GRACE,
 ) -> T:
-    """Await a statement's answer; a cancelled caller awaits it too, unless the statement waits.
+    """Wait for a statement's answer, even if the caller is cancelled.
 
-    After ``within`` seconds ``give_up`` is called, which is to end the connection, the task given
-    ``after`` seconds to notice, and TimeoutError raised.
+    If the statement ``waits`` for others, a cancellation cuts it short. After ``within`` seconds
+    call ``give_up``, which ends the connection, give the task ``after`` seconds to notice that, and
+    raise TimeoutError.
     """
     if waits and _pending:
         try:
@@ -122,9 +123,10 @@ def answer(
 
 
 def ready(descriptor: int, seconds: float, *, writing: bool = False, waits: bool = True) -> bool:
-    """Wait until a descriptor can be read, or ``writing`` written to, so long; return whether.
+    """Wait up to ``seconds`` until a descriptor can be read, or written to if ``writing``.
 
-    A cancelled caller waits on for a moment, as with :func:`answer`, unless the statement waits.
+    Return whether it can. If the caller is cancelled, it goes on for a moment, as with
+    :func:`answer`, unless the statement ``waits`` for others.
     """
     if waits and _pending:
         check()
@@ -201,10 +203,10 @@ async def _answer(
 
 
 async def outlast(task: asyncio.Future[Any], grace: float | None = None) -> Again | None:
-    """Wait for a task, not cut short by cancellations; return the first.
+    """Wait for a task in spite of cancellations; return the first cancellation, if any.
 
-    For ``grace`` seconds, or, without, until :data:`GRACE` after a cancellation. What is not done
-    then goes on in the background.
+    Wait for ``grace`` seconds, or without it until :data:`GRACE` after a cancellation. If the task
+    is not done then, it goes on in the background.
     """
     loop = asyncio.get_running_loop()
     until = None if grace is None else loop.time() + grace
@@ -223,14 +225,14 @@ async def outlast(task: asyncio.Future[Any], grace: float | None = None) -> Agai
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin a task whose failure may be nobody's to know."""
+    """Begin a task. If it fails and nobody asks, the loop does not complain."""
     task = asyncio.get_running_loop().create_task(coroutine)
     task.add_done_callback(_ended)
     return task
 
 
 def leave(task: asyncio.Future[Any]) -> None:
-    """Let a task go on without anybody waiting for it."""
+    """Let a task go on in the background."""
     if not task.done():
         _background.add(task)
         task.add_done_callback(_ended)
@@ -243,14 +245,14 @@ def _ended(task: asyncio.Future[Any]) -> None:
 
 
 async def drain() -> None:
-    """Wait for what goes on in the background of this loop."""
+    """Wait for the background tasks of this loop."""
     loop = asyncio.get_running_loop()
     while tasks := [task for task in _background if task.get_loop() is loop]:
         await asyncio.wait(tasks)
 
 
 def finish(function: Callable[[], T], within: float | None) -> T | None:
-    """Call sync code in a task of its own, which the caller's cancellation does not reach."""
+    """Call sync code in a task of its own. A cancellation of the caller does not reach it."""
     result: T | None = await_(_finish(function, within))
     return result
 
@@ -266,7 +268,7 @@ async def _finish(function: Callable[[], T], within: float | None) -> T | None:
 
 
 def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asyncio.Task[T]:
-    """Begin a task that calls sync code as if it was another."""
+    """Begin a task that calls sync code in the name of another task."""
 
     async def act() -> T:
         if whom is not None:
@@ -277,7 +279,7 @@ def act_for(whom: asyncio.Task[Any] | None, function: Callable[[], T]) -> asynci
 
 
 def connect(make: Callable[[], T], keep: Callable[[T], None]) -> T:
-    """Call sync code that connects. If the caller is cancelled the connection goes to ``keep``."""
+    """Call sync code that connects. If the caller is cancelled, ``keep`` gets the connection."""
     result: T = await_(_connect(make, keep))
     return result
 

@@ -25,7 +25,10 @@ class AsyncCounter:
     async def take(
         self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
-        """Take ``n`` off; NotEnough, changing nothing, if that would go below the floor."""
+        """Take ``n`` off. Raises NotEnough, and changes nothing, if that would go below the floor.
+
+        See :meth:`dblock.Counter.take` for ``idempotency_key`` and the result.
+        """
         return await self._home.run(
             self.sync.take, sync_of(session), key, n, idempotency_key=idempotency_key
         )
@@ -33,7 +36,7 @@ class AsyncCounter:
     async def add(
         self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
-        """Add ``n``. Everything else as for :meth:`take`."""
+        """Add ``n``. It works like :meth:`take`, but does not look at the floor."""
         return await self._home.run(
             self.sync.add, sync_of(session), key, n, idempotency_key=idempotency_key
         )
@@ -41,19 +44,25 @@ class AsyncCounter:
     async def compare_and_update(
         self, session: AsyncBorrowable, key: Any, *, seen: Any, new: Any
     ) -> bool:
-        """Set the counter to ``new`` if it is still as ``seen``; False if not."""
+        """Set the counter to ``new`` if it is still as ``seen``; return False if not.
+
+        See :meth:`dblock.Counter.compare_and_update`.
+        """
         return await self._home.run(
             self.sync.compare_and_update, sync_of(session), key, seen=seen, new=new
         )
 
     async def update(self, session: AsyncBorrowable, key: Any, change: Callable[[Any], Any]) -> Any:
-        """Set the counter to ``change(value)``, which computes and does not wait."""
+        """Set the counter to ``change(value)``; return the new value.
+
+        ``change`` is a plain function that does not wait. See :meth:`dblock.Counter.update`.
+        """
         return await self._home.run(self.sync.update, sync_of(session), key, change)
 
     async def value(self, session: AsyncBorrowable, key: Any) -> Any:
-        """Read the counter. Raises LookupError when there is no such row."""
+        """Read the counter. Raises LookupError if there is no such row."""
         return await self._home.run(self.sync.value, sync_of(session), key)
 
     async def spread(self, session: AsyncBorrowable, key: Any) -> None:
-        """Give a key's number as many rows as it has stripes, equal parts of it in each."""
+        """Spread a key's number over its stripes; see :meth:`dblock.Counter.spread`."""
         await self._home.run(self.sync.spread, sync_of(session), key)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class AsyncCronJob(Generic[P, T]):
     """A coroutine function decorated by :meth:`AsyncLocks.cron`; see :class:`dblock.CronJob`.
 
-    A run that is cancelled has failed: it leaves its slot open.
+    If a run is cancelled, it has failed: its slot stays open.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class AsyncCronJob(Generic[P, T]):
         return f"<AsyncCronJob {self.lease.name!r}>"
 
     async def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host."""
+        """Return the run that began last, on whichever host; None if none is on record."""
         return await self._home.run(self._job.last_run)
 
 

@@ -1,4 +1,4 @@
-"""The locks' handles under ``await``: each method is the sync one, run through the bridge."""
+"""The handles under ``await``: each method runs the sync one through the bridge."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ H = TypeVar("H", bound=Handle)
 
 
 def check_coroutine(function: Callable[..., object]) -> None:
-    """Raise TypeError for what is not to be decorated."""
+    """Raise TypeError if a function is not a coroutine function."""
     if not inspect.iscoroutinefunction(function):
-        raise TypeError(
-            f"{function!r} is no coroutine function: only an `async def` can await its lock"
-        )
+        raise TypeError(f"{function!r} is not a coroutine function: decorate an `async def`")
 
 
 class AsyncHandle(ABC, Generic[H]):
-    """A lock that can be taken and given back by tasks. ``sync`` is what does it."""
+    """A lock for tasks. ``sync`` is the sync lock that does the work."""
 
     def __init__(self, home: Home, sync: H) -> None:
         self._home = home
@@ -55,14 +53,18 @@ class AsyncHandle(ABC, Generic[H]):
         return self.sync.wait
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; True when it is held now. The signature is threading.Lock's.
+        """Take the lock. Return True if you hold it now, False if somebody else does.
 
-        A caller that is cancelled does not hold it, and neither does anybody for it.
+        The arguments and their errors are those of :meth:`threading.Lock.acquire`. ``timeout`` is
+        in seconds. If the caller is cancelled, it does not hold the lock.
         """
         return await self._home.run(self.sync.acquire, blocking, timeout)
 
     async def release(self) -> None:
-        """Give the lock back. A caller that is cancelled meanwhile has still done so."""
+        """Give the lock back, even if the caller is cancelled meanwhile.
+
+        Raises NotHeld if you do not hold it, and LockLost if you have lost it.
+        """
         await self._home.run(self.sync.release)
 
     async def __aenter__(self) -> Self:
@@ -78,7 +80,7 @@ class AsyncHandle(ABC, Generic[H]):
         await self._home.run(self.sync.__exit__, kind, error, traceback)
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """Decorate a coroutine function to run while holding the lock."""
+        """Decorate a coroutine function: it holds the lock while it runs."""
         check_coroutine(function)
 
         @functools.wraps(function)
@@ -92,10 +94,10 @@ class AsyncHandle(ABC, Generic[H]):
 class AsyncLease(AsyncHandle[Lease]):
     """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
 
-    Tasks share it as threads share that: what is said there of a thread holds for a task here.
+    What is said there of threads holds for tasks here.
 
-    What asks nobody (``held``, ``fence``, ``token``, ``remaining``, ``check()``, ``lost``) is not
-    awaited.
+    ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
+    so you do not await them.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class AsyncLease(AsyncHandle[Lease]):
 
     @property
     def ttl(self) -> float:
-        """The seconds for which it is acquired and renewed."""
+        """For how many seconds dblock acquires and renews the lease."""
         return self.sync.ttl
 
     @property
@@ -130,31 +132,34 @@ class AsyncLease(AsyncHandle[Lease]):
 
     @property
     def token(self) -> str:
-        """The random proof of ownership that every statement carries. Raises NotHeld."""
+        """The random text that proves ownership to the database. Keep it secret. Raises NotHeld."""
         return self.sync.token
 
     @property
     def remaining(self) -> float:
-        """Seconds for which the holder may still act, 0.0 when it may not. No round trip."""
+        """For how many seconds the holder may still act; 0.0 if it may not. No round trip."""
         return self.sync.remaining
 
     @property
     def margin(self) -> float:
-        """Seconds from a loss to when another can have the name; see :attr:`Lease.margin`."""
+        """Seconds between a loss and when another can have the name; see :attr:`Lease.margin`."""
         return self.sync.margin
 
     @property
     def lost(self) -> TaskEvent:
-        """An event (``is_set()``, ``await wait()``) that is set when the hold is lost."""
+        """An event (``is_set()``, ``await wait()``) that dblock sets if the hold is lost."""
         event: Any = self.sync.lost
         return event  # type: ignore[no-any-return]
 
     def check(self) -> None:
-        """Return if the lease is still held by the holder's own clock; raise LockLost if not."""
+        """Return if you still hold the lease, by the holder's own clock; raise LockLost if not."""
         self.sync.check()
 
     async def release(self, after: Seconds = 0.0) -> None:
-        """Give the lease back, or let it run out ``after`` seconds; see AsyncHandle.release."""
+        """Give the lease back; see :meth:`dblock.Lease.release`.
+
+        It does so even if the caller is cancelled meanwhile.
+        """
         await self._home.run(self.sync.release, after)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
@@ -179,13 +184,13 @@ class AsyncLease(AsyncHandle[Lease]):
         return self
 
     def begin_body(self) -> None:
-        """The calling task is in the body now. Not part of the public surface."""
+        """Note that the calling task is in the body now. Not part of the public surface."""
         hold = self.sync.current()
         if self._bodies is not None and hold is not None and hold.count == 1:
             self._bodies.begin(hold)
 
     def end_body(self, error: BaseException | None) -> LockLost | None:
-        """It has ended, with ``error``; return the loss that this is the cancellation of."""
+        """Note that the body has ended; return the loss if ``error`` is its cancellation."""
         hold = self.sync.current()
         if self._bodies is not None and hold is not None and hold.count == 1:
             return self._bodies.end(hold, error)
@@ -201,7 +206,7 @@ class AsyncLease(AsyncHandle[Lease]):
         if loss is None:
             await super().__aexit__(kind, error, traceback)
             return
-        # The cancellation was the loss's alone: the body ended as one that was not cancelled.
+        # Only the loss cancelled the body, so it counts as not cancelled.
         with contextlib.suppress(LockLost):
             await super().__aexit__(None, None, None)
         raise loss from error
@@ -216,23 +221,23 @@ class AsyncRowLock(AsyncHandle[RowLock]):
 
     @property
     def borrowed(self) -> bool:
-        """Whether the lock is in a transaction of the user's, and ends with it."""
+        """Whether the lock is in your own transaction, and ends with it."""
         return self.sync.borrowed
 
     @property
     def held(self) -> bool:
-        """Whether the row is locked, as far as is known without asking the server."""
+        """Whether you hold the row, as far as dblock knows without asking the server."""
         return self.sync.held
 
     async def check(self) -> None:
-        """Ask the server whether the lock's own transaction is still there; LockLost if not."""
+        """Ask the server whether the lock's own transaction still exists; raise LockLost if not."""
         await self._home.run(self.sync.check)
 
 
 class AsyncMultiLock(AsyncHandle[MultiLock]):
-    """Locks taken as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.MultiLock`."""
+    """Locks that you take as one, made by :meth:`AsyncLocks.all`; see :class:`dblock.MultiLock`."""
 
     @property
     def held(self) -> bool:
-        """Whether every one of the locks is held."""
+        """Whether you hold every one of the locks."""
         return self.sync.held

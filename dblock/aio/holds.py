@@ -12,8 +12,7 @@ from .bridge import whose
 class TaskHolds(CallerRegistry):
     """What each task holds.
 
-    Not a context variable's value: that is inherited by the tasks a task begins, and two tasks in
-    one lock would take themselves for one.
+    A context variable would not do: a task's children inherit it, and two tasks would count as one.
     """
 
     caller = "task"

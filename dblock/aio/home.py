@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Home:
-    """The loop in which they, and all that they made, were first used; ``whose`` says who."""
+    """The loop in which AsyncLocks were first used. ``whose`` says which AsyncLocks."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose
@@ -29,13 +29,13 @@ class Home:
                 raise RuntimeError(
                     f"{self._whose} belongs to another event loop, in which it was first used"
                     f"{' and which is closed' if self._loop.is_closed() else ''}: its connections "
-                    "work in that one only. Make AsyncLocks in each loop"
+                    "work only there. Make AsyncLocks in each loop"
                 )
             self._loop = loop
         return await bridge.run(function, *args, **kwargs)
 
     def here(self, callback: Callable[[T], object]) -> Callable[[T], None]:
-        """Return a callback that is called in this loop, from whatever thread."""
+        """Return a callback that runs in this loop, whichever thread calls it."""
 
         def call(told: T) -> None:
             loop = self._loop

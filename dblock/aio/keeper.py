@@ -1,7 +1,7 @@
-"""The keeper in event loops: :class:`~dblock.holding.keeper.Keeper`, whose workers are tasks.
+"""The keeper for event loops: a :class:`~dblock.holding.keeper.Keeper` whose workers are tasks.
 
-There is one for each loop; or, if asked for, one in a thread with a loop of its own, which goes on
-while the application's loop is blocked.
+There is one for each loop. With ``keeper="thread"`` there is one in a thread with a loop of its
+own, which goes on while the application's loop is blocked.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class LoopKeeper(Keeper):
 
 
 class TaskWorker:
-    """A task that does something when woken, or when its own time has come: see ``Worker``.
+    """A task that works when somebody wakes it, or when its own time has come: see ``Worker``.
 
-    It ends with its loop, or when somebody cancels all tasks; the next call begins it anew.
+    It ends with its loop, or if somebody cancels all tasks. The next call starts it again.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TaskWorker:
         with lock:
             self._woken = True
             self.running = True
-        # From whatever thread; and it is too late for anything when the loop is closed.
+        # Any thread may call this. If the loop is closed, it is too late for anything.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._go)
 
@@ -103,7 +103,7 @@ class TaskWorker:
             raise
 
     async def _once(self) -> bool:
-        """Work, and wait for when there is to be worked again; return whether there is."""
+        """Work, and wait until there is more to do; return False if there is nothing."""
         with lock:
             self._woken = False
         self._wake.clear()
@@ -129,7 +129,7 @@ class TaskWorker:
 
 
 class KeeperThread:
-    """A thread with an event loop for the keeper, begun when it is first needed."""
+    """A thread with an event loop for the keeper. It starts when it is first needed."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()

@@ -66,14 +66,16 @@ class AsyncLocks:
     """The locks in one database, for the tasks of one event loop.
 
     ``target``
-        a database URL or a SQLAlchemy AsyncEngine; everything else is as for
-        :class:`dblock.Locks`, and so are all decisions: only the drivers differ.
+        a database URL or a SQLAlchemy AsyncEngine.
     ``keeper``
-        what renews the leases: ``"task"``, in this loop, or ``"thread"``, which goes on while the
-        loop is blocked, with connections of its own.
+        what renews the leases: ``"task"`` renews them in your loop. ``"thread"`` uses a thread with
+        connections of its own, so it renews them even while your loop is blocked.
 
-    It belongs to the event loop that it is first used in; another loop needs another one. Close
-    it (``async with AsyncLocks(...)`` or ``await locks.close()``) before the loop ends.
+    All other arguments, and what it raises, are as for :class:`dblock.Locks`.
+
+    AsyncLocks belong to the event loop in which you first use them. In another loop they raise
+    RuntimeError: make other AsyncLocks there. Close them (``async with AsyncLocks(...)`` or
+    ``await locks.close()``) before the loop ends.
     """
 
     def __init__(
@@ -89,9 +91,9 @@ class AsyncLocks:
         keeper: Literal["task", "thread"] = "task",
     ) -> None:
         if keeper not in ("task", "thread"):
-            raise ValueError(f'keeper is "task" or "thread", not {keeper!r}')
+            raise ValueError(f'keeper must be "task" or "thread", not {keeper!r}')
         self._keeper_thread = keeper == "thread"
-        #: What does the work; not part of the public surface.
+        #: The sync Locks that do the work. Not part of the public surface.
         self.sync = _Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,
             timeouts=timeouts,
@@ -142,14 +144,16 @@ class AsyncLocks:
         on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLease:
-        """Return a lease on ``name``; the arguments are those of :meth:`dblock.Locks.lease`.
+        """Return a lease on ``name``. The arguments are those of :meth:`dblock.Locks.lease`.
 
-        ``reentrant`` lets the holding task take it again, and no other task release it, not even
-        one that it begins.
-        ``on_danger`` and ``on_lost`` are called in this loop, and may be coroutine functions.
-        ``cancel_on_loss`` cancels the body of ``async with`` when the lease is lost, which then
-        raises LockLost, as :func:`asyncio.timeout` raises TimeoutError: a cancellation that comes
-        from elsewhere stays one.
+        With ``reentrant=True`` the holding task can take the lease again, and no other task can
+        release it, not even a task that the holding task has started.
+
+        dblock calls ``on_danger`` and ``on_lost`` in your loop. They may be coroutine functions.
+
+        With ``cancel_on_loss=True`` dblock cancels the body of ``async with`` if the lease is lost,
+        and ``async with`` raises LockLost. It works as :func:`asyncio.timeout` does: a cancellation
+        that comes from elsewhere stays a CancelledError.
         """
         return AsyncLease(
             self._home,
@@ -177,12 +181,16 @@ class AsyncLocks:
         on: AsyncBorrowable | None = None,
         retry: RetryPolicy | None = None,
     ) -> AsyncRowLock:
-        """Return a row lock on ``name``: in the transaction of ``on``, else in one of its own."""
+        """Return a row lock on ``name``, in the transaction of ``on``.
+
+        ``on`` is an AsyncConnection, an AsyncSession or an async_scoped_session. Without it the row
+        lock has a transaction of its own. See :meth:`dblock.Locks.row`.
+        """
         given = None if on is None else sync_of(on)
         return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
 
     def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncMultiLock:
-        """Return the given locks as one: sorted, all or nothing, under one deadline."""
+        """Return the given locks as one lock; see :meth:`dblock.Locks.all`."""
         for lock in locks:
             if not isinstance(lock, AsyncLease | AsyncRowLock):
                 raise TypeError(
@@ -208,8 +216,8 @@ class AsyncLocks:
     ) -> AsyncCron:
         """Return a decorator for a coroutine function that is a job; see :meth:`dblock.Locks.cron`.
 
-        With ``cancel_on_loss`` the run is ended, by LockLost, when its lease is lost, or when
-        ``at_most`` is over.
+        With ``cancel_on_loss=True`` dblock cancels the run if its lease is lost or ``at_most`` is
+        over, and the call raises LockLost.
         """
         lease = self.lease(
             name,
@@ -260,7 +268,7 @@ class AsyncLocks:
         return await self.run(self.sync.show, name)
 
     async def release(self, name: str, *, force: bool) -> bool:
-        """Free a name whoever holds it; False when nobody did. ``force=True`` says you mean it."""
+        """Free a name, whoever holds it; see :meth:`dblock.Locks.release`."""
         return await self.run(self.sync.release, name, force=force)
 
     async def last_run(self, name: str) -> RunState | None:
@@ -280,13 +288,13 @@ class AsyncLocks:
         return await self.run(self.sync.prune, older_than)
 
     async def prune_names(self, idle: Seconds) -> int:
-        """Delete the rows of names that are not used; see :meth:`dblock.Locks.prune_names`."""
+        """Delete the rows of unused names; see :meth:`dblock.Locks.prune_names`."""
         return await self.run(self.sync.prune_names, idle)
 
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the idle connections. Leases that are held are renewed no more: they run out."""
+        """Close the idle connections. dblock renews held leases no more: they run out."""
         await self.run(self.sync.close)
         if self._keeper_thread:
             loop = keeper_thread().loop
@@ -322,7 +330,7 @@ async def _logged(callback: Callable[[Told], Any], told: Told) -> None:
 def _awaited(
     what: str, callback: Callable[[Told], object] | None
 ) -> Callable[[Told], object] | None:
-    """Return a callback as it can be called; a coroutine function's is a task."""
+    """Return a callback as dblock calls it. A coroutine function runs in a task."""
     if not inspect.iscoroutinefunction(callback):
         return check_callback(what, callback)
 

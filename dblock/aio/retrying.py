@@ -1,4 +1,4 @@
-"""Units of work that are coroutine functions."""
+"""Units of work that are coroutine functions, run again after a conflict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def retry_on_conflict(
     *,
     retry: RetryPolicy | None = None,
 ) -> Callable[[Callable[Concatenate[AsyncSession, P], Awaitable[T]]], Callable[P, Awaitable[T]]]:
-    """Decorate a unit of work to be run again on a conflict; see dblock.retry_on_conflict."""
+    """Decorate a unit of work that is a coroutine function: run it again after a conflict.
+
+    See :func:`dblock.retry_on_conflict`.
+    """
 
     def decorate(
         function: Callable[Concatenate[AsyncSession, P], Awaitable[T]],

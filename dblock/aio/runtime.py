@@ -1,4 +1,4 @@
-"""What dblock leaves to an event loop: how its tasks wait, and are cancelled."""
+"""The runtime for tasks: how they wait, and how they are cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .bridge import await_
 
 T = TypeVar("T")
 
-# Between two looks at whether a renewal under way has ended.
+# Seconds between two looks at whether a renewal has ended.
 LOOK = 0.005
 
 
@@ -68,7 +68,7 @@ class TaskSemaphore:
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         if not self._free.locked():
-            with contextlib.suppress(StopIteration):  # it is had at once, without the loop
+            with contextlib.suppress(StopIteration):  # it ends at once, without the loop
                 self._free.acquire().send(None)
             return True
         return bool(await_(self._acquire(timeout)))
@@ -106,7 +106,7 @@ class TaskEvent:
         self._set.clear()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, so long; return whether it is, as :class:`threading.Event` does."""
+        """Wait up to ``timeout`` seconds until it is set; return whether it is."""
         future = asyncio.get_running_loop().create_future()
         with lock:
             self._waiting.add(future)

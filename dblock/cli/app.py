@@ -1,4 +1,4 @@
-"""The commands' group: ``dblock --help``."""
+"""The group of commands: ``dblock --help``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .runs import runs
 from .schema import downgrade, upgrade
 from .show import list_, release, show
 
-HELP = f"""The relational database you already have, as your lock server.
+HELP = f"""Use the relational database that you already have as your lock server.
 
 \b
   dblock run nightly --nonblock -- ./backup.sh
   dblock list
 
-The database is named by --url or, better for its password, by DBLOCK_URL or a file that
-DBLOCK_URL_FILE names. Without any of them it is an SQLite file, made when first needed, in your
-state directory. That file serves you on this host only: to lock across hosts, name a server
-that they share and run dblock upgrade once.
+Give the database's URL with --url, DBLOCK_URL or --url-file. Everybody on the host can see --url,
+so put a URL with a password into a file. If you give no URL, dblock uses an SQLite file in your
+state directory and creates it when it is needed. That file works for you on this host only. To lock
+across hosts, give the URL of a server that they share, and run dblock upgrade once.
 
 {exits.HELP}
 """

@@ -1,13 +1,15 @@
 """The command as a child process, and the signals on their way to it.
 
-While the lock is waited for, a signal ends dblock, which gives back what it may have been granted.
-Once it is held, signals are blocked and taken one by one, synchronously: none is lost between the
-two, none interrupts anything, and one that comes before the child is there reaches it all the same.
+While dblock waits for the lock, a signal ends dblock, and dblock gives back what it may have been
+granted. Once it holds the lock, it blocks signals and takes them one by one, synchronously. So none
+is lost between the two, none interrupts anything, and a signal that comes before the child exists
+reaches the child all the same.
 
-Without a terminal, as under cron, the child is in a process group of its own, and what is sent is
-sent to all of that: a shell's own children too. On a terminal it stays in dblock's group, as the
-terminal expects of what reads from it. Then it alone is signalled; and a ^C reaches it without
-dblock. Should dblock be killed by KILL, a shell that waits for just this ends what was to be ended.
+Without a terminal, as under cron, the child has a process group of its own, and dblock sends every
+signal to the whole group, a shell's children included. On a terminal the child stays in dblock's
+group, because otherwise it could not read from the terminal. Then dblock signals the child alone,
+and a ^C reaches the child without dblock. If dblock is killed by KILL, a shell that waits for this
+ends the child or its group.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """What dblock does with signals. To be used in the main thread."""
+    """What dblock does with signals. Use it in the main thread."""
 
     def __init__(self) -> None:
         # Ignored means ignored, for the child as well: nohup, and `&` in a script.
@@ -157,7 +159,7 @@ class Guard:
                 setsigmask={*signals.mask, *FORWARDED},  # until it ignores what the command is sent
             )
         except OSError as error:
-            complain(f"a command that outlives dblock would not be ended: {error}")
+            complain(f"if dblock is killed, nobody will end the command: {error}")
         finally:
             os.close(end)
 
@@ -258,10 +260,10 @@ def supervise(
     loss: Callable[[], LockLost | None],
     grace: Callable[[], float] | None,
 ) -> int:
-    """Pass signals on until the child has ended; return its code.
+    """Pass signals on until the child has ended; return its exit code.
 
-    When the lock is lost it is ended, by KILL after ``grace`` seconds; or only warned of, if that
-    is None.
+    If the lock is lost, end the child: TERM, and KILL after ``grace`` seconds. If ``grace`` is
+    None, only warn.
     """
     lost: LockLost | None = None
     kill_at: float | None = None

@@ -30,17 +30,18 @@ class Default:
                 state = Path.home() / ".local" / "state"
             except RuntimeError as error:
                 raise Unavailable(
-                    f"no home directory for the default database ({error}): set DBLOCK_URL"
+                    f"there is no home directory for the default database ({error}): set DBLOCK_URL"
                 ) from error
         return cls(state / "dblock" / "locks.db")
 
     def url(self) -> str | URL:
-        """Return the file's URL, having made it and its directory."""
+        """Create the file and its directory if they are missing; return the file's URL."""
         try:
             private.make(self.file)
         except OSError as error:
             raise Unavailable(
-                f"the default database cannot be made ({error}): set DBLOCK_URL or XDG_STATE_HOME"
+                f"dblock cannot create the default database ({error}): "
+                "set DBLOCK_URL or XDG_STATE_HOME"
             ) from error
         if "?" not in str(self.file):
             return f"sqlite:///{self.file}"
@@ -50,7 +51,7 @@ class Default:
 
     @staticmethod
     def migrate(locks: Locks, *, schema: str | None, prefix: str) -> None:
-        """Make the tables if they are missing; many processes may find that at once."""
+        """Create the tables if they are missing. Many processes may do this at once."""
         try:
             locks.last_run("dblock")  # any name: the first statement looks at the tables' version
         except SchemaMissing as missing:

@@ -1,4 +1,4 @@
-"""``dblock doctor``: what in the database's set-up would break a promise."""
+"""``dblock doctor``: find what in the database's set-up breaks a promise."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 
 
-@click.command("doctor", short_help="Look for what is wrong with the database's set-up.")
+@click.command("doctor", short_help="Check the set-up of the database.")
 @json_option
 @click.option("-q", "--quiet", is_flag=True, help="Leave out what is ok.")
 @database_options
 def doctor(place: Place, as_json: bool, quiet: bool) -> int:
-    """Look at the database's set-up: what was found, what comes of it, what mends it.
+    """Check the database's set-up: say what was found, what follows from it, and what to do.
 
     \b
       dblock doctor --quiet
 
-    Exits with 1 when something is wrong, so that a promise does not hold; a note is something to
-    know. Nothing is changed. To a file or a pipe goes a line for each, separated by tabs.
+    It changes nothing. It exits with 1 if something is wrong: then a promise does not hold. A note
+    is something to know. On a terminal it prints a table. Elsewhere it prints a line for each
+    finding, with tabs between the fields.
     """
     from ..doctor import examine
 

@@ -1,4 +1,4 @@
-"""The commands inside a framework's own command line, which knows the database."""
+"""The commands inside a framework's own command line. The framework knows the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GIVEN = {"url", "url_file", "schema", "prefix", "trust_server"}
 
 
 class Given(Place):
-    """The locks that a framework has, looked up when needed; it closes them itself."""
+    """The framework's own locks, looked up when they are needed. The framework closes them."""
 
     __slots__ = ("given",)
     given: Callable[[], Locks]
@@ -58,7 +58,7 @@ class Given(Place):
 
 
 class Commands(click.Group):
-    """The group ``dblock``. Ends with the exit codes of dblock's own command line."""
+    """The group ``dblock``. It exits with the same codes as dblock's own command line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -75,12 +75,14 @@ def commands(
     *more: click.Command,
     options: Sequence[click.Option] = (),
 ) -> Commands:
-    """Return the commands for leases, and ``more``, on the place that is looked up when one is
-    run. Each has the framework's own ``options`` too."""
+    """Return the commands for leases, and ``more``.
+
+    Each looks up the ``place`` when it runs, and has the framework's own ``options`` too.
+    """
     chosen = (run, list_, show, runs, release, prune, doctor, metrics, *more)
     names = ", ".join(str(command.name) for command in chosen)
 
-    # That they are missing is told in one line, and not with the whole help as an error.
+    # If the command is missing, one line says so, instead of the whole help as an error.
     @click.group("dblock", cls=Commands, help=f"Locks: {names}.", no_args_is_help=False)
     @click.pass_context
     def group(ctx: click.Context) -> None:

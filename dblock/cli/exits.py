@@ -1,4 +1,4 @@
-"""The exit codes: sysexits(3) where it has one, the shell's for what became of the command."""
+"""The exit codes: those of sysexits(3) if it has one, and the shell's for the command's end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ INTERRUPTED = SIGNALLED + signal.SIGINT
 
 HELP = f"""\b
 Exit codes:
-  {OK:3}  done; for run: so did the command, or it has run for its slot (run -D changes that)
+  {OK:3}  done; run: the command succeeded, or had succeeded in its slot (-D changes that)
   {FREE:3}  show, release: nobody held it; doctor: something is wrong
   {USAGE:3}  wrong usage
-  {UNAVAILABLE:3}  the database was not reached, or cannot serve
-  {INTERNAL:3}  outcome unknown, or an internal error
-  {BUSY:3}  busy: another holds the lock (run -E changes it)
-  {SCHEMA:3}  dblock's tables are missing: dblock upgrade
-  {LOST:3}  the lock was lost while the command ran
+  {UNAVAILABLE:3}  the database was not reached, or cannot serve now
+  {INTERNAL:3}  the outcome is unknown, or an internal error
+  {BUSY:3}  busy: another holds the lock (run -E changes that)
+  {SCHEMA:3}  dblock's tables are missing: run dblock upgrade
+  {LOST:3}  the lock was lost while the command ran, or --at-most was over
   {NOT_EXECUTABLE:3}  the command cannot be executed
   {NOT_FOUND:3}  the command was not found
-  {SIGNALLED}+N  ended by signal N
-  else the command's own"""
+  {SIGNALLED}+N  signal N ended the command
+  otherwise the command's own exit code"""
 
 _CODES: tuple[tuple[type[DBLockError], int], ...] = (
     (NotAcquired, BUSY),
@@ -45,5 +45,5 @@ _CODES: tuple[tuple[type[DBLockError], int], ...] = (
 
 
 def code_of(error: DBLockError) -> int:
-    """Return the exit code that tells of an error."""
+    """Return the exit code for an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

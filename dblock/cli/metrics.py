@@ -1,4 +1,4 @@
-"""``dblock metrics``: what a monitor may know of the locks, in Prometheus's text format 0.0.4."""
+"""``dblock metrics``: metrics of locks and jobs, in Prometheus's text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTCOMES = ("succeeded", "failed", "running", "unknown")
 
 
 @click.command("metrics", short_help="Print metrics for Prometheus.")
-@limit_option(1000, "Tell of at most N locks and N jobs by name.")
+@limit_option(1000, "Name at most N locks and N jobs.")
 @database_options
 def metrics(place: Place, limit: int) -> int:
     """Print metrics of locks, waiters and jobs, once, in Prometheus's text format.
@@ -28,9 +28,9 @@ def metrics(place: Place, limit: int) -> int:
     \b
       dblock metrics > dblock.prom
 
-    Each name is a time series of its own. So at most N locks are told by name, those that are
-    waited for and those that are held longest first, and N jobs, those that began last.
-    dblock_truncated is 1 when there are more. The sums are of all locks.
+    Each name is a time series. So it names at most N locks, first those with the most waiters, then
+    those held for the longest time, and at most N jobs, those that began last. dblock_truncated is
+    1 if there are more. The metrics without a name count all locks.
     """
     with place.locks() as locks:
         states = locks.list()
@@ -60,12 +60,12 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
     waiting = sum(len(state.waiters) for state in states)
     yield Metric("dblock_waiters", "Processes that wait for a lock.", [({}, waiting)])
     truncated = len(states) > limit or len(runs) > limit
-    yield Metric("dblock_truncated", "Whether names were left out.", [({}, truncated)])
+    yield Metric("dblock_truncated", "1 if names were left out.", [({}, truncated)])
 
     states = sorted(states, key=lambda state: (-len(state.waiters), -(_held(state) or 0)))[:limit]
     yield Metric(
         "dblock_lock_state",
-        "The state of a lock: 1.",
+        "1 for the state that the lock is in.",
         [({"name": one.name, "state": one.status}, 1) for one in states],
     )
     yield Metric(
@@ -75,12 +75,12 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
     )
     yield Metric(
         "dblock_lock_held_seconds",
-        "For how long a lease has been held.",
+        "Seconds since a lease was acquired.",
         [({"name": one.name}, held) for one in states if (held := _held(one)) is not None],
     )
     yield Metric(
         "dblock_lock_expires_seconds",
-        "Seconds until a lease expires, unless it is renewed; below 0 when it has expired.",
+        "Seconds until a lease expires unless it is renewed. Below 0 if it has expired.",
         [({"name": one.name}, one.remaining) for one in states if one.remaining is not None],
     )
 
@@ -107,7 +107,7 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
     )
     yield Metric(
         "dblock_job_last_outcome",
-        "The outcome of the last run of a job: 1. Unknown is one whose process died.",
+        "1 for the outcome of the last run of a job. Unknown if its process died.",
         [
             ({"name": run.name, "outcome": one}, run.outcome == one)
             for run in runs

@@ -1,6 +1,6 @@
-"""What the commands have in common: which database, and arguments checked by the library's rules.
+"""What the commands share: which database to use, and how arguments are checked.
 
-Most of what is typed is checked here, before any I/O, so that a wrong argument is a usage error.
+The library's own rules check them here, before any I/O, so a wrong argument is a usage error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def checked(check: Callable[[Any], object]) -> Callable[..., object]:
 
 
 class Duration(float):
-    """Seconds, which are told as they were written."""
+    """Seconds. A message shows them as the user wrote them."""
 
     written: str
 
@@ -74,7 +74,7 @@ def duration(text: str) -> Duration:
     try:
         made = Duration(float(number) * unit)
     except ValueError:
-        raise ValueError(f"{text!r} is no duration: give seconds, or 5m, 2h, 7d") from None
+        raise ValueError(f"{text!r} is not a duration: give seconds, or 5m, 2h, 7d") from None
     made.written = text
     return made
 
@@ -99,7 +99,7 @@ def duration_option(
 
 
 def limit_option(default: int, help: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return the option that bounds how many are told of."""
+    """Return the option that limits how many the command prints."""
     return click.option(
         "--limit",
         type=click.IntRange(1, COUNT_MAX),
@@ -116,7 +116,7 @@ name_argument = click.argument("name", callback=checked(check_name))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The database and where in it dblock's tables are."""
+    """The database, and where in it dblock's tables are."""
 
     url: str | None
     schema: str | None
@@ -133,12 +133,12 @@ class Place:
         return {**self.tables, "trust_server": self.trust}
 
     def target(self) -> Target:
-        """Return the database's URL; that of the default file, in a directory that exists."""
+        """Return the database's URL. Create the default file if it is that one."""
         return self.url if self.url is not None else Default.find().url()
 
     @contextlib.contextmanager
     def locks(self, label: str | None = None) -> Iterator[Locks]:
-        """Yield the locks there. The default file gets its tables, a given database never."""
+        """Yield the locks there. Create the tables in the default file, but never elsewhere."""
         from ..locks import Locks
 
         target = self.target()
@@ -150,7 +150,7 @@ class Place:
             yield locks
 
     def check(self) -> Target:
-        """Return what to print statements for. No I/O; a wrong argument is a usage error."""
+        """Return the database to print statements for, without I/O."""
         from ..target import resolve
         from ..timeouts import Timeouts
 
@@ -161,13 +161,12 @@ class Place:
 
 
 def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
-    """Return the URL that is given, itself or in a file: on the command line, or else in the
-    environment."""
+    """Return the URL from --url or --url-file, or else from the environment."""
     if url is not None and file is not None:
         direct, indirect = map(ctx.get_parameter_source, ("url", "url_file"))
         if direct is indirect:
             raise click.UsageError(
-                "--url and --url-file exclude each other, and so do DBLOCK_URL and DBLOCK_URL_FILE"
+                "give either --url or --url-file, and set either DBLOCK_URL or DBLOCK_URL_FILE"
             )
         if direct is ParameterSource.COMMANDLINE:
             return url
@@ -180,26 +179,26 @@ def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
 
 
 def database_options(command: Callable[P, T]) -> Callable[..., T]:
-    """Add --url and what goes with it to a command, which gets them as its ``place``."""
+    """Add --url and the like to a command, which gets them as its ``place``."""
 
     @click.option(
         "--url",
         envvar="DBLOCK_URL",
         show_envvar=True,
-        help="The database. Default: an SQLite file in your state directory, for one host only.",
+        help="The database. Default: an SQLite file for this host only.",
     )
     @click.option(
         "--url-file",
         envvar="DBLOCK_URL_FILE",
         show_envvar=True,
         metavar="PATH",
-        help="A file with the URL in it, which others may not read.",
+        help="A file with the URL, which others may not read.",
     )
     @click.option(
         "--schema",
         envvar="DBLOCK_SCHEMA",
         show_envvar=True,
-        help="The schema of dblock's tables. Default: the connection's own.",
+        help="The schema of dblock's tables. Default: that of the connection.",
     )
     @click.option(
         "--prefix",
@@ -214,7 +213,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         is_flag=True,
         envvar="DBLOCK_TRUST_SERVER",
         show_envvar=True,
-        help="Use a look-alike, without promises.",
+        help="Use a look-alike of PostgreSQL or MariaDB, without any promise.",
     )
     @functools.wraps(command)
     def wrapped(

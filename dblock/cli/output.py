@@ -1,4 +1,4 @@
-"""What is said beside a command's output."""
+"""Tables, and what goes to standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def complain(message: str) -> None:
-    """Say one line on standard error."""
+    """Print one line on standard error."""
     click.echo(f"dblock: {printable(message)}", err=True)
 
 
@@ -28,7 +28,7 @@ def table(
     right: Sequence[str] = (),
     styles: Iterable[str] = itertools.repeat(""),
 ) -> Table:
-    """Return a table for a terminal; the columns ``right`` are numbers."""
+    """Return a table for a terminal. The columns ``right`` are aligned to the right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -48,7 +48,7 @@ def print_table(made: Table) -> None:
 
 @contextlib.contextmanager
 def warnings_told() -> Iterator[None]:
-    """Say what is warned of like everything else, and once. Python's own options come first."""
+    """Print each warning once, as one line. Python's own options for warnings still count."""
     said: set[str] = set()
 
     def say(

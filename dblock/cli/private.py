@@ -1,4 +1,4 @@
-"""Files in which nobody else may have a hand: the default database, and one with a URL in it."""
+"""Files that nobody else may change: the default database, and a file with a URL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ NOT_FOR_OTHERS = 0o027
 
 
 def make(file: Path) -> None:
-    """Make a file and its directory, for this user alone; raise Unavailable for what is another's.
+    """Create a file and its directory, for this user alone.
 
-    Who can write to the directory could put another file in the place of this one at any time. So
-    the directory comes first, and nothing here follows a link that was put in its place.
+    Raises Unavailable if either belongs to somebody else. Anybody who can write to the directory
+    could replace the file at any time. So this checks the directory first, and follows no symbolic
+    link.
     """
     for path in reversed(file.parents):
         if not path.exists():
@@ -29,10 +30,12 @@ def make(file: Path) -> None:
     try:
         found = os.fstat(directory)
         if found.st_uid != os.geteuid():
-            raise _refused(file.parent, f"belongs to the user {found.st_uid}", "that is yours")
+            raise _refused(file.parent, f"belongs to the user {found.st_uid}", "yours")
         if found.st_mode & OTHERS_WRITE:
-            mend = f"when nothing strange is in it: chmod 700 {file.parent}"
-            raise _refused(file.parent, "can be written to by others", "only you can change", mend)
+            mend = f"If nothing strange is in it, run: chmod 700 {file.parent}"
+            raise _refused(
+                file.parent, "can be written to by others", "writable for you alone", mend
+            )
         _make(file, directory)
     finally:
         os.close(directory)
@@ -44,7 +47,7 @@ def _open(directory: Path) -> int:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        raise _refused(directory, "is a symbolic link or no directory", "that is none") from None
+        raise _refused(directory, "is a symbolic link or not a directory", "a directory") from None
 
 
 def _make(file: Path, directory: int) -> None:
@@ -54,24 +57,24 @@ def _make(file: Path, directory: int) -> None:
     # It is never opened where it was there before: to close it would end SQLite's locks on it.
     found = os.stat(file.name, dir_fd=directory, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(file, "is a symbolic link or no file", "that is a plain file")
+        raise _refused(file, "is a symbolic link or not a file", "a plain file")
     if found.st_uid != os.geteuid():
-        raise _refused(file, f"belongs to the user {found.st_uid}", "that is yours")
+        raise _refused(file, f"belongs to the user {found.st_uid}", "yours")
     if found.st_mode & OTHERS_USE:
         os.chmod(file.name, 0o600, dir_fd=directory)
 
 
 def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Unavailable:
     return Unavailable(
-        f"the default database is not used: {path} {wrong}, and dblock takes only one {only}. "
+        f"dblock does not use the default database: {path} {wrong}, but it must be {only}. "
         f"{mend or 'Move it away'}, or name another database with DBLOCK_URL or XDG_STATE_HOME"
     )
 
 
 def read_url(path: str) -> str:
-    """Return the database URL in a file; raise ValueError for one that others may read or change.
+    """Return the database URL in a file.
 
-    Nothing of what is in it is told.
+    Raises ValueError if others may read or change the file. No message shows what is in it.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -80,15 +83,17 @@ def read_url(path: str) -> str:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text file") from None
+        raise ValueError(f"{path} is not a text file") from None
     if found.st_uid not in (os.geteuid(), 0):
-        raise ValueError(f"{path} belongs to the user {found.st_uid}: it must be yours, or root's")
+        raise ValueError(
+            f"{path} belongs to the user {found.st_uid}: it must belong to you or to root"
+        )
     if found.st_mode & NOT_FOR_OTHERS:
         mode = stat.S_IMODE(found.st_mode)
         raise ValueError(
-            f"{path} can be read or changed by others (its mode is {mode:04o}), and a password may "
-            f"be in it: chmod 600 {path}, or 640 for a group that may read it"
+            f"others can read or change {path} (its mode is {mode:04o}), and a password may be in "
+            f"it: run chmod 600 {path}, or chmod 640 for a group that may read it"
         )
     if len(text.splitlines()) != 1:
-        raise ValueError(f"{path} must have one line, the database's URL")
+        raise ValueError(f"{path} must have exactly one line, the database's URL")
     return text

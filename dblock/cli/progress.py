@@ -1,4 +1,4 @@
-"""What ``dblock run`` tells of its lock: with ``-v``, and on a terminal while it waits."""
+"""What ``dblock run`` says of its lock: with ``-v``, and on a terminal while it waits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ..lease import Lease
     from ..locks import Locks
 
-# Who gets the lock within so many seconds need not know that it was waited for.
+# A wait of so many seconds is not worth a line.
 A_MOMENT = 0.5
 
 
 class Progress:
-    """Tells what happens to the lock ``name``, if that is wanted."""
+    """Prints what happens to the lock ``name``, if the user wants to know."""
 
     def __init__(self, name: str, verbose: bool) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Progress:
 
     @contextlib.contextmanager
     def events(self) -> Iterator[None]:
-        """Tell of renewals and of the release."""
+        """Print renewals and the release."""
         end = listen(self._tell) if self.verbose else None
         try:
             yield
@@ -50,13 +50,13 @@ class Progress:
         if event.kind is Kind.RENEWED:
             self.say(f"renewed {self.name!r}")
         elif event.kind is Kind.MISSED:
-            self.say(f"{self.name!r} was not renewed, it is tried again: {event.error}")
+            self.say(f"could not renew {self.name!r}, trying again: {event.error}")
         elif event.kind is Kind.RELEASED:
             self.say(f"released {self.name!r}, held for {event.seconds:.1f} s")
 
     @contextlib.contextmanager
     def waiting(self, locks: Locks) -> Iterator[None]:
-        """Tell, once, who has the lock when it is waited for for longer than a moment."""
+        """Print once who has the lock, if waiting for it takes longer than a moment."""
         if not (self.verbose or sys.stderr.isatty()):
             yield
             return

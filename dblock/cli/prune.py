@@ -1,4 +1,4 @@
-"""``dblock prune``: what may be deleted."""
+"""``dblock prune``: delete what nobody needs any more."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from .options import Place, database_options, duration_option
 @duration_option(
     "--older-than",
     lambda age: seconds("--older-than", age),
-    "Delete idempotency keys and records of runs that are older.",
+    "Delete idempotency keys and records of runs older than this.",
 )
-@click.option("--names", is_flag=True, help="Delete the rows of names that are not used any more.")
+@click.option("--names", is_flag=True, help="Delete the rows of names that nobody uses any more.")
 @duration_option(
     "--idle",
     lambda idle: check_idle(idle, "--idle"),
-    "With --names: for how long they were not used. At least 1m.",
+    "With --names: how long nobody has used them. At least 1m.",
 )
 @database_options
 def prune(place: Place, older_than: float | None, names: bool, idle: float | None) -> int:
-    """Delete idempotency keys, records of runs and names that are not needed any more.
+    """Delete idempotency keys, records of runs and names that nobody needs any more.
 
     \b
       dblock prune --older-than 90d
       dblock prune --names --idle 30d
 
-    A key that is gone can be applied again, and a slot of --once-per be run again: keep them for
-    longer than anything can be late. The record of a name's last run stays.
+    A deleted key can be applied again, and a job can run again for a deleted slot of --once-per. So
+    keep them for longer than anything can be late. The record of a job's last run stays.
 
-    A name that comes back gets a larger fence than before. A name stays that is held, waited for
-    or locked.
+    A name stays if it is held, waited for or locked. If a deleted name comes back, its fence is
+    larger than before.
     """
     if names and idle is None:
-        raise click.UsageError("--names needs --idle, such as --idle 30d")
+        raise click.UsageError("--names needs --idle, for example --idle 30d")
     if idle is not None and not names:
-        raise click.UsageError("--idle is for --names: say both")
+        raise click.UsageError("--idle is for --names: give both")
     if older_than is None and idle is None:
-        raise click.UsageError("say what to delete: --older-than 90d, or --names --idle 30d")
+        raise click.UsageError("give what to delete: --older-than 90d, or --names --idle 30d")
     with place.locks() as locks:
         if older_than is not None:
             pruned = locks.prune(older_than)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class RunCommand(click.Command):
-    """Leaves what follows ``--`` alone: an option there is the command's, never dblock's."""
+    """Leaves what follows ``--`` alone: options there belong to the command, not to dblock."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -44,7 +44,7 @@ class RunCommand(click.Command):
         ctx.ignore_unknown_options = not command  # they are the command's, without the --
         super().parse_args(ctx, ours)
         if (ctx.args or not command) and not ctx.resilient_parsing:
-            ctx.fail("the command comes after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
+            ctx.fail("give the command after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
         ctx.args = command
         return command
 
@@ -62,38 +62,36 @@ class RunCommand(click.Command):
 @duration_option(
     "--ttl",
     check_ttl,
-    "How long the lock outlives a killed dblock; renewed every third of it.",
+    "How long the lock lasts if dblock is killed.",
     default="30",
     show_default=True,
 )
-@duration_option("--wait", check_wait, "How long to wait for it. Default: for ever.")
-@click.option("-n", "--nonblock", is_flag=True, help="Do not wait at all.")
-@click.option(
-    "--fair", is_flag=True, help="Wait in order of arrival, also where waiters are not called."
-)
+@duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait for the lock.")
+@click.option("--fair", is_flag=True, help="Get the lock strictly in the order of arrival.")
 @duration_option(
     "--at-least",
     partial(check_after, what="at_least"),
-    "Keep the lock so long, even if killed.",
+    "Keep the lock so long from the start, even if killed.",
     default="0",
     show_default=True,
 )
 @duration_option(
     "--at-most",
     partial(check_max_hold, what="at_most"),
-    "End COMMAND after so long: the lock is lost.",
+    "End COMMAND after so long, as if the lock was lost.",
 )
 @click.option(
     "--once-per",
     callback=checked(lambda key: check_name(key, "a slot's key")),
     metavar="KEY",
-    help="Succeed once in the slot KEY: any text, or minute, hour, day, week, month.",
+    help="Succeed once in the slot KEY: minute, hour, day, week, month, or any text.",
 )
 @click.option(
     "--tz",
     callback=checked(check_zone),
     metavar="ZONE",
-    help="The time zone of --once-per minute ... month, as Europe/Berlin. Default: UTC.",
+    help="The time zone of --once-per, as Europe/Berlin. Default: UTC.",
 )
 @click.option(
     "-E",
@@ -103,7 +101,7 @@ class RunCommand(click.Command):
     default=exits.BUSY,
     show_default=True,
     metavar="N",
-    help="The exit code for busy; 0 makes it a quiet success.",
+    help="Exit with N if the lock is busy. 0 prints nothing.",
 )
 @click.option(
     "-D",
@@ -113,26 +111,28 @@ class RunCommand(click.Command):
     default=exits.OK,
     show_default=True,
     metavar="N",
-    help="The exit code when it has run for its slot, and nothing is done.",
+    help="Exit with N if the slot has succeeded before.",
 )
 @click.option(
     "--on-lost",
     type=click.Choice(["kill", "warn"]),
     default="kill",
     show_default=True,
-    help="When the lock is lost: end COMMAND, or tell of it on standard error.",
+    help="If the lock is lost: end COMMAND, or only warn.",
 )
 @duration_option(
     "--grace",
     check_wait,
-    "From TERM to KILL. Default: until another may have the lock, a tenth of the TTL, 5 s at most.",
+    "From TERM to KILL. Default: a tenth of the TTL, 5 s at most.",
 )
 @click.option(
     "--label",
     callback=checked(check_label),
     help="What dblock list shows beside host and pid.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say what is done with the lock.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Say when the lock is acquired, renewed and released."
+)
 @database_options
 @click.pass_context
 def run(
@@ -160,20 +160,18 @@ def run(
       dblock run nightly --wait 60 -- ./backup.sh --full
       dblock run nightly -n -E 0 --once-per day --at-least 5m -- ./report.sh
 
-    COMMAND finds DBLOCK_NAME, DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per, DBLOCK_SLOT in its
-    environment, and what dblock has in its own: the password of DBLOCK_URL, not that of --url-file.
-    It and what it starts get the signals TERM, INT, HUP and QUIT that dblock gets, and
-    when the lock is lost TERM, then KILL; also when dblock itself was killed by KILL.
+    dblock renews the lock while COMMAND runs and releases it at the end. COMMAND gets dblock's
+    environment (with DBLOCK_URL the password too, with --url-file not), and DBLOCK_NAME,
+    DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per, DBLOCK_SLOT.
 
-    On a terminal one line says who has the lock when it is waited for. -v says more: when the lock
-    was acquired, renewed and released.
+    dblock passes TERM, INT, HUP and QUIT on to COMMAND and what it has started. If the lock is
+    lost, or dblock is killed by KILL, they get TERM and then KILL.
 
-    With --once-per, a KEY that has been run is a success, and nothing is done: dblock exits with 0,
-    or with what -D says. A run that failed leaves it open. The named periods go by the database's
-    clock, in UTC or in the zone that --tz names.
+    With --once-per dblock does nothing if the slot KEY has succeeded before. A run that failed
+    leaves its slot open. minute, hour and so on go by the database's clock.
     """
     if nonblock and wait is not None:
-        raise click.UsageError("--wait and --nonblock exclude each other")
+        raise click.UsageError("give either --wait or --nonblock, not both")
     signals = Signals()
     lost: list[LockLost] = []
     progress = Progress(name, verbose)
@@ -212,8 +210,8 @@ def run(
             progress.acquired(lease, time.monotonic() - begun)
             running = job.begin(slot)
             if running is None:
-                if verbose or sys.stderr.isatty():  # to cron it would be worth a mail
-                    complain(f"{name!r} has been run for {slot!r}")
+                if verbose or sys.stderr.isatty():  # cron would mail it
+                    complain(f"{name!r} has succeeded for {slot!r} before, so nothing was run")
                 return done
             return _run(running, ctx.args, signals, lost, _Ending(on_lost == "kill", grace))
     except Interrupted as interrupted:
@@ -226,7 +224,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """Whether the command is ended when the lock is lost, and with what grace if not the usual."""
+    """Whether dblock ends the command if the lock is lost; ``grace`` is None for the default."""
 
     kill: bool
     grace: float | None
@@ -241,7 +239,7 @@ class _Ending:
 
 
 def _acquire(lease: Lease, signals: Signals) -> None:
-    """Get the lease; a signal until then ends it, and nothing is held."""
+    """Get the lease. If a signal comes before, give up, and hold nothing."""
     try:
         signals.interrupt()
         refusal = lease.try_within(lease.wait)
@@ -293,25 +291,25 @@ def _run(
 
 
 def _record(running: Running, code: int) -> int:
-    """Put the command's exit code on record; return dblock's."""
+    """Record the command's exit code; return dblock's."""
     try:
         running.record(code)
     except LockLost:
-        return exits.LOST  # why, the release tells
+        return exits.LOST  # the release says why
     except DBLockError as failure:
         complain(
-            f"this run of {running.run.name!r} is not on record (it ended with {code}): {failure}"
+            f"could not record this run of {running.run.name!r} (it ended with {code}): {failure}"
         )
-        if running.run.slot and code == exits.OK:  # so it will be run for that slot again
+        if running.run.slot and code == exits.OK:  # so the job will run for that slot again
             return exits.code_of(failure)
     return code
 
 
 def _release(lease: Lease, code: int, running: Running | None = None) -> int:
-    """Give the lease back, a run's end put on record; return the exit code.
+    """Record a run's end, if there is one, and give the lease back; return the exit code.
 
-    That is the command's ``code`` unless the lease was lost, or the record is needed and was not
-    made.
+    That is the command's ``code``, unless the lease was lost, or the slot needs the record and
+    dblock could not write it.
     """
     recorded = code if running is None else _record(running, code)
     try:
@@ -323,5 +321,5 @@ def _release(lease: Lease, code: int, running: Running | None = None) -> int:
         complain(f"{loss}; the command ended with {code}")
         return exits.LOST
     except DBLockError as failure:
-        complain(f"{lease.name!r} was not released, it runs out by itself: {failure}")
+        complain(f"could not release {lease.name!r}, so it stays until it expires: {failure}")
     return recorded

@@ -1,4 +1,4 @@
-"""``dblock runs``: the record of a job's runs; and how the other commands tell of one."""
+"""``dblock runs``: the record of a job's runs; and how other commands show a run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def runs(place: Place, name: str, as_json: bool, limit: int) -> int:
       dblock runs nightly --limit 5
 
     There is one record for each slot of --once-per: that of its last run. All runs without a slot
-    share one record. dblock prune deletes old records. To a file or a pipe goes a line for each
-    run, its fields separated by tabs.
+    share one record. dblock prune deletes old records. On a terminal it prints a table. Elsewhere
+    it prints a line for each run, with tabs between the fields.
     """
     with place.locks() as locks:
         found = locks.runs(name, limit)
@@ -49,7 +49,7 @@ def runs(place: Place, name: str, as_json: bool, limit: int) -> int:
 
 
 def run_object(run: RunState) -> dict[str, Any]:
-    """Return what JSON tells of a run."""
+    """Return what JSON says of a run."""
     return {
         "slot": run.slot or None,
         "owner": run.owner,
@@ -63,7 +63,7 @@ def run_object(run: RunState) -> dict[str, Any]:
 
 
 def run_lines(run: RunState | None) -> list[tuple[str, str]]:
-    """Return what ``dblock show`` tells of a job's last run."""
+    """Return what ``dblock show`` says of a job's last run."""
     if run is None:
         return []
     slot = f" for {printable(run.slot)}" if run.slot else ""

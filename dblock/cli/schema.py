@@ -12,26 +12,25 @@ from .options import Place, database_options
 
 
 @click.command("upgrade", short_help="Create or upgrade dblock's tables.")
-@click.option("--sql", "print_sql", is_flag=True, help="Print the statements, change nothing.")
+@click.option("--sql", "print_sql", is_flag=True, help="Print the statements and change nothing.")
 @click.option("--revision", help="Stop at this revision. Default: the newest.")
 @click.option(
     "--durability",
     type=click.Choice(["durable", "volatile"]),
-    help="Whether leases outlive a crash. Default: leave it; durable at first.",
+    help="Whether leases outlive a crash. Default: as it is; durable for new tables.",
 )
 @database_options
 def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str | None) -> int:
-    """Create dblock's tables, or bring them up to this version, and say what was done. Harmless to
-    repeat.
+    """Create dblock's tables, or bring them up to this version. You can run it again.
 
     \b
       dblock upgrade --url postgresql://app@db/app
 
-    With --durability volatile (PostgreSQL) acquiring waits for no disk, and in return nothing is
-    granted after a crash until the longest TTL is over. No lock is ever given to two.
+    With --durability volatile (PostgreSQL) acquiring waits for no disk. In return dblock grants
+    nothing after a crash until the longest TTL is over. Both are equally safe.
     """
     if revision is not None and (print_sql or durability):
-        raise click.UsageError("--sql and --durability are for the newest revision")
+        raise click.UsageError("--sql and --durability work only without --revision")
     url = place.check()
     from ..schema import sql
     from ..schema import upgrade as run
@@ -48,8 +47,10 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
 
 
 @click.command("downgrade", short_help="Undo upgrades of dblock's tables.")
-@click.option("--revision", required=True, help="The revision to go back to; base: none.")
-@click.option("--yes", is_flag=True, help="Needed: locks and fences are lost.")
+@click.option(
+    "--revision", required=True, help="The revision to go back to; base drops the tables."
+)
+@click.option("--yes", is_flag=True, help="Required, because locks and fences are lost.")
 @database_options
 def downgrade(place: Place, revision: str, yes: bool) -> int:
     """Go back to an older revision of dblock's tables; with base, drop them.
@@ -57,10 +58,10 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
     \b
       dblock downgrade --revision base --yes
 
-    Locks that are held are lost, and fences start again: stop everything that uses them first.
+    Held locks are lost, and fences start again. So first stop everything that uses them.
     """
     if not yes:
-        raise click.UsageError("locks and fences are lost, so fences start again: say --yes")
+        raise click.UsageError("held locks are lost, and fences start again: confirm with --yes")
     place.check()
     from ..schema import downgrade as run
 

@@ -1,4 +1,4 @@
-"""``dblock list``, ``dblock show`` and ``dblock release``: for whoever is on call."""
+"""``dblock list``, ``dblock show`` and ``dblock release``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ HEADINGS = ("NAME", "STATE", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS"
 
 @click.command("list", short_help="List the locks that are held.")
 @json_option
-@click.option("-w", "--watch", "watching", is_flag=True, help="Go on looking, every second.")
+@click.option(
+    "-w",
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Stay on the terminal and look again every second.",
+)
 @database_options
 def list_(place: Place, as_json: bool, watching: bool) -> int:
     """List the locks: name, state, holder, since, expires in, fence, number of waiters.
@@ -34,21 +40,21 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
     \b
       dblock list --json | jq '.[].name'
 
-    An expired lease is listed until another takes its name. A row lock is listed on PostgreSQL;
-    on the other databases when somebody waits for it. To a file or a pipe goes a line for each,
-    its fields separated by tabs. With --watch the list is kept up to date until you press q.
+    On a terminal it prints a table. Elsewhere it prints a line for each lock, with tabs between the
+    fields. --watch shows the table until you press q.
 
     \b
-      held      by a lease
-      running   a job under a lease
-      done      a job that has ended and keeps its name, by --at-least
-      locked    by a transaction (a row lock)
-      expired   a lease that nobody gave back
+      held      somebody has a lease
+      running   a job runs under a lease
+      done      the job has ended, and --at-least keeps its name
+      locked    a transaction has the row lock
+      expired   nobody gave the lease back, and nobody else has taken the name
 
-    Who has waited for a moment is a waiter, one for all the threads of a process.
+    Row locks are listed on PostgreSQL, and on the other databases if somebody waits for them. A
+    waiter is listed after about a second. The waiting threads of a process count as one.
     """
     if watching and (as_json or not sys.stdout.isatty()):
-        raise click.UsageError("--watch is for a terminal, and not with --json")
+        raise click.UsageError("--watch is for a terminal, and cannot be combined with --json")
     with place.locks() as locks:
         if watching:
             from .watch import watch
@@ -59,7 +65,7 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
     if as_json:
         click.echo(json.dumps([_object(state) for state in states], indent=2))
     elif not states:
-        complain("no locks are held")
+        complain("nobody holds a lock")
     elif sys.stdout.isatty():
         print_table(_table(states))
     else:
@@ -78,12 +84,12 @@ def show(place: Place, name: str, as_json: bool) -> int:
     \b
       dblock show nightly || echo free
 
-    Exits with 0 when it is held and 1 when it is free: released, expired or never taken. Of a
-    job, how its last run ended is shown too.
+    It exits with 0 if the lock is held, and with 1 if it is free: released, expired or never taken.
+    It also shows how the last run of a job ended.
 
-    A row lock lives in a transaction. PostgreSQL tells whose that is. On MariaDB it is seen when
-    somebody has waited for it for some seconds. On SQLite all that can be seen is that somebody
-    writes to the file.
+    A row lock belongs to a transaction. On PostgreSQL dblock shows whose transaction that is. On
+    MariaDB it sees a row lock once somebody has waited for it for some seconds. On SQLite it sees
+    only that somebody writes to the file.
     """
     with place.locks() as locks:
         state = locks.show(name)
@@ -99,19 +105,20 @@ def show(place: Place, name: str, as_json: bool) -> int:
 
 @click.command("release", short_help="Take a lock from its holder.")
 @name_argument
-@click.option("--force", is_flag=True, help="Needed: the holder is not asked.")
+@click.option("--force", is_flag=True, help="Required, because dblock does not ask the holder.")
 @database_options
 def release(place: Place, name: str, force: bool) -> int:
-    """Free the lock NAME, whoever holds it. Exits with 1 when nobody did.
+    """Free the lock NAME, whoever holds it. It exits with 1 if nobody did.
 
     \b
       dblock release nightly --force
 
-    The holder learns of it at its next renewal. Until then two may be at work.
+    The holder finds out at its next renewal, at most a third of its TTL later. Until then two
+    may be at work.
     """
     if not force:
         raise click.UsageError(
-            "this takes the lock from a holder who may still be at work: say --force"
+            "this takes the lock from a holder that may still be at work: confirm with --force"
         )
     with place.locks() as locks:
         state = locks.show(name)
@@ -130,7 +137,7 @@ def _state(state: LockState) -> str:
 
 
 def _object(state: LockState) -> dict[str, Any]:
-    """Return what is told of a name: nothing of a hold that was given back."""
+    """Return what JSON says of a name: nothing about a hold that was given back."""
     leased = state.status not in ("free", "locked")
     return {
         "name": state.name,

@@ -1,4 +1,4 @@
-"""A table that is kept up to date on the terminal, until a q or a ^C."""
+"""A table that stays up to date on the terminal, until a q or a ^C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY = 1.0
 
 
 def watch(look: Callable[[], Table]) -> None:
-    """Show what ``look`` returns, every second anew. That the database is away is shown too."""
+    """Show what ``look`` returns, every second. If the database is away, show that too."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -30,7 +30,7 @@ def watch(look: Callable[[], Table]) -> None:
     with _keys(), Live(screen=True, auto_refresh=False) as live, _until_interrupted():
         shown: Table | str = ""
         while True:
-            said = f"{time.strftime('%H:%M:%S')}  q ends this"
+            said = f"{time.strftime('%H:%M:%S')}  press q to quit"
             try:
                 shown = look()
             except DBLockError as error:
@@ -55,7 +55,7 @@ def _keys() -> Iterator[None]:
 
 
 def _pressed(within: float) -> str:
-    """Return the key that is pressed within so many seconds, if one is."""
+    """Return the key that is pressed within so many seconds, or ""."""
     if not sys.stdin.isatty():
         time.sleep(within)
         return ""

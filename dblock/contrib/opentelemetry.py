@@ -15,8 +15,9 @@
 ``dblock.conflicts``        counter   of row locks and of optimistic changes
 =========================== ========= ==================================================
 
-All have ``dblock.strategy``. The spans ``dblock acquire`` and ``dblock hold`` have the name of the
-lock too; metrics have it only as ``label`` says, since each value is a series of its own.
+All have the attribute ``dblock.strategy``. The spans ``dblock acquire`` and ``dblock hold`` also
+have the name of the lock. Metrics have what ``label`` makes of the name, because each value is a
+time series.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..events import Kind, LockEvent, listen
 ACQUIRE = {Kind.ACQUIRED, Kind.REFUSED, Kind.UNKNOWN, Kind.CONFLICT, Kind.FAILED}
 HOLD = {Kind.RELEASED, Kind.LOST}
 RENEWAL = {Kind.RENEWED, Kind.MISSED}
-# To be refused, and to meet a conflict, is what locks are for.
+# A refusal and a conflict are not errors: locks are there for them.
 ERRORS = {Kind.UNKNOWN, Kind.FAILED, Kind.LOST}
 
 # In seconds, from a round trip to a long job. The SDK's own are for milliseconds.
@@ -48,11 +49,14 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     label: Callable[[str], str] | None = None,
 ) -> Callable[[], None]:
-    """Record what happens to the locks of this process; return what ends that.
+    """Record from now on what happens to the locks of this process.
 
-    The providers are the global ones unless given. ``label`` turns a lock's name into the
-    attribute ``dblock.name`` of the metrics, of which there had better be few:
-    ``lambda name: name.partition(":")[0]``.
+    Return a function that ends that. Call it once in each process.
+
+    Without ``meter_provider`` and ``tracer_provider`` it uses OpenTelemetry's global ones.
+    ``label`` makes the attribute ``dblock.name`` of the metrics from the name of a lock. Let it
+    return few different values: ``lambda name: name.partition(":")[0]``. Without ``label`` the
+    metrics have no name.
     """
     return listen(_Recorder(meter_provider, tracer_provider, label).record)
 
@@ -100,7 +104,7 @@ class _Recorder:
             self._conflicts.add(1, attributes)
 
     def _span(self, name: str, event: LockEvent) -> None:
-        """Make the span of what has just ended, within the caller's."""
+        """Record a span for what has just ended, inside the caller's span."""
         end = time.time_ns()
         span = self._tracer.start_span(
             name,

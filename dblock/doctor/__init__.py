@@ -1,7 +1,7 @@
-"""The doctor: looks for what in a database's set-up would break a promise, or surprise.
+"""The doctor looks for whatever in a database's set-up breaks a promise or surprises people.
 
-Each database has a module of checks. A check is a function from the patient to findings; one that
-cannot look, for lack of a right, says so.
+Each database has a module of checks. A check is a function from the patient to findings. If it
+lacks a right to look, its finding says so.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ CHECKS: dict[str, tuple[Check, ...]] = {
 
 
 def examine(locks: Locks) -> list[Finding]:
-    """Look at the database of ``locks``. Raises Unavailable when it is not reached.
+    """Check the database of ``locks``; return a :class:`Finding` for everything it looked at.
 
-    Nothing is changed, and tables that are missing are a finding, not an error.
+    It changes nothing. If tables are missing, that is a finding and not an error. Raises
+    Unavailable if the database cannot be reached.
     """
     dialect = locks.dialect
     connections = Connections(locks.engine, dialect.adapter, runtime=locks.database.runtime)
@@ -59,5 +60,15 @@ def examine(locks: Locks) -> list[Finding]:
 
 def _not_seen(what: str, failure: StatementError) -> Finding:
     if failure.fault is Fault.PRIVILEGE:
-        return note(what, f"not seen: {failure}", "nothing is known of it", "ask who may see it")
-    return wrong(what, f"not seen: {failure}", "the database failed", "mend that first")
+        return note(
+            what,
+            f"not seen: {failure}",
+            "the doctor cannot say whether it is well",
+            "run the doctor as a role that has this right",
+        )
+    return wrong(
+        what,
+        f"not seen: {failure}",
+        "the database failed, so the doctor cannot say whether it is well",
+        "fix that error, and run the doctor again",
+    )

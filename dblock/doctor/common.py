@@ -1,4 +1,4 @@
-"""What is looked at on every database: the tables, the connection, the clocks."""
+"""The checks for every database: the tables, the connection, the clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .finding import Check, Finding, Look, Patient, note, ok, wrong
 TABLES = ("lock", "guard", "applied", "run")
 # Clocks that NTP keeps differ by less.
 CLOCKS_MAY_DIFFER = 1.0
-# A clock that NTP keeps goes evenly: so much does it not go wrong while the doctor looks.
+# A clock that NTP slews goes wrong by less than that while the doctor looks.
 CLOCK_MAY_STEP = 0.1
 
 
@@ -30,13 +30,13 @@ def tables(patient: Patient) -> Iterator[Finding]:
     except StatementError as failure:
         if failure.fault is not Fault.SCHEMA:
             raise
-        yield wrong("tables", str(failure), "nothing works", command)
+        yield wrong("tables", str(failure), "no lock can be taken", command)
         return
     if found.revision < SCHEMA_VERSION:
-        needed = f"this code needs {SCHEMA_VERSION}: nothing works"
+        needed = f"this dblock needs version {SCHEMA_VERSION}: no lock can be taken"
         yield wrong("tables", f"version {found.revision}", needed, command)
     elif found.version > SCHEMA_VERSION:
-        known = f"this code knows {SCHEMA_VERSION}: nothing works"
+        known = f"this dblock knows only version {SCHEMA_VERSION}: no lock can be taken"
         yield wrong("tables", f"version {found.version}", known, "pip install -U dblock")
     else:
         yield ok("tables", f"version {found.revision}")
@@ -46,17 +46,18 @@ def clocks(patient: Patient) -> Iterator[Finding]:
     before = datetime.now(UTC)
     there = look(patient).there
     after = datetime.now(UTC)
-    # It was read at some moment in between.
+    # The server read its clock at some moment in between.
     apart = max((before - there).total_seconds(), (there - after).total_seconds(), 0.0)
     if apart <= CLOCKS_MAY_DIFFER:
-        yield ok("clocks", f"the server's and this host's agree to {apart:.1f} s")
+        yield ok("clocks", f"the server's clock and this host's agree to {apart:.1f} s")
     else:
         yield note(
             "clocks",
-            f"the server's and this host's differ by {apart:.1f} s",
-            "locks go by the server's alone; but a crontab here fires so much earlier or later "
-            "than elsewhere",
-            "synchronise the clocks (NTP); until then, dblock run --at-least or --once-per",
+            f"the server's clock and this host's differ by {apart:.1f} s",
+            "locks go by the server's clock, but cron starts jobs here that much earlier or later "
+            "than on other hosts",
+            "synchronize the clocks with NTP; until then use dblock run with --at-least and "
+            "--once-per",
         )
 
 
@@ -70,7 +71,7 @@ def look(patient: Patient) -> Look:
 
 
 def clock_steps(patient: Patient) -> Iterator[Finding]:
-    """Whether the server's clock has gone as far as ours since the first look."""
+    """Check whether the server's clock has gone as far as ours since the first look."""
     last, first = look(patient), patient.looks[0]
     went = (last.there - first.there).total_seconds()
     least, most = last.before - first.after, last.after - first.before
@@ -81,12 +82,12 @@ def clock_steps(patient: Patient) -> Iterator[Finding]:
             "clock steps",
             f"the server's clock went {went:+.1f} s within {most:.1f} s",
             "leases end too early, so that two may hold a name, or too late",
-            "let one NTP client keep the server's clock, which slews it and does not step it",
+            "let one NTP client set the server's clock, and configure it to slew, not to step",
         )
 
 
 def clock_set_back(patient: Patient) -> Iterator[Finding]:
-    """Whether a lease was granted after what the server's clock says now."""
+    """Check whether a lease was granted later than what the server's clock says now."""
     dialect = patient.dialect
     try:
         ((now, newest),) = patient.ask(
@@ -99,13 +100,16 @@ def clock_set_back(patient: Patient) -> Iterator[Finding]:
     there, latest = utc(now), utc(newest)
     assert there is not None
     if latest is None or latest - there <= timedelta(seconds=CLOCKS_MAY_DIFFER):
-        yield ok("clock set back", "no lease is from later than now")
+        yield ok("clock set back", "no lease is from the future")
     else:
         yield note(
             "clock set back",
-            f"a lease was granted {(latest - there).total_seconds():.1f} s later than now",
-            "the clock was ahead: leases of then last so much longer, also those whose holder died",
-            "dblock list shows them, and dblock release NAME --force lets one go",
+            f"a lease was granted {(latest - there).total_seconds():.1f} s in the future",
+            "the clock was ahead then: the leases from that time last that much longer, even if "
+            "their holder has died",
+            "look which they are, and release those of dead holders:\n"
+            "dblock list\n"
+            "dblock release NAME --force",
         )
 
 
@@ -114,12 +118,13 @@ def keepalives(patient: Patient) -> Iterator[Finding]:
     if missing:
         yield note(
             "keepalives",
-            f"connections are made without {' and '.join(missing)}",
-            "on a network that fails silently they hang for as long as the system says",
-            "give them in the URL, or in create_engine's connect_args",
+            f"your engine connects without {' and '.join(missing)}",
+            "if the network fails silently, its connections hang for as long as the operating "
+            "system allows",
+            "set them in the URL, or in create_engine's connect_args",
         )
     else:
-        yield ok("keepalives", "connections end when the network falls silent")
+        yield ok("keepalives", "connections end if the network falls silent")
 
 
 CHECKS: tuple[Check, ...] = (tables, clocks, clock_set_back, keepalives)

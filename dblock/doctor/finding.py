@@ -1,4 +1,4 @@
-"""What the doctor looks at, and what it can say."""
+"""What a check gets, and what it can find."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """``NOTE``: it works, and here is what to know. ``WRONG``: a promise does not hold."""
+    """``OK``; ``NOTE``, which is something to know; or ``WRONG``: a promise does not hold."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,7 +24,12 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at and found; if it is not well, what comes of it and what mends it."""
+    """One thing that the doctor looked at.
+
+    ``what`` names it, and ``found`` says what was found. If the level is not OK, ``consequence``
+    says what follows from that, and ``mend`` says what to do. If ``mend`` has statements, each is
+    on a line of its own, so that you can paste them.
+    """
 
     what: str
     level: Level
@@ -35,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the server's clock said, between two moments of a clock here that nobody sets."""
+    """What the server's clock said, between two moments of this host's monotonic clock."""
 
     there: datetime
     before: float
@@ -50,7 +55,7 @@ class Ask(Protocol):
 class Patient:
     """A database. ``ask`` runs a statement on a connection of dblock's own.
 
-    ``looks`` are those at its clock so far.
+    ``looks`` are what its clock has said so far.
     """
 
     dialect: Dialect
@@ -60,6 +65,8 @@ class Patient:
 
 
 Check = Callable[[Patient], Iterable[Finding]]
+
+RESTORE_KEY = "restore the primary key; this prints its definition:\ndblock upgrade --sql"
 
 
 def ok(what: str, found: str) -> Finding:
@@ -75,7 +82,10 @@ def wrong(what: str, found: str, consequence: str, mend: str) -> Finding:
 
 
 def trusted(other: LookAlike) -> Finding:
-    """Return what is to be said of a server that is used only because it is trusted."""
+    """Return the finding for a server that dblock uses only because of ``trust_server``."""
     return wrong(
-        "server", f"{other.name}: {other.reason}", "nothing is promised", "use the real server"
+        "server",
+        f"{other.name}: {other.reason}",
+        "dblock promises nothing on this server",
+        "use PostgreSQL, MariaDB or SQLite itself",
     )

@@ -1,4 +1,4 @@
-"""What is looked at on MariaDB. Settings are the server's: dblock's own sessions change some."""
+"""The checks for MariaDB. They look at global settings: dblock's own sessions change some."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
-from .finding import Check, Finding, Patient, note, ok, trusted, wrong
+from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 
-# Shorter, and connections that are idle between two runs of a lease's keeper end.
+# With less, connections end that are idle between two renewals.
 SHORT_WAIT = 60
 
 
@@ -23,12 +23,15 @@ def server(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "server",
             f"{version}, transaction_read_only = ON",
-            "nothing can be locked",
-            "SET GLOBAL tx_read_only = OFF;",
+            "no lock can be taken",
+            _set("tx_read_only", "OFF"),
         )
     elif read_only:
         yield wrong(
-            "server", f"{version}, read-only", "nothing can be locked", "use the primary server"
+            "server",
+            f"{version}, read-only",
+            "no lock can be taken",
+            "give dblock the URL of the primary",
         )
     else:
         yield ok("server", str(version))
@@ -42,8 +45,8 @@ def isolation(patient: Patient) -> Iterator[Finding]:
         yield note(
             "isolation",
             f"{level} by default",
-            "in a transaction of yours a plain SELECT may be older than the lock you have taken",
-            "take the lock first, or read what it protects with FOR UPDATE; or READ COMMITTED",
+            "in your own transaction a plain SELECT may return data from before you got the lock",
+            "take the lock before the first SELECT, or read with FOR UPDATE, or use READ COMMITTED",
         )
 
 
@@ -53,12 +56,13 @@ def rollbacks(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "rollbacks",
             "innodb_rollback_on_timeout = ON",
-            "a row lock or a guard that is refused in a transaction of yours undoes all of it, "
-            "without a word",
-            "innodb_rollback_on_timeout = OFF in the server's configuration, and a restart",
+            "if a row lock or a guard is refused in your own transaction, the server silently "
+            "undoes the whole transaction",
+            "put this into the server's configuration, and restart it:\n"
+            "innodb_rollback_on_timeout = OFF",
         )
     else:
-        yield ok("rollbacks", "a refused statement undoes itself alone")
+        yield ok("rollbacks", "a refused statement undoes only itself")
 
 
 def binary_log(patient: Patient) -> Iterator[Finding]:
@@ -67,8 +71,9 @@ def binary_log(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "binary log",
             "binlog_format = STATEMENT",
-            "nothing can be locked: dblock's sessions are READ COMMITTED, which needs rows in it",
-            "SET GLOBAL binlog_format = MIXED;",
+            "no lock can be taken: with such a log MariaDB refuses READ COMMITTED, which "
+            "dblock's sessions use",
+            _set("binlog_format", "MIXED"),
         )
     else:
         yield ok("binary log", str(kind) if log else "none")
@@ -82,8 +87,8 @@ def durability(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "durability",
             f"innodb_flush_log_at_trx_commit = {flush}",
-            "a crash of the server loses grants of the last second: two may hold a name",
-            "SET GLOBAL innodb_flush_log_at_trx_commit = 1;",
+            "a crash of the server can lose the grants of the last second: two may hold a name",
+            _set("innodb_flush_log_at_trx_commit", "1"),
         )
 
 
@@ -101,8 +106,8 @@ def replication(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "replication",
             "a Galera cluster",
-            "leases exclude each other on all nodes, row locks and guards on one node only",
-            "send all that uses row locks or guards to one node",
+            "leases exclude each other on all nodes, but row locks and guards only on one node",
+            "send all programs that use row locks or guards to the same node",
         )
     elif not replicas:
         yield ok("replication", "no replica is seen")
@@ -113,13 +118,18 @@ def replication(patient: Patient) -> Iterator[Finding]:
             "replication",
             f"{replicas} asynchronous",
             "a replica that is promoted may have missed the last grants: two may hold a name, and "
-            "a fence be given twice",
-            "SET GLOBAL rpl_semi_sync_master_enabled = ON;",
+            "a fence may be given twice",
+            "run the first line on the primary and the others on each replica, and put both "
+            "settings into their configurations:\n"
+            "SET GLOBAL rpl_semi_sync_master_enabled = ON;\n"
+            "SET GLOBAL rpl_semi_sync_slave_enabled = ON;\n"
+            "STOP SLAVE IO_THREAD;\n"
+            "START SLAVE IO_THREAD;",
         )
 
 
 def tables_kind(patient: Patient) -> Iterator[Finding]:
-    """The engine, the collation, the index."""
+    """Check the engine, the collation and the index of each table."""
     dialect = patient.dialect
     where = f"table_schema = {'%(schema)s' if dialect.schema else 'DATABASE()'}"
     for name in ("lock", "guard", "applied", "run"):
@@ -135,7 +145,7 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
                 yield wrong(
                     f"engine of {name}",
                     str(engine),
-                    "it has no transactions and no row locks: nothing is exclusive",
+                    "it has no transactions and no row locks: two may hold a name",
                     f"ALTER TABLE {dialect.table(name)} ENGINE = InnoDB;",
                 )
             keys = patient.ask(
@@ -149,18 +159,18 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
                 yield wrong(
                     f"index of {name}",
                     "it has no primary key",
-                    "one name can have two rows, and two holders",
-                    "restore it: dblock upgrade --sql shows its definition",
+                    "one name can have two rows, and so two holders",
+                    RESTORE_KEY,
                 )
             elif {kind for (kind,) in keys} != {"varbinary"}:
                 yield wrong(
                     f"collation of {name}",
                     "its key is not VARBINARY",
-                    "'a', 'A' and 'a ' may be one name",
-                    "restore it: dblock upgrade --sql shows its definition",
+                    "'a', 'A' and 'a ' may be the same lock",
+                    RESTORE_KEY,
                 )
             else:
-                yield ok(f"table {name}", f"{engine}, with its key, compared byte by byte")
+                yield ok(f"table {name}", f"{engine}, with a key that is compared byte by byte")
 
 
 def idle_timeouts(patient: Patient) -> Iterator[Finding]:
@@ -172,15 +182,20 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
         if (value < SHORT_WAIT if name == "wait_timeout" else value > 0)
     ]
     if not limits:
-        yield ok("idle timeouts", "none that is short")
+        yield ok("idle timeouts", "none is short")
         return
     yield note(
         "idle timeouts",
         ", ".join(limits),
-        "the server ends connections or statements of yours that pause for longer, and the row "
-        "locks in them",
-        "a lease for long work",
+        "the server ends your connections that are idle for longer, and statements that take "
+        "longer, and the row locks of their transactions",
+        "use a lease for long work",
     )
+
+
+def _set(name: str, value: str) -> str:
+    """Return how to change a global setting, so that a restart does not undo it."""
+    return f"put it into the server's configuration, and run:\nSET GLOBAL {name} = {value};"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -1,6 +1,6 @@
-"""What is looked at on PostgreSQL.
+"""The checks for PostgreSQL.
 
-Settings are those of a fresh session, ``reset_val``: dblock's own sessions change some of them.
+They look at the settings of a fresh session, ``reset_val``: dblock's own sessions change some.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
-from .finding import Check, Finding, Patient, note, ok, trusted, wrong
+from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 
 IDLE = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
 
@@ -23,7 +23,10 @@ def server(patient: Patient) -> Iterator[Finding]:
         yield trusted(other)
     elif standby:
         yield wrong(
-            "server", f"PostgreSQL {version}, a standby", "nothing can be locked", "use the primary"
+            "server",
+            f"PostgreSQL {version}, a standby",
+            "no lock can be taken",
+            "give dblock the URL of the primary",
         )
     else:
         yield ok("server", f"PostgreSQL {version}")
@@ -35,11 +38,11 @@ def pooler(patient: Patient) -> Iterator[Finding]:
         return
     yield note(
         "pooler",
-        "a pooler, in transaction mode perhaps",
-        "dblock leaves nothing set on its sessions, so the server's own limits are all there are; "
-        "a guard or a row lock in a transaction of yours needs a second connection",
-        "prepare_threshold=None for an engine of your own; a pool larger than the number of such "
-        "transactions; or a URL that goes to the server itself",
+        "a pooler, perhaps in transaction mode",
+        "dblock sets no limits on its sessions there, so only the server's own limits apply; a "
+        "guard, and a row lock in your own transaction, need a second connection",
+        "give your own engine prepare_threshold=None, and make the pool larger than the number of "
+        "such transactions; or give dblock a URL that goes to the server itself",
     )
 
 
@@ -51,9 +54,10 @@ def isolation(patient: Patient) -> Iterator[Finding]:
     yield note(
         "isolation",
         f"{level} by default",
-        "a row lock or a guard raises Conflict where the row changed after the transaction's "
+        "a row lock or a guard raises Conflict if the row has changed since your transaction's "
         "snapshot",
-        "take the lock first in the transaction and retry all of it on Conflict, or READ COMMITTED",
+        "take the lock first in the transaction, and run the transaction again on Conflict; or use "
+        "READ COMMITTED",
     )
 
 
@@ -65,13 +69,13 @@ def access(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "access",
             "default_transaction_read_only = on",
-            "nothing can be locked",
+            "no lock can be taken",
             _reset(patient, "default_transaction_read_only", "off"),
         )
 
 
 def _reset(patient: Patient, name: str, wanted: str) -> str:
-    """Return the statements that take a setting back where it was made."""
+    """Return the statements that undo a setting where it was made."""
     ((source, database),) = patient.ask(
         "SELECT source, quote_ident(current_database()) FROM pg_settings WHERE name = %(name)s",
         name=name,
@@ -97,15 +101,16 @@ def encoding(patient: Patient) -> Iterator[Finding]:
         yield note(
             "encoding",
             name,
-            "dblock's own connections write UTF-8; other clients may read other characters in it",
-            "client_encoding=utf8 for your own connections, or a database in UTF8",
+            "dblock's own connections write UTF-8, and other clients may read it as other "
+            "characters",
+            "give your own connections client_encoding=utf8, or use a database in UTF8",
         )
     else:
         yield note(
             "encoding",
             name,
-            "names, labels and keys with other characters are refused",
-            "a database in UTF8",
+            "dblock refuses names, labels and keys with characters that this encoding lacks",
+            "use a database in UTF8",
         )
 
 
@@ -135,24 +140,25 @@ def durability(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "witness",
             "its table is not UNLOGGED",
-            "it outlives a crash and a failover, so that forgotten leases are not found out",
+            "it outlives a crash and a failover, so dblock does not notice that leases were "
+            "forgotten: two may hold a name",
             f"ALTER TABLE {patient.dialect.table('witness')} SET UNLOGGED;",
         )
     if "run" in unlogged:
         yield wrong(
             "unlogged",
             "the table of runs is UNLOGGED",
-            "it is empty after a crash or a failover: a job may run again for its slot",
+            "it is empty after a crash or a failover, so a job may run again for its slot",
             f"ALTER TABLE {patient.dialect.run_table} SET LOGGED;",
         )
     if "lock" in unlogged:
         yield note(
             "volatile",
             "the lock table is UNLOGGED",
-            "after a crash nothing is granted until the longest TTL is over",
-            "if that is not what is wanted: dblock upgrade --durability durable",
+            "after a crash dblock grants nothing until the longest TTL is over",
+            "if you do not want that pause:\ndblock upgrade --durability durable",
         )
-    yield ok("synchronous_commit", f"{found['synchronous_commit']}; a grant is never below local")
+    yield ok("synchronous_commit", f"{found['synchronous_commit']}; for a grant at least local")
 
 
 def replication(patient: Patient) -> Iterator[Finding]:
@@ -167,9 +173,14 @@ def replication(patient: Patient) -> Iterator[Finding]:
         yield note(
             "replication",
             f"{standbys} asynchronous" + (f" (synchronous_commit = {commit})" if names else ""),
-            "a standby that is promoted may have missed the last grants: nothing is granted there "
-            "until the longest TTL that it knows of is over",
-            "synchronous_standby_names, and synchronous_commit = on",
+            "a standby that is promoted may have missed the last grants: dblock grants nothing "
+            "there until the longest TTL that the standby knows of is over",
+            "if you want commits to wait for a standby:\n"
+            + (
+                _reset(patient, "synchronous_commit", "on")
+                if names
+                else _system("synchronous_standby_names", "'*'")
+            ),
         )
 
 
@@ -186,8 +197,8 @@ def collation(patient: Patient) -> Iterator[Finding]:
             yield wrong(
                 "collation",
                 f"lock_name has the collation {name}",
-                "it may take different names for one, and its index can break with an update of "
-                "the operating system",
+                "different names may be the same lock, and an update of the operating system can "
+                "break the index",
                 f'ALTER TABLE {patient.dialect.lock_table} ALTER lock_name TYPE text COLLATE "C";',
             )
 
@@ -208,8 +219,8 @@ def index(patient: Patient) -> Iterator[Finding]:
             yield wrong(
                 f"index of {name}",
                 f"{table} has no valid primary key",
-                "one name can have two rows, and two holders",
-                "restore it: dblock upgrade --sql shows its definition",
+                "one name can have two rows, and so two holders",
+                RESTORE_KEY,
             )
 
 
@@ -221,9 +232,9 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
     yield note(
         "idle timeouts",
         ", ".join(f"{name} = {value} ms" for name, value in limits.items()),
-        "the server ends your transactions that pause for longer, and the row locks in them; "
-        "dblock's own sessions switch it off, not behind a pooler",
-        "a lease for long work",
+        "the server ends your transactions that pause for longer, and with them their row locks; "
+        "dblock switches these limits off for its own sessions, but not behind a pooler",
+        "use a lease for long work",
     )
 
 
@@ -238,7 +249,7 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
         yield note(
             "autovacuum",
             "off",
-            "every grant and renewal is a row version: the lock table grows and gets slow",
+            "every grant and renewal writes a row version, so the lock table grows and gets slow",
             f"{_system('autovacuum', 'on')}\n"
             f"ALTER TABLE {patient.dialect.lock_table} RESET (autovacuum_enabled);",
         )
@@ -261,11 +272,11 @@ def rights(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "rights",
             f"this role lacks {', '.join(lacking)}",
-            "what needs them fails",
+            "statements that need these rights fail",
             "\n".join(patient.dialect.privileges(_role(patient))),
         )
     else:
-        yield ok("rights", "this role has what is needed")
+        yield ok("rights", "this role has all that dblock needs")
 
 
 def _role(patient: Patient) -> str:

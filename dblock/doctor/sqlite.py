@@ -1,4 +1,4 @@
-"""What is looked at on SQLite: the file, and where it is."""
+"""The checks for SQLite: the file, and where it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from .finding import Check, Finding, Patient, note, ok, wrong
+from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, wrong
 
 # Their locks are known to be lost or not to be there: https://www.sqlite.org/faq.html#q5
 NETWORKED = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "fuse.s3fs"}
@@ -17,28 +17,28 @@ MOUNTS = Path("/proc/self/mounts")
 def server(patient: Patient) -> Iterator[Finding]:
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < (3, 35):
-        yield wrong("server", f"SQLite {version}", "it lacks RETURNING", "SQLite 3.35 or newer")
+        yield wrong("server", f"SQLite {version}", "it lacks RETURNING", "use SQLite 3.35 or newer")
     else:
         yield ok("server", f"SQLite {version}, for the processes of this host")
 
 
 def file(patient: Patient, mounts: Path = MOUNTS) -> Iterator[Finding]:
-    """Look at the file and where it is, ``mounts`` being the list of what is mounted where."""
+    """Check the file and where it is. ``mounts`` lists what is mounted where."""
     path = _file(patient)
     kind = _filesystem(path, mounts)
     if kind in NETWORKED:
         yield wrong(
             "file",
             f"{path} is on a network file system ({kind})",
-            "its locks are not reliable there: two may write, and hold a name, or break the file",
-            "a file on a local disk, or a database server",
+            "file locks are not reliable there: two may hold a name, or damage the file",
+            "use a file on a local disk, or a database server",
         )
     elif not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         yield wrong(
             "file",
-            f"{path} or its directory is not writable for this user",
-            "nothing can be locked",
-            "make both writable",
+            f"this user cannot write to {path} or to its directory",
+            "no lock can be taken",
+            "let this user write to both",
         )
     else:
         yield ok("file", str(path))
@@ -52,7 +52,7 @@ def journal(patient: Patient) -> Iterator[Finding]:
         yield note(
             "journal",
             str(mode),
-            "whoever reads holds up who writes, renewals too",
+            "a reader delays every writer, and renewals too",
             "PRAGMA journal_mode = WAL;",
         )
 
@@ -62,7 +62,12 @@ def integrity(patient: Patient) -> Iterator[Finding]:
     if said == ["ok"]:
         yield ok("integrity", "ok")
     else:
-        yield wrong("integrity", said[0], "the file is damaged", "restore it, or make it anew")
+        yield wrong(
+            "integrity",
+            said[0],
+            "the file is damaged, and nothing in it is reliable",
+            "restore the file from a backup; or delete it and run:\ndblock upgrade",
+        )
 
 
 def index(patient: Patient) -> Iterator[Finding]:
@@ -72,8 +77,8 @@ def index(patient: Patient) -> Iterator[Finding]:
             yield wrong(
                 f"index of {name}",
                 "it has no primary key",
-                "one name can have two rows, and two holders",
-                "restore it: dblock upgrade --sql shows its definition",
+                "one name can have two rows, and so two holders",
+                RESTORE_KEY,
             )
         elif columns:
             yield ok(f"index of {name}", "there")
@@ -86,7 +91,7 @@ def _file(patient: Patient) -> Path:
 
 
 def _filesystem(path: Path, listed: Path) -> str:
-    """Return the kind of file system a file is on; nothing where that is not told."""
+    """Return the kind of file system that a file is on, or "" if this system does not say."""
     try:
         mounts = [line.split() for line in listed.read_text().splitlines()]
     except OSError:

@@ -1,7 +1,7 @@
-"""dblock's tables: as SQLAlchemy metadata, and through the migrations that make them.
+"""dblock's tables: the migrations that create them, and their SQLAlchemy metadata.
 
-The migrations are the truth about a database; :func:`tables` describes their newest state, for
-applications that keep all their tables in one MetaData. A test holds the two together.
+The migrations decide what is in a database. :func:`tables` describes their newest state, for
+applications that keep all their tables in one MetaData. A test compares the two.
 
 :func:`migration_lock` is for migrations of any tables: it lets one process migrate at a time.
 """

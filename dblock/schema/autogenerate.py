@@ -1,4 +1,4 @@
-"""What keeps Alembic's autogenerate from dropping tables that it does not know."""
+"""Keeps Alembic's autogenerate from dropping dblock's tables."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def leave_ours(
     prefix: str = "dblock_",
     known: Container[str] = (),
 ) -> IncludeName:
-    """Return an ``include_name`` for Alembic's ``context.configure`` that passes over our tables.
+    """Return an ``include_name`` for Alembic's ``context.configure`` that skips dblock's tables.
 
-    For histories whose MetaData does not have them: those in ``known``, a MetaData's ``tables``,
-    are compared. ``other`` is one of the user's, asked about everything else.
+    Use it if your MetaData does not have these tables. Without it autogenerate would drop them.
+    ``other`` is an ``include_name`` of your own: it decides about everything else. ``schema`` and
+    ``prefix`` say where dblock's tables are. Alembic still compares the tables that are in
+    ``known``, for example ``metadata.tables``.
     """
     ours = {table.name for table in tables(MetaData(), prefix=prefix).values()}
     ours.add(f"{prefix}version")
 
     def include_name(name: str | None, kind: str, parents: Any) -> bool:
         key = f"{schema}.{name}" if schema else name
-        # Alembic has no name for the connection's own schema, which may be the one.
+        # Alembic gives no name for the connection's own schema, and that may be dblock's.
         here = kind == "table" and parents.get("schema_name") in (None, schema)
         if here and name in ours and key not in known:
             return False

@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     from ..target import Target
 
 DURABILITIES = ("durable", "volatile")
-# Seconds to wait for another who creates or upgrades dblock's tables.
+# How many seconds to wait for another process that creates or upgrades dblock's tables.
 PATIENCE = 60.0
 # Alembic keeps its environment in module globals.
 _one_at_a_time = threading.Lock()
 
 
 class Upgraded(NamedTuple):
-    """What an upgrade did: the tables that it created, and from which revision to which."""
+    """What an upgrade did.
+
+    ``created`` has the names of the tables that it created. ``before`` and ``after`` are the
+    revisions of the tables, None if there were none. ``str()`` says it in one line.
+    """
 
     created: tuple[str, ...]
     before: str | None
@@ -60,19 +64,25 @@ def upgrade(
     durability: str | None = None,
     trust_server: bool = False,
 ) -> Upgraded:
-    """Create dblock's tables, or bring them to ``revision``. Harmless when they are there.
+    """Create dblock's tables, or bring them to ``revision``. Return what it did.
 
-    ``durability`` is what becomes of the lock table in a crash, None to leave it as it is.
-    ``"durable"``, as it is at first: leases survive. ``"volatile"``, on PostgreSQL: none does, and
-    for the longest TTL that may be out none is granted; in return acquiring waits for no disk.
-    Raises Unsupported where there is no such table.
+    You can run it again, and in several processes at once: one migrates, and the others wait and
+    find it done.
 
-    ``trust_server`` is as for :class:`dblock.Locks`.
+    ``target``, ``schema``, ``prefix`` and ``trust_server`` are as for :class:`dblock.Locks`.
+    ``durability`` says what happens to the lock table in a crash:
 
-    What it did is told by what it returns.
+    ``None``
+        leave the table as it is.
+    ``"durable"``
+        leases survive. New tables are durable.
+    ``"volatile"``
+        only on PostgreSQL: no lease survives, and dblock grants nothing until the longest TTL that
+        may still be out is over. In return acquiring waits for no disk.
 
-    Safe to run in several processes at once: one migrates, the others wait and find it done.
-    Unsupported for older tables that other migrations made: those have to bring them further.
+    Raises Unavailable if the database cannot be reached. Raises Unsupported if the role lacks
+    rights, if the database has no volatile tables, or if other migrations (Django's, or your own)
+    created the tables and have to upgrade them.
     """
     return _run(command.upgrade, target, schema, prefix, revision, durability, trust_server)
 
@@ -85,7 +95,10 @@ def downgrade(
     revision: str = "base",
     trust_server: bool = False,
 ) -> None:
-    """Go back to ``revision``; ``"base"`` drops the tables, and with them every fence."""
+    """Go back to ``revision``. ``"base"`` drops the tables, with all locks and fences.
+
+    The other arguments, and what it raises, are as for :func:`upgrade`.
+    """
     _run(command.downgrade, target, schema, prefix, revision, None, trust_server)
 
 
@@ -96,7 +109,10 @@ def sql(
     prefix: str = "dblock_",
     durability: str | None = None,
 ) -> str:
-    """Return the statements of ``upgrade`` for review or for another tool, without any I/O."""
+    """Return the SQL statements of :func:`upgrade`, without any I/O.
+
+    Use it for a review, or for another migration tool.
+    """
     engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     out = io.StringIO()
     alembic = _config(dialect, durability)
@@ -130,8 +146,8 @@ def _run(
             ):
                 return Upgraded((), before, before)
             raise Unsupported(
-                "dblock's tables here were made by other migrations, Django's or a history of "
-                "yours: change them there"
+                "other migrations created dblock's tables here, Django's or your own: upgrade the "
+                "tables with those"
             )
         alembic.attributes["connection"] = connection
         run(alembic, revision)
@@ -140,14 +156,14 @@ def _run(
 
 
 def _there(connection: Connection, schema: str | None, prefix: str) -> list[str]:
-    """Return which of the tables are there."""
+    """Return the names of the tables that exist."""
     present = set(inspect(connection).get_table_names(schema))
     wanted = [table.name for table in tables(MetaData(), schema=schema, prefix=prefix).values()]
     return [name for name in wanted if name in present]
 
 
 def _revision(connection: Connection, schema: str | None, prefix: str) -> str | None:
-    """Return the revision that the tables are at; None without any."""
+    """Return the revision of the tables; None if there are none."""
     if f"{prefix}schema" not in _there(connection, schema, prefix):
         return None
     table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
@@ -163,11 +179,11 @@ def migrating(
     prefix: str = "dblock_",
     trust_server: bool = False,
 ) -> Iterator[Connection]:
-    """Yield a connection in a transaction, as the only one that migrates this database now."""
+    """Yield a connection in a transaction, while nobody else migrates this database."""
     engine, dialect = resolve(
         target, timeouts=Timeouts(), schema=schema, prefix=prefix, trust_server=trust_server
     )
-    # Connections made as the engine makes them, but never put into its pool: SQLite's is altered.
+    # It connects as the engine does, but outside its pool, because SQLite's connection is altered.
     apart = create_engine(engine.url, poolclass=NullPool, creator=lambda: detached(engine.pool))
     with contextlib.ExitStack() as stack:
         if not isinstance(target, Engine):
@@ -186,7 +202,7 @@ def migrating(
 
 
 def _anothers(connection: Connection, schema: str | None, prefix: str) -> bool:
-    """Whether the tables are there, but not of this history."""
+    """Whether the tables exist, but other migrations created them."""
     look = inspect(connection)
     there = look.has_table(f"{prefix}schema", schema)
     return there and not look.has_table(f"{prefix}version", schema)
@@ -194,7 +210,7 @@ def _anothers(connection: Connection, schema: str | None, prefix: str) -> bool:
 
 def _config(dialect: Dialect, durability: str | None) -> Config:
     if durability not in (None, *DURABILITIES):
-        raise ValueError(f"durability is one of {', '.join(DURABILITIES)}, not {durability!r}")
+        raise ValueError(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
     made = config(dialect.schema, dialect.prefix)
     if durability is not None:
         made.attributes["statements"] = dialect.set_durability(durability)
@@ -202,14 +218,14 @@ def _config(dialect: Dialect, durability: str | None) -> Config:
 
 
 def _begin_immediately(engine: Engine, dialect: Dialect) -> None:
-    """Make SQLite's DDL transactional: the driver itself commits before it (PEP 249's legacy)."""
+    """Make SQLite's DDL transactional. By default the driver commits before it."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         driver.isolation_level = None
         until = clock.now() + PATIENCE
-        while True:  # SQLite itself waits a few seconds, in which nothing interrupts it
+        while True:  # SQLite's own wait lasts a few seconds, and nothing interrupts it
             try:
                 driver.execute("PRAGMA journal_mode = WAL")
                 driver.execute("BEGIN IMMEDIATE")

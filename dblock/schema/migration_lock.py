@@ -1,9 +1,9 @@
-"""One migrator at a time, by a lock that needs no table: the migration may be what makes it.
+"""One migrator at a time. The lock needs no table, because the migration may create the tables.
 
-It lives on a connection of its own, so that nothing the migration does ends it: a commit, an
-``autocommit_block()``. It ends with that connection, however the migrator ends. It is asked for
-again and again rather than waited for in the server, where a waiting statement's snapshot would
-hold up CREATE INDEX CONCURRENTLY.
+The lock has a connection of its own. So nothing that the migration does ends it, not a commit and
+not an ``autocommit_block()``. It ends with that connection, however the migrator ends. dblock asks
+for it again and again and does not wait in the server: the snapshot of a waiting statement would
+delay CREATE INDEX CONCURRENTLY.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..target import resolve
 from ..timeouts import Timeouts
 
 Needed = Callable[[Connection], bool]
-"""Whether there is anything to migrate, asked on the lock's own connection."""
+"""Says whether there is anything to migrate. It gets the lock's own connection."""
 
 
 @contextlib.contextmanager
@@ -50,24 +50,26 @@ def migration_lock(
     needed: Needed | None = None,
     trust_server: bool = False,
 ) -> Iterator[None]:
-    """Migrate the database of ``connection`` as the only one who does.
+    """Let one process migrate the database of ``connection`` while the others wait.
 
     In Alembic's ``env.py``::
 
         with migration_lock(connection), context.begin_transaction():
             context.run_migrations()
 
-    The others wait, and go on when the database is where they would have brought it: nothing is
-    locked for a database that is at its head. With anything but Alembic, ``needed`` tells that.
+    The others go on as soon as the database is where they would bring it. If it is there already,
+    nobody locks anything. With Alembic dblock finds that out by itself. With another tool give
+    ``needed``: a function that gets a connection and returns whether there is anything to migrate.
 
-    Works before dblock's tables exist, behind a transaction pooler, and with migrations that
-    commit by themselves. If it is left while ``connection`` is in a transaction, it is held until
-    that connection goes back to its pool, since nobody else can see the migration before.
+    It works before dblock's tables exist, behind a transaction pooler, and with migrations that
+    commit by themselves. If the block ends while ``connection`` is in a transaction, the lock lasts
+    until that connection goes back to its pool, because nobody else can see the migration earlier.
 
-    ``name`` tells apart migrations of one database that may run side by side. ``wait`` is in
-    seconds, None for ever; NotAcquired afterwards. Raises LockLost at the end when the lock ended
-    before it, so that another may have migrated at once. ``trust_server`` is as for
-    :class:`dblock.Locks`.
+    ``name`` is the name of the lock: migrations with different names may run at the same time.
+    ``wait`` is in seconds, None for ever. ``trust_server`` is as for :class:`dblock.Locks`.
+
+    Raises NotAcquired if the wait is over. Raises LockLost at the end of the block if the lock
+    ended before: then somebody else may have migrated at the same time.
     """
     check_name(name)
     engine, dialect = _resolve(connection.engine, trust_server)
@@ -91,7 +93,7 @@ def alone(
     wait: Seconds | None = None,
     needed: Needed | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Hold the lock of migrations; yield what raises LockLost if it has ended before its time."""
+    """Hold the migration lock; yield a function that raises LockLost if the lock has ended."""
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
         who: Callable[[], str] = str  # nothing is said
@@ -116,8 +118,8 @@ def _check(name: str, own: Connection | None, attempt: Callable[[], bool]) -> No
         own.exec_driver_sql("SELECT 1")
     except DBAPIError as error:
         raise LockLost(
-            f"the lock {name!r} ended while its holder migrated, and another may have migrated "
-            f"at once: {first_line(error.orig or error)}",
+            f"the migration lock {name!r} was lost before the migration ended, and another process "
+            f"may have migrated at the same time: {first_line(error.orig or error)}",
             name=name,
             reason="connection lost",
         ) from error
@@ -131,7 +133,7 @@ def _wait(
     needed: Needed | None,
     who: Callable[[], str],
 ) -> bool:
-    """Try until it is had; False when there is nothing (any more) to have it for."""
+    """Try until this process has the lock; return False if there is nothing left to migrate."""
     policy, start, number = RetryPolicy(), clock.now(), 0
     while needed is None or own is None or needed(own):
         if attempt():
@@ -171,7 +173,7 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
 
 
 def _holder(own: Connection, dialect: Dialect, name: str) -> str:
-    """Say who has it, for people, as far as the database tells."""
+    """Say who has the lock, for people, as far as the database says."""
     found = own.exec_driver_sql(dialect.migration_holder(name)).first()
     if found is None or found[0] is None:
         return ""
@@ -180,9 +182,9 @@ def _holder(own: Connection, dialect: Dialect, name: str) -> str:
 
 
 def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool]:
-    """The lock of a file beside the database: its own the migration needs itself.
+    """Lock a file beside the database, because the migration needs the database's own lock.
 
-    That file stays: removed, it could be locked by one and made anew by another.
+    The file stays. If it was removed, one process could lock the old file and another a new one.
     """
     if not engine.url.database or engine.url.database == ":memory:":
         return _nothing
@@ -203,7 +205,7 @@ def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool
 
 @contextlib.contextmanager
 def _own_connection(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection made as the engine makes them, in autocommit mode, outside its pool."""
+    """Yield a connection of the engine's, in autocommit mode and outside its pool."""
     apart = create_engine(
         engine.url,
         poolclass=NullPool,
@@ -215,9 +217,9 @@ def _own_connection(engine: Engine) -> Iterator[Connection]:
 
 
 def _resolve(engine: Engine, trust_server: bool) -> tuple[Engine, Dialect]:
-    """Return an engine that dblock can use, one of its own where the user's is of another driver.
+    """Return an engine that dblock can use: the user's, or its own if the driver is another one.
 
-    As it is under asyncio: Alembic itself runs in a greenlet there.
+    An asyncio engine works as it is, because Alembic itself runs in a greenlet there.
     """
     place: dict[str, Any] = {"schema": None, "prefix": "dblock_", "trust_server": trust_server}
     place["timeouts"] = Timeouts()
@@ -232,7 +234,7 @@ def _resolve(engine: Engine, trust_server: bool) -> tuple[Engine, Dialect]:
 
 
 def _alembic_needs(connection: Connection) -> Needed | None:
-    """Return what tells whether the running Alembic command has anything to migrate."""
+    """Return a function that says whether the running Alembic command has work to do."""
     try:
         migration = alembic_context.get_context()
         destination = set(to_tuple(alembic_context.get_revision_argument(), ()))
@@ -260,7 +262,7 @@ def _alembic_needs(connection: Connection) -> Needed | None:
 
 
 def _keep_until_given_back(connection: Connection, held: contextlib.ExitStack) -> None:
-    """Let go when the user's transaction is over for certain: its connection is in its pool."""
+    """Keep the lock until the user's connection is back in its pool: its transaction is over."""
     mine = [connection.connection.dbapi_connection]
 
     def given_back(dbapi_connection: Any, record: object) -> None:
@@ -273,7 +275,7 @@ def _keep_until_given_back(connection: Connection, held: contextlib.ExitStack) -
 
 @contextlib.contextmanager
 def told(dialect: Dialect) -> Iterator[None]:
-    """Tell the database's errors in dblock's words."""
+    """Turn the database's errors into dblock's."""
     try:
         yield
     except DBAPIError as error:
@@ -288,7 +290,7 @@ def _explain(dialect: Dialect, error: BaseException) -> BaseException:
     fault = dialect.adapter.classify(error)
     said = first_line(error)
     if fault is Fault.PRIVILEGE:
-        return Unsupported(f"the database role may not create dblock's tables: {said}")
+        return Unsupported(f"the database role lacks the rights to migrate: {said}")
     if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
         return Unavailable(f"the migration did not run: {said}")
     return explain(dialect, StatementError(fault, said))

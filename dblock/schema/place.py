@@ -1,4 +1,4 @@
-"""Where the migrations are."""
+"""The place of the migrations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def migrations() -> Path:
 
 
 def config(schema: str | None, prefix: str) -> Config:
-    """Return Alembic's configuration for them, with the place of the tables."""
+    """Return Alembic's configuration for the migrations, with the place of the tables."""
     made = Config()
     made.set_main_option("script_location", str(migrations()).replace("%", "%%"))
     made.attributes["schema"] = schema

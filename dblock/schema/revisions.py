@@ -1,4 +1,4 @@
-"""dblock's revisions run by another's migrations: an Alembic history's, Django's, any tool's."""
+"""dblock's revisions inside other migrations: Alembic's, Django's, or those of any tool."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def create(
     schema: str | None = None,
     prefix: str = "dblock_",
 ) -> None:
-    """Create dblock's tables as of ``revision``, inside a revision of the user's own.
+    """Create dblock's tables as of ``revision``, in a revision of your own.
 
-    ``op`` is Alembic's. ``since`` is the revision that they are at, for one that brings them
-    further: ``create(op, "dblock_0004", since="dblock_0003")``.
+    ``op`` is Alembic's. ``since`` is the revision that the tables are at. Give it in a later
+    revision that upgrades them: ``create(op, "dblock_0004", since="dblock_0003")``.
     """
     context = _beside(op.get_context(), schema, prefix)
     for script in reversed(_between(since, revision)):
@@ -38,7 +38,7 @@ def drop(
     schema: str | None = None,
     prefix: str = "dblock_",
 ) -> None:
-    """Undo :func:`create` with the same arguments."""
+    """Undo :func:`create` with the same arguments. Fences of dropped tables are lost."""
     context = _beside(op.get_context(), schema, prefix)
     for script in _between(since, revision):
         _run(script, context, "downgrade")
@@ -53,9 +53,10 @@ def statements(
     prefix: str = "dblock_",
     down: bool = False,
 ) -> list[str]:
-    """Return the statements of :func:`create`, or with ``down`` of :func:`drop`, without any I/O.
+    """Return the SQL statements of :func:`create`, or of :func:`drop` with ``down``. No I/O.
 
-    ``backend`` is SQLAlchemy's name of the database. Nothing is said of a version table.
+    ``backend`` is SQLAlchemy's name of the database: ``"postgresql"``, ``"mariadb"``, ``"sqlite"``.
+    The statements do not touch a version table.
     """
     said = _Said()
     options = {"as_sql": True, "output_buffer": said, **_place(schema, prefix)}
@@ -67,7 +68,7 @@ def statements(
 
 
 class _Said:
-    """Collects what Alembic prints, a statement a time."""
+    """Collects what Alembic prints, one statement at a time."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
@@ -80,14 +81,14 @@ class _Said:
 
 
 def _between(since: str, revision: str) -> list[Script]:
-    """Return the revisions above one up to another, the newest first, freshly loaded."""
+    """Return the revisions after one up to another, the newest first, freshly loaded."""
     directory = ScriptDirectory.from_config(config(None, ""))
     found: Iterator[Any] = directory.iterate_revisions(revision, since)
     return list(found)
 
 
 def _run(script: Script, context: MigrationContext, direction: str) -> None:
-    # Its own `op`, since the module-wide one is that of the migration around it.
+    # An `op` of its own, because the module-wide one belongs to the migration around it.
     module: Any = script.module
     module.op = Operations(context)
     getattr(module, direction)()

@@ -22,7 +22,7 @@ from ..dialects.postgresql.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
 
-# Compared byte by byte everywhere: no collation may equate names that differ.
+# Every database compares names byte by byte: no collation may equate different names.
 NAME = (
     Text(collation="C").with_variant(mysql.VARBINARY(1020), *_MYSQL).with_variant(Text(), "sqlite")
 )
@@ -38,7 +38,10 @@ MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 def tables(
     metadata: MetaData, *, schema: str | None = None, prefix: str = "dblock_"
 ) -> dict[str, Table]:
-    """Add dblock's tables to ``metadata`` and return them by their short names."""
+    """Add dblock's tables to ``metadata``; return them by their names without the prefix.
+
+    Give ``Locks`` the same ``schema`` and ``prefix``.
+    """
     lock = Table(
         f"{prefix}lock",
         metadata,
@@ -63,7 +66,7 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    # What a guard locks on InnoDB; other databases have other means and leave it empty.
+    # A guard locks its rows on InnoDB. The other databases leave the table empty.
     guard = Table(
         f"{prefix}guard",
         metadata,
@@ -83,7 +86,7 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    # Whether PostgreSQL may have forgotten leases; other databases leave both empty.
+    # They show whether PostgreSQL may have forgotten leases. The other databases leave them empty.
     epoch = Table(
         f"{prefix}epoch",
         metadata,
@@ -131,15 +134,15 @@ def tables(
         mysql_engine="InnoDB",
     )
     for table, statement in (
-        # Room on each page for the next version of its rows, so that updates stay on it (HOT).
-        # Not an argument of the table: SQLAlchemy 2.0 has none for it.
+        # Leaves room on each page for new versions of its rows, so that updates stay there (HOT).
+        # SQLAlchemy 2.0 has no table argument for it.
         (lock, "ALTER TABLE %(fullname)s SET (fillfactor = 50)"),
         (epoch, f"INSERT INTO %(fullname)s (id, epoch, server, writer) {FIRST_EPOCH}"),
         (witness, "ALTER TABLE %(fullname)s SET UNLOGGED"),
     ):
         ddl = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(table, "after_create", ddl.execute_if(dialect="postgresql"))
-    # Who waits for what, and what it holds meanwhile; written only under contention.
+    # Who waits for what, and what it holds meanwhile. Written only under contention.
     waiter = Table(
         f"{prefix}waiter",
         metadata,
@@ -162,7 +165,7 @@ def tables(
         schema=schema,
         mysql_engine="InnoDB",
     )
-    # The last run of each job, and with slots that of each of its slots.
+    # The last run of each job; for a job with slots, the last run of each slot.
     run = Table(
         f"{prefix}run",
         metadata,

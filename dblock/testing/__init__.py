@@ -1,4 +1,4 @@
-"""Locks for tests: in a database of the test's own, with whatever life does to locks.
+"""Locks for tests: they need no server, and the test decides what goes wrong.
 
 >>> from dblock.testing import Faults
 >>> with Faults() as faults, faults.locks.lease("report") as lease:  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Other processes, which the test has there be: one holds a name, or waits for it."""
+"""Another process of a test: it holds a name, or waits for it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .process import Process
 from .standing_in import stand_in
 from .store import Store
 
-#: Who they are, in `show()` and in what NotAcquired tells.
+#: Its owner label, in `show()` and in NotAcquired.
 OWNER = "another process"
 
 
 class Another:
-    """Another process, which holds a name or waits for it.
+    """Another process that holds a name or waits for it; made by :class:`Faults`.
 
-    It lives and renews its lease until it gives that back, or is told to :meth:`die`.
+    It renews its lease until you call :meth:`release` or :meth:`die`, or until the end of ``with``.
     """
 
     def __init__(self, store: Store, name: str, ttl: float) -> None:
@@ -39,20 +39,20 @@ class Another:
 
     @property
     def held(self) -> bool:
-        """Whether it holds the name."""
+        """Whether the process holds the name."""
         return self._lease.held
 
     @property
     def fence(self) -> int:
-        """The fence of its hold."""
+        """The fence of its hold. Raises NotHeld if it does not hold the name."""
         return self._lease.fence
 
     def release(self) -> None:
-        """Give the name back."""
+        """Give the name back. Raises NotHeld or LockLost if it does not hold the name."""
         self._lease.release()
 
     def die(self) -> None:
-        """End, and give nothing back: nobody renews its lease, which runs out."""
+        """End the process. It gives nothing back, so its lease runs out."""
         self._process.end()
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Another:
         return self._lease.acquire(blocking=False)
 
     def _leave(self) -> None:
-        """Give the name back, if it has that."""
+        """Give the name back if the process holds it."""
         if self.held:
             self.release()
 
@@ -87,15 +87,18 @@ class Another:
 
 
 class _Lease(Lease):
-    """One of another process: what happens to it is told there."""
+    """A lease of another process. Its events are no events of this process."""
 
     def _tell(self, *event: Any) -> None:
         pass
 
 
 class _Process(Process):
-    """It waits in a thread of its own, which runs only while the one that moves the clock does
-    not: then when the clock has come to where its sleep ends."""
+    """Waits in a thread of its own.
+
+    That thread runs only while the thread that moves the clock stands still: when the clock has
+    come to the end of its sleep.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, OWNER)
@@ -104,7 +107,7 @@ class _Process(Process):
         self._waiting: threading.Thread | None = None
 
     def alone(self, mine: CallerHolds) -> bool:
-        return True  # whoever it waits for, time is not its own to move
+        return True  # it never moves the clock itself
 
     def let_pass(self, seconds: float) -> None:
         if threading.current_thread() is not self._waiting:
@@ -141,4 +144,4 @@ class _Process(Process):
 
 
 class _Died(BaseException):
-    """The process ends where it is."""
+    """Ends the thread of the process."""

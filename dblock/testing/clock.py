@@ -1,4 +1,4 @@
-"""Time in a test: it stands still until it is moved, and then all that is due is done."""
+"""The time of a test. It stands still until somebody moves it; then all that is due happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK = 0.005
 class Clock:
     """The time of one test, for holders and for the database.
 
-    It is moved by :meth:`move`, and by those who wait, as if they had: see :meth:`wait`.
+    :meth:`move` moves it. So does everybody who waits: see :meth:`wait`.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Clock:
         self._lock = threading.RLock()
         self._moving = False
         self._waited = 0.0
-        #: More than that nobody waits in a test, in seconds, unless for what will never be.
+        #: If a test waits for more seconds than that, it waits for something that never happens.
         self.longest = 3600.0
         self._staffs: list[Staff] = []
         self._later: list[tuple[float, int, Callable[[], None]]] = []
@@ -43,22 +43,22 @@ class Clock:
         return moment.isoformat(" ", "milliseconds")
 
     def staff(self) -> Staff:
-        """Return the place for the workers of one more process."""
+        """Return a :class:`Staff` for one more process."""
         made = Staff()
         self._staffs.append(made)
         return made
 
     def at(self, moment: float, call: Callable[[], None]) -> None:
-        """Have something called when it is so late."""
+        """Call a function at a moment."""
         heapq.heappush(self._later, (moment, next(self._numbers), call))
 
     def move(self, to: float, *, paused: Staff | None = None) -> None:
-        """Let it become so late: what is due on the way is done, each when it is due.
+        """Move the clock to a moment. What is due on the way happens, each thing when it is due.
 
-        Those who are ``paused`` do what they have missed at the end.
+        The ``paused`` staff does what it has missed at the end.
         """
         with self._lock:
-            if self._moving:  # by what is done on the way
+            if self._moving:  # called by something that happens on the way
                 self._now = max(self._now, to)
                 return
             self._moving = True
@@ -84,20 +84,20 @@ class Clock:
             heapq.heappop(self._later)[2]()
 
     def wait(self, seconds: float) -> None:
-        """Wait without waiting: nobody is there for whom it would be done."""
+        """Move the clock instead of waiting, because nobody else could do anything meanwhile."""
         self._waited += seconds
         if self._waited > self.longest:
             raise RuntimeError(
-                f"this test has waited for {self.longest:g} s of its clock: nobody will ever give "
-                "back what it waits for. Give the wait an end, or the other holder "
-                "(held_by_another(name, seconds=...))"
+                f"this test has waited for {self.longest:g} s of its own time, and nobody will "
+                "ever give back what it waits for: limit the wait, or let the other holder end "
+                "with held_by_another(name, seconds=...)"
             )
         self.move(self._now + seconds)
 
     def really_wait(
         self, done: Callable[[], object], pause: Callable[[float], object], seconds: float | None
     ) -> None:
-        """Wait for another thread or task of the test, while time goes by as usual."""
+        """Wait for another thread or task of the test. Time passes as usual."""
         start, began = self._now, Runtime.now()
         until = math.inf if seconds is None else start + seconds
         while self._now < until and not done():
@@ -106,17 +106,17 @@ class Clock:
 
 
 class Staff:
-    """The workers of one process's keeper, which have no threads: the clock has them work."""
+    """The workers of one process's keeper. They have no threads: the clock calls them."""
 
     def __init__(self) -> None:
         self._busy: dict[Worker, None] = {}
-        #: They ended with their process.
+        #: Whether their process has ended.
         self.dead = False
 
     def employ(
         self, name: str, work: Callable[[], float], end: Callable[[], object] = lambda: None
     ) -> Worker:
-        """Return a worker; as a :class:`~dblock.holding.keeper.WorkerMaker` does."""
+        """Return a worker, as a :class:`~dblock.holding.keeper.WorkerMaker` does."""
         return Worker(self, work, end)
 
     def wake(self, worker: Worker) -> None:
@@ -127,7 +127,7 @@ class Staff:
 
     @property
     def due(self) -> float:
-        """When there is first something to be done."""
+        """When there is something to do next."""
         if self.dead:
             return math.inf
         return min((worker.due for worker in list(self._busy)), default=math.inf)
@@ -140,7 +140,7 @@ class Staff:
 
 
 class Worker:
-    """Does something when woken, or when its own time has come: as dblock.holding.worker.Worker."""
+    """Works when somebody wakes it or its own time has come, as dblock.holding.worker.Worker."""
 
     def __init__(self, staff: Staff, work: Callable[[], float], end: Callable[[], object]) -> None:
         self._staff = staff

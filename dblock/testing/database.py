@@ -1,4 +1,4 @@
-"""The test's database in the place of another, and of what is in the user's transactions there."""
+"""The test's database in place of the usual one, also for locks in the user's transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wire import WiredSQLite
 
 
 class SimulatedDatabase(Database):
-    """The test's database as a process sees it, in the place of the ``usual`` one."""
+    """The test's database as a process sees it, in place of the ``usual`` one."""
 
     def __init__(
         self, process: Process, runtime: Runtime, callers: CallerRegistry, usual: Database
@@ -48,7 +48,7 @@ class SimulatedDatabase(Database):
         )
 
     def _dialect_of(self, on: Any) -> Dialect:
-        """Return what speaks to the database of a transaction of the user's, as is usual there."""
+        """Return the usual dialect for the database of a user's transaction."""
         if self.engine is not self._process.store.engine:
             return self._usual_dialect
         found = on() if isinstance(on, scoped_session) else on
@@ -72,8 +72,10 @@ def _adapters(is_async: bool) -> Mapping[str, type[Adapter]]:
 
 
 class StandIn(Borrowed):
-    """The user's transaction, wherever that is: what is to be seen or kept in it is so in the
-    test's database, for as long as it lasts."""
+    """The user's transaction, in whatever database it is.
+
+    What dblock would do in it happens in the test's database, and lasts as long as the transaction.
+    """
 
     def __init__(
         self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply]

@@ -1,4 +1,4 @@
-"""What happens to locks, for tests to have it happen."""
+"""Faults: a test decides what happens to its locks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..aio import AsyncLocks
     from ..arguments import Seconds
 
-# A waiter is seen when it has waited for a moment.
+# A waiter is visible once it has waited for a moment.
 SHOWN = Timing().visible_after + 0.1
 
 #: The statements whose request or reply can be lost.
@@ -32,13 +32,14 @@ Statement = Literal["acquire", "renew", "release"]
 
 
 class Faults:
-    """A database of one test, with locks in it, and what life does to them.
+    """The database of one test, and faults for the locks in it.
 
-    ``locks`` are those of the application, :class:`dblock.Locks` or AsyncLocks, Django's too: they
-    are in that database until the end of ``with``, with all handles that were made of them.
+    ``locks`` are your application's: :class:`dblock.Locks`, AsyncLocks, or Django's. Until the end
+    of ``with`` they are in the test's database, with every handle that was made from them.
 
-    Its clock stands still until :meth:`advance` moves it, or somebody waits. What a method does
-    to a lock has been told when it returns: ``lost`` is set, ``on_lost`` has been called.
+    Time stands still until :meth:`advance` or :meth:`pause` moves it, or until somebody waits. All
+    times are in seconds. When a method returns, the holder has heard of what it did: ``lost`` is
+    set, and ``on_lost`` has been called.
     """
 
     def __init__(self, *locks: Locks | AsyncLocks) -> None:
@@ -66,21 +67,21 @@ class Faults:
         self.close()
 
     def close(self) -> None:
-        """End it: all locks are where they were before, and nobody holds any."""
+        """Put all locks back to where they were before. Nobody holds any afterwards."""
         self._stack.close()
 
     # --- the locks ---------------------------------------------------------------------------
 
     @cached_property
     def locks(self) -> Locks:
-        """Locks of the test's own."""
+        """:class:`dblock.Locks` in the test's database."""
         made = Locks(self._store.engine)
         self.instead_of(made)
         return made
 
     @cached_property
     def async_locks(self) -> AsyncLocks:
-        """Locks of the test's own for asyncio, in the same database."""
+        """:class:`dblock.aio.AsyncLocks` in the test's database."""
         from .tasks import LocksOfTasks
 
         made = LocksOfTasks(self._store)
@@ -88,13 +89,13 @@ class Faults:
         return made
 
     def instead_of(self, *locks: Locks | AsyncLocks) -> None:
-        """Have the application's own locks be in the test's database until the end.
+        """Move your application's locks into the test's database until the end.
 
-        Raises ValueError where a lease of theirs is held.
+        Raises ValueError if somebody holds one of their leases.
         """
         for one in locks:
             found: Any = one.lease
-            owner = found.__self__  # also of what stands for it, as Django's `locks` do
+            owner = found.__self__  # Django's `locks` are a proxy
             if isinstance(owner, Locks):
                 self._stack.callback(stand_in(self._process, owner))
             else:
@@ -105,22 +106,24 @@ class Faults:
     # --- time --------------------------------------------------------------------------------
 
     def advance(self, seconds: Seconds) -> None:
-        """Let time go by: leases are renewed meanwhile, or run out, as they do."""
+        """Let ``seconds`` pass. Meanwhile dblock renews leases, or they run out."""
         clock = self._store.clock
         clock.move(clock.now() + arguments.seconds("seconds", seconds))
 
     def pause(self, seconds: Seconds) -> None:
-        """Let this process be stopped for so long, as by SIGSTOP or a virtual machine's suspend,
-        while time goes by for the database and other processes."""
+        """Stop this process for ``seconds``, as SIGSTOP or a suspended virtual machine would.
+
+        Time passes for the database and for other processes.
+        """
         clock = self._store.clock
         clock.move(clock.now() + arguments.seconds("seconds", seconds), paused=self._process.staff)
 
     # --- what is lost ------------------------------------------------------------------------
 
     def expire(self, name: str) -> None:
-        """Let the lease on a name run out now. Its holder has been told when this returns.
+        """End the lease on a name now.
 
-        Raises ValueError when nobody holds it.
+        Raises ValueError if nobody holds it.
         """
         token = self._store.expire(check_name(name))
         if token is None:
@@ -133,27 +136,27 @@ class Faults:
         self.advance(0)
 
     def take_over(self, name: str, ttl: Seconds = 30.0) -> Another:
-        """Let the lease on a name run out and another process take it. Return that.
+        """End the lease on a name, and let another process take it. Return that process.
 
-        Raises ValueError when nobody holds it.
+        ``ttl`` is the TTL of its lease. Raises ValueError if nobody holds the name.
         """
         self.expire(name)
         return self.held_by_another(name, ttl=ttl)
 
     def miss_renewals(self, name: str) -> AbstractContextManager[object]:
-        """Let no renewal of a lease arrive from now on, or until the end of ``with``.
+        """Stop every renewal of a lease, for good or until the end of ``with``.
 
-        :meth:`advance` brings the danger, after two thirds of the TTL, and then the loss.
+        After two thirds of the TTL, :meth:`advance` leads to ``on_danger``, and then to the loss.
         """
         missing = self._process.wire.missing
         missing.add(check_name(name))
         return _until(lambda: missing.discard(name))
 
     def fail_guard(self, name: str, *, conflict: bool = False) -> None:
-        """Let the next guard of a lease fail, although its holder had no reason to expect that.
+        """Let the next ``guard()`` of a lease fail, although ``check()`` finds nothing.
 
-        By LockLost: another process has it, since the name was released by force. With
-        ``conflict`` by Conflict, as where the transaction's snapshot is too old to lock the row.
+        It raises LockLost, because another process has the name. With ``conflict=True`` it raises
+        Conflict, because the transaction's snapshot is too old.
         """
 
         def taken() -> None:
@@ -170,7 +173,7 @@ class Faults:
     def unreachable(self) -> AbstractContextManager[object]:
         """Cut this process off from the database, until :meth:`reachable` or the end of ``with``.
 
-        Other processes are not.
+        Other processes still reach it.
         """
         self._process.wire.away = True
         return _until(self.reachable)
@@ -180,21 +183,24 @@ class Faults:
         self._process.wire.away = False
 
     def lose_request(self, of: Statement | None = None) -> None:
-        """Let the connection break before the next statement arrives: that of an acquire, a
-        renewal or a release, or whichever comes."""
+        """Break the connection before the next statement arrives at the database.
+
+        ``of`` is ``"acquire"``, ``"renew"`` or ``"release"``; None means whichever comes next.
+        """
         self._lose(of, reply=False, then_away=False)
 
     def lose_reply(self, of: Statement | None = None, *, then_unreachable: bool = False) -> None:
-        """Let the connection break when the next statement was run and its reply is on the way.
+        """Run the next statement, and break the connection before its reply arrives.
 
-        dblock finds out what it did; it cannot when the database is ``then_unreachable``.
+        ``of`` is as for :meth:`lose_request`. dblock finds out what the statement did. With
+        ``then_unreachable=True`` it cannot, because the database is unreachable from then on.
         """
         self._lose(of, reply=True, then_away=then_unreachable)
 
     def _lose(self, of: str | None, *, reply: bool, then_away: bool) -> None:
         known = frozenset(get_args(Statement))
         if of is not None and of not in known:
-            raise ValueError(f"of= is one of {', '.join(sorted(known))}, not {of!r}")
+            raise ValueError(f"of= must be one of {', '.join(sorted(known))}, not {of!r}")
         kinds = known if of is None else frozenset((of,))
         self._process.wire.losses.append(Loss(kinds, reply, then_away))
 
@@ -203,13 +209,16 @@ class Faults:
     def held_by_another(
         self, name: str, *, ttl: Seconds = 30.0, seconds: Seconds | None = None
     ) -> Another:
-        """Let another process hold a name, for so many ``seconds`` of the test's time, or until
-        it is told to release it. Raises ValueError when the name is not free."""
+        """Let another process hold a name. Return that process.
+
+        It holds the name for ``seconds`` of the test's time. If that is None, it holds the name
+        until ``release()``, ``die()`` or the end of ``with``. ``ttl`` is the TTL of its lease.
+        Raises ValueError if the name is not free.
+        """
         another = self._another(name, check_ttl(ttl))
         if not another._take():
             raise ValueError(
-                f"{name!r} is held by the test itself: take_over() is what takes a lease from its "
-                "holder"
+                f"the test itself holds {name!r}: use take_over() to take a lease from its holder"
             )
         if seconds is not None:
             clock = self._store.clock
@@ -217,13 +226,15 @@ class Faults:
         return another
 
     def wanted_by_another(self, name: str, *, ttl: Seconds = 30.0) -> Another:
-        """Let another process wait for a name until it gets it; `show()` has it among the waiters.
+        """Let another process wait for a name. Return that process.
 
-        Once the name is free it is had when time has gone by: :meth:`advance`. Raises ValueError
-        when nobody holds the name.
+        ``show()`` lists it among the waiters. Once the name is free, it takes the name when time
+        passes: call :meth:`advance`. Raises ValueError if nobody holds the name.
         """
         if check_name(name) not in self._store.held():
-            raise ValueError(f"nobody holds {name!r}, so nobody waits for it{self._held_instead()}")
+            raise ValueError(
+                f"nobody holds {name!r}, so nobody can wait for it{self._held_instead()}"
+            )
         another = self._another(name, check_ttl(ttl))
         another._wait()
         self.advance(SHOWN)
@@ -237,11 +248,11 @@ class Faults:
 
     def _held_instead(self) -> str:
         held = ", ".join(map(repr, self._store.held()))
-        return f"; held are: {held}" if held else ""
+        return f"; the names that are held: {held}" if held else ""
 
 
 def _until(end: Callable[[], object]) -> AbstractContextManager[object]:
-    """Return what does something at the end of ``with``, if it is used so."""
+    """Return a context manager that calls ``end`` at the end of ``with``."""
     stack = ExitStack()
     stack.callback(end)
     return stack

@@ -1,4 +1,4 @@
-"""What a process has of the test's database: a keeper, a way there, and who holds what."""
+"""A process of the test: its keeper, its way to the database, and who holds what in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wire import Wire
 
 
 class Process:
-    """The process that is tested, or another one."""
+    """The process under test, or another one."""
 
     def __init__(self, store: Store, name: str | None = None) -> None:
         self.store = store
@@ -24,7 +24,7 @@ class Process:
         self.keeper = StaffedKeeper(self)
 
     def alone(self, mine: CallerHolds) -> bool:
-        """Whether nobody else of this process has anything that could be waited for."""
+        """Whether nobody else in this process has anything that somebody could wait for."""
         store = self.store
         return not (
             any(hold.caller is not mine and hold.alive for hold in self.keeper.holds())
@@ -33,18 +33,18 @@ class Process:
         )
 
     def let_pass(self, seconds: float) -> None:
-        """Be told that there is nothing to do but wait."""
+        """Let time pass, because there is nothing to do but wait."""
         self.store.clock.wait(seconds)
 
     def end(self) -> None:
-        """Hold nothing any more, without a word to anybody."""
+        """End the process: it holds nothing any more, and nobody hears of that."""
         self.wire.away = self.staff.dead = True
         for hold in self.keeper.holds():
             hold.ended = True
 
 
 class StaffedKeeper(Keeper):
-    """A keeper that can be asked what it keeps; that of another process tells nobody here."""
+    """A keeper that says what it keeps. Another process's keeper tells nobody in this one."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(SimulatedRuntime(process), process.staff.employ)
@@ -60,10 +60,10 @@ class StaffedKeeper(Keeper):
 
 
 class SimulatedRuntime(Runtime):
-    """The test's time for threads, and, before AsyncioRuntime, for tasks.
+    """The test's time for threads. Put before AsyncioRuntime, it is for tasks.
 
-    Who waits for the other holders that a test has there be, or for a database that it has cut
-    off, does not wait: the clock is moved. Who waits for a thread or task of the test's waits.
+    A wait for another process of the test, or for a database that it has cut off, only moves the
+    clock. A wait for a thread or task of the test is a real wait.
     """
 
     def __init__(self, process: Process, callers: CallerRegistry | None = None) -> None:
@@ -90,9 +90,10 @@ class SimulatedRuntime(Runtime):
 
 
 class SimulatedHolds(CallerRegistry):
-    """What each caller holds; only a row lock in a transaction of its own makes it the one writer.
+    """What each caller holds.
 
-    The user's transactions are in another database than the locks.
+    Only a row lock in a transaction of its own makes a caller the file's one writer, because the
+    user's transactions are in another database than the locks.
     """
 
     caller = "thread"

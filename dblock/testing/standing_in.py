@@ -1,4 +1,4 @@
-"""The application's locks in the test's database, with all that was made of them before."""
+"""Moves the application's locks into the test's database, with all handles made from them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def stand_in(
     runtime_of: type[SimulatedRuntime] = SimulatedRuntime,
     holds_of: type[SimulatedHolds] = SimulatedHolds,
 ) -> Callable[[], None]:
-    """Have the locks of a process be in the test's database; return what ends that.
+    """Move the locks of a process into the test's database; return a function that undoes it.
 
-    Their handles know their database and its runtime. So these two become others, in place.
+    Their handles refer to the database and its runtime. So it replaces these two in place.
     """
     database, dialect, runtime = locks.database, locks.dialect, locks.database.runtime
     _refuse_held(locks)
@@ -60,14 +60,14 @@ def _refuse_held(locks: Locks) -> None:
 
 
 def _twin(one: T) -> T:
-    """Return another object that has what one has now."""
+    """Return a shallow copy of an object."""
     made = object.__new__(type(one))
     vars(made).update(vars(one))
     return made
 
 
 def _become(one: object, other: object) -> Callable[[], None]:
-    """Have an object be another, for all who have it; return what ends that."""
+    """Turn an object into another in place; return a function that undoes it."""
     before = one.__class__, one.__dict__
 
     def undo() -> None:

@@ -1,4 +1,4 @@
-"""The database of one test: a file with dblock's tables, and what is known about it."""
+"""The database of one test: an SQLite file with dblock's tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .clock import Clock
 
 
 class Store:
-    """A SQLite file, in the state of ``dblock upgrade``, whose clock is the test's."""
+    """An SQLite file with dblock's tables. Its clock is the test's."""
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="dblock-")
@@ -32,7 +32,7 @@ class Store:
 
     @property
     def written(self) -> bool:
-        """Whether a row lock has a transaction open, which is that of the one writer."""
+        """Whether a row lock has a transaction open. That is the file's one writer."""
         return any(connection.in_transaction for connection in list(self.connections))
 
     def row_of(self, name: str) -> Root | None:
@@ -41,7 +41,7 @@ class Store:
         return root if root is not None and root.is_active else None
 
     def held(self) -> list[str]:
-        """Return the names with a lease that has not run out."""
+        """Return the names with an unexpired lease."""
         found = self._execute(
             "SELECT lock_name FROM dblock_lock WHERE token IS NOT NULL AND expires_at > :now "
             "ORDER BY lock_name",
@@ -50,7 +50,7 @@ class Store:
         return [name for (name,) in found]
 
     def expire(self, name: str) -> str | None:
-        """Let the lease on a name run out now; return its token, None if there is none."""
+        """End the lease on a name now; return its token, or None if there is none."""
         found = self._execute(
             "UPDATE dblock_lock SET expires_at = :now "
             "WHERE lock_name = :name AND token IS NOT NULL AND expires_at > :now RETURNING token",
@@ -79,7 +79,7 @@ class Store:
 
 @cache
 def _empty() -> bytes:
-    """Return the file as it is before anything was locked. Made once for all tests."""
+    """Return the content of a file without locks. It is made once for all tests."""
     with tempfile.TemporaryDirectory(prefix="dblock-") as directory:
         file = Path(directory, "empty.db")
         engine = create_engine(f"sqlite:///{file}")

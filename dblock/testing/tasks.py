@@ -1,6 +1,6 @@
-"""The test's time for tasks, and locks for them that need no driver of an event loop's.
+"""The test's time for tasks, and locks for them that need no asyncio driver.
 
-Statements are run by the standard library's sqlite3 here too: they take no time worth a thread.
+The standard library's sqlite3 runs the statements here too: they are too short to need a thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .store import Store
 
 
 class SimulatedTaskRuntime(SimulatedRuntime, AsyncioRuntime):
-    """As the other is for threads."""
+    """The same as SimulatedRuntime, for tasks."""
 
     def sleep(self, seconds: float) -> None:
         await_(asyncio.sleep(0))  # other tasks get their turn
@@ -35,7 +35,7 @@ class _Bridged(locks._Bridged):
 
 
 class LocksOfTasks(locks.AsyncLocks):
-    """AsyncLocks in a test's database, made without a driver for it."""
+    """AsyncLocks in a test's database, without an asyncio driver."""
 
     def __init__(self, store: Store) -> None:
         self._keeper_thread = False
@@ -45,7 +45,7 @@ class LocksOfTasks(locks.AsyncLocks):
 
 
 def stand_in_for_tasks(process: Process, made: locks.AsyncLocks) -> Callable[[], None]:
-    """As :func:`.stand_in`; for as long they belong to the loop that they are used in then."""
+    """The same as :func:`.stand_in`. Meanwhile the locks belong to the loop that uses them then."""
     stop = stand_in(process, made.sync, SimulatedTaskRuntime, SimulatedTaskHolds)
     home = made._home
     loop, home._loop = home._loop, None

@@ -1,4 +1,4 @@
-"""What can happen between one process and the database: the seam at which faults are put in."""
+"""Between one process and the database: here the faults are put in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .store import Store
 
 
 class Error(Exception):
-    """As a driver's module has one (PEP 249)."""
+    """The base of a driver's errors (PEP 249)."""
 
 
 class ConnectionLost(Error):
@@ -28,7 +28,7 @@ class ConnectionLost(Error):
 
 
 class Loss(NamedTuple):
-    """The next statement that does one of these is to be lost, before it is run or after that."""
+    """The next statement of one of these kinds gets lost, before or after it runs."""
 
     of: frozenset[str]
     reply: bool
@@ -36,10 +36,10 @@ class Loss(NamedTuple):
 
 
 class Wire:
-    """One process's way to the database."""
+    """The way of one process to the database."""
 
     def __init__(self) -> None:
-        #: The database cannot be reached.
+        #: Whether the database cannot be reached.
         self.away = False
         self.losses: deque[Loss] = deque()
         #: Names whose renewals do not arrive.
@@ -48,7 +48,7 @@ class Wire:
         self.guards: dict[str, Callable[[], None]] = {}
 
     def request(self, does: str | None) -> Loss | None:
-        """A statement is about to be sent; return the loss of its reply, if that is to be lost."""
+        """Note that a statement is about to be sent; return the loss of its reply, if any."""
         if self.away:
             raise ConnectionLost("the database is unreachable, as the test asked")
         loss = self.losses[0] if self.losses else None
@@ -60,13 +60,13 @@ class Wire:
         return loss
 
     def guard(self, name: str) -> None:
-        """A guard is about to be given."""
+        """Note that a guard is about to be given."""
         before = self.guards.pop(name, None)
         if before is not None:
             before()
 
     def reply(self, loss: Loss | None) -> None:
-        """Its reply is on the way."""
+        """Note that the reply is on its way."""
         if loss is not None:
             raise self._lost(loss, "before the reply came")
 
@@ -87,7 +87,7 @@ _DOES: dict[type[Command], str] = {
 
 
 class Wired(SQLite3):
-    """sqlite3 by the test's clock, at the end of a wire."""
+    """sqlite3 with the test's clock, at the end of a wire."""
 
     def __init__(self, timeouts: Timeouts, store: Store, wire: Wire) -> None:
         super().__init__(timeouts)
@@ -119,7 +119,7 @@ class Wired(SQLite3):
         return answer
 
     def _timed(self, query: Query[Any]) -> Query[Any]:
-        """Return a statement to which it is now when the test says it is."""
+        """Return the statement with the test's time for 'now'."""
         return query._replace(sql=query.sql.replace("'now'", f"'{self.store.clock.stamp()}'"))
 
     def prepare_connection(self, connection: Any) -> ServerSession:
@@ -144,7 +144,7 @@ class Wired(SQLite3):
 
 
 class WiredSQLite(SQLite):
-    """SQLite's statements at the end of a wire, on which some renewals get lost."""
+    """SQLite's statements at the end of a wire that can lose renewals."""
 
     def __init__(self, timeouts: Timeouts, store: Store, wire: Wire) -> None:
         super().__init__(None, "dblock_", timeouts, Wired(timeouts, store, wire))

@@ -174,7 +174,7 @@ def test_what_cannot_be_borrowed(url: str, run: Any, engine: Engine) -> None:
         async with used(url) as (locks, asynchronous):
             with pytest.raises(TypeError, match="AsyncConnection, AsyncSession"):
                 locks.row("order", on=Session(engine))  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="not been begun"):
+            with pytest.raises(ValueError, match="not open yet"):
                 locks.row("order", on=asynchronous.connect())
             async with borrowed(asynchronous, "connection") as on:
                 await on.execution_options(isolation_level="AUTOCOMMIT")

@@ -80,7 +80,7 @@ def test_others_and_the_last_one(url: str, run: Any) -> None:
             await never()
         with pytest.raises(IntegrityError):
             await wrong()
-        with pytest.raises(TypeError, match="no coroutine function"):
+        with pytest.raises(TypeError, match="is not a coroutine function"):
             again(print)  # type: ignore[arg-type]
         await engine.dispose()
 

@@ -251,11 +251,11 @@ def test_a_coroutine_function_is_decorated(url: str, run: Any) -> None:
 
 def test_what_is_no_coroutine_function_is_not_decorated(url: str) -> None:
     lease = AsyncLocks(url).lease("report")
-    with pytest.raises(TypeError, match="no coroutine function"):
+    with pytest.raises(TypeError, match="is not a coroutine function"):
         lease(print)  # type: ignore[arg-type]
 
     async def generator() -> Any:
         yield 1
 
-    with pytest.raises(TypeError, match="no coroutine function"):
+    with pytest.raises(TypeError, match="is not a coroutine function"):
         lease(generator)

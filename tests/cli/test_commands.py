@@ -71,7 +71,7 @@ def test_list(dblock: Program, db: Database) -> None:
 
 
 def test_list_nothing(here: Here) -> None:
-    assert here("list") == (0, "", "dblock: no locks are held\n")
+    assert here("list") == (0, "", "dblock: nobody holds a lock\n")
     assert here("list", "--json") == (0, "[]\n", "")
 
 
@@ -114,7 +114,7 @@ def test_watch(sqlite: Program, how: str) -> None:
         for name in ("first one", "second one"):
             with locks.lease(name):
                 screen.until(name)
-        screen.until("q ends this")
+        screen.until("press q to quit")
         if how == "q":
             screen.press(b"q")
         else:
@@ -125,7 +125,7 @@ def test_watch(sqlite: Program, how: str) -> None:
 
 def test_watch_tells_that_the_database_is_away(sqlite: Program) -> None:
     screen = Screen(sqlite, "list", "--watch")
-    screen.until("q ends this")
+    screen.until("press q to quit")
     rename(sqlite, "dblock_lock", "away")
     screen.until("dblock's tables are missing")
     rename(sqlite, "away", "dblock_lock")

@@ -45,7 +45,7 @@ def test_at_least(sqlite: Program, told: Here) -> None:
         expire(locks.engine, locks, "a")  # its time is over
     assert told("show", "a")[0] == 1
     assert "state   free" in told("show", "a")[1]
-    assert told("list") == (0, "", "dblock: no locks are held\n")
+    assert told("list") == (0, "", "dblock: nobody holds a lock\n")
 
 
 def test_at_least_though_dblock_was_killed(sqlite: Program, told: Here) -> None:
@@ -217,7 +217,7 @@ def test_a_run_that_cannot_be_recorded(
     rename(sqlite, "dblock_run", "away")
     ended, _, err = holder.finish()
     assert ended == code
-    assert err.startswith("dblock: this run of 'a' is not on record (it ended with 0): ")
+    assert err.startswith("dblock: could not record this run of 'a' (it ended with 0): ")
     assert err.count("\n") == 1
     rename(sqlite, "away", "dblock_run")
     assert shown(told, "a")["state"] == "free"
@@ -271,8 +271,8 @@ def test_a_run_whose_record_is_gone(sqlite: Program) -> None:
         (["--at-least", "2m", "--at-most", "1m"], "longer than --at-most"),
         (["--at-least", "-1"], "cannot be negative"),
         (["--at-most", "0"], "at least 0.1 seconds"),
-        (["--at-most", "5x"], "'5x' is no duration"),
-        (["--wait", "m"], "'m' is no duration"),
+        (["--at-most", "5x"], "'5x' is not a duration"),
+        (["--wait", "m"], "'m' is not a duration"),
         (["--once-per", ""], "a slot's key cannot be empty"),
         (["--on-lost", "ignore"], "'ignore'"),
         (["--grace", "-1"], "cannot be negative"),
@@ -288,11 +288,11 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say what to delete: --older-than 90d, or --names --idle 30d"),
+        ([], "give what to delete: --older-than 90d, or --names --idle 30d"),
         (["--names"], "--names needs --idle"),
         (["--idle", "30d"], "--idle is for --names"),
         (["--names", "--idle", "59"], "--idle is at least 60 seconds"),
-        (["--names", "--idle", "x"], "'x' is no duration"),
+        (["--names", "--idle", "x"], "'x' is not a duration"),
         (["--names", "--idle", "inf"], "--idle is at most 100 years"),
     ],
 )

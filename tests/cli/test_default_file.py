@@ -13,7 +13,7 @@ from tests.cli.conftest import Here, Program
 
 
 def test_the_default_file_is_made_when_needed(program: Program) -> None:
-    assert program("list") == (0, "", "dblock: no locks are held\n")
+    assert program("list") == (0, "", "dblock: nobody holds a lock\n")
     file = program.state / "dblock" / "locks.db"
     assert file.is_file()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700

@@ -84,7 +84,7 @@ WRONG: dict[Callable[[Path], None], str] = {
     group_writable: "chmod 700",
     linked_file: "locks.db is a symbolic link",
     linked_to_nothing: "locks.db is a symbolic link",
-    no_file: "no file",
+    no_file: "not a file",
 }
 
 
@@ -175,7 +175,7 @@ def test_a_wrong_file(here: Here, tmp_path: Path, text: str, mode: int, says: st
 
 def test_no_file_that_can_be_read(here: Here, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
-    for path, says in (("none", "No such file"), (".", "directory"), ("bytes", "no text")):
+    for path, says in (("none", "No such file"), (".", "directory"), ("bytes", "not a text")):
         code, out, err = here("list", "--url-file", str(tmp_path / path))
         assert (code, out) == (64, "")
         assert says in err
@@ -201,6 +201,6 @@ def test_which_counts(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [path.name for path in tmp_path.glob("*.db")] == ["b.db"]
     monkeypatch.setenv("DBLOCK_URL_FILE", file)
     code, _, err = here("upgrade")
-    assert (code, err.count("exclude each other")) == (64, 1)
+    assert (code, err.count("give either --url or --url-file")) == (64, 1)
     assert here("upgrade", "--url", url)[0] == 0
     assert (tmp_path / "a.db").exists()

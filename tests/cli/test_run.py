@@ -188,13 +188,13 @@ def test_no_server_there(here: Here) -> None:
     ("arguments", "says"),
     [
         ([], "Missing argument 'NAME'"),
-        (["a"], "the command comes after --"),
-        (["a", "--"], "the command comes after --"),
-        (["a", "ls", "-l"], "the command comes after --"),
+        (["a"], "give the command after --"),
+        (["a", "--"], "give the command after --"),
+        (["a", "ls", "-l"], "give the command after --"),
         (["", "--", "ls"], "a lock name cannot be empty"),
         (["x" * 256, "--", "ls"], "at most 255 characters"),
         (["\udcff", "--", "ls"], "UTF-8"),
-        (["a", "--ttl", "soon", "--", "ls"], "'soon' is no duration"),
+        (["a", "--ttl", "soon", "--", "ls"], "'soon' is not a duration"),
         (["a", "--ttl", "0", "--", "ls"], "a TTL is at least 0.1 seconds"),
         (["a", "--ttl", "nan", "--", "ls"], "a TTL cannot be NaN"),
         (["a", "--ttl", "1e9", "--", "ls"], "a TTL is at most 366 days"),
@@ -208,7 +208,7 @@ def test_no_server_there(here: Here) -> None:
         (["a", "--wait", "-1m", "--", "ls"], "a wait cannot be negative: -1m"),
         (["a", "--wait", "-1", "--", "ls"], "a wait cannot be negative"),
         (["a", "--wait", "inf", "--", "ls"], "a wait is finite"),
-        (["a", "--wait", "1", "-n", "--", "ls"], "--wait and --nonblock exclude each other"),
+        (["a", "--wait", "1", "-n", "--", "ls"], "give either --wait or --nonblock, not both"),
         (["a", "-E", "256", "--", "ls"], "256 is not in the range"),
         (["a", "--label", "\udcff", "--", "ls"], "UTF-8"),
         (["a", "--frobnicate", "--", "ls"], "No such option"),
@@ -325,7 +325,7 @@ def test_a_database_that_is_gone_at_the_end(sqlite: Program) -> None:
     rename(sqlite, "dblock_lock", "away")
     code, _, err = holder.finish()
     assert code == 5
-    assert err.startswith("dblock: 'a' was not released, it runs out by itself: ")
+    assert err.startswith("dblock: could not release 'a', so it stays until it expires: ")
     assert err.count("\n") == 1
 
 

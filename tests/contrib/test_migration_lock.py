@@ -207,7 +207,7 @@ def test_needed_is_asked_again(new_database: NewDatabase, threads: Threads, kind
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_lock_that_was_lost_is_told(new_database: NewDatabase, kind: str) -> None:
     database = new_database(kind)
-    with pytest.raises(LockLost, match="another may have migrated at once"), lock(database.url):
+    with pytest.raises(LockLost, match="may have migrated at the same time"), lock(database.url):
         end_its_session(database)
 
 

@@ -93,7 +93,7 @@ def test_what_nobody_holds_cannot_be_lost(
 ) -> None:
     with pytest.raises(ValueError, match=r"nobody holds 'report'.*$"):
         getattr(dblock_faults, method)("report")
-    with dblock_locks.lease("raport"), pytest.raises(ValueError, match="held are: 'raport'"):
+    with dblock_locks.lease("raport"), pytest.raises(ValueError, match="that are held: 'raport'"):
         getattr(dblock_faults, method)("report")
 
 

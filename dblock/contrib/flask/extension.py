@@ -1,4 +1,4 @@
-"""The extension: one for all applications of a process, its state in each of them."""
+"""The extension. One object serves all applications of a process; each has its own state."""
 
 from __future__ import annotations
 
@@ -37,9 +37,16 @@ T = TypeVar("T")
 class DBLock:
     """The locks of the current application.
 
-    Configuration: ``DBLOCK_URL`` (a URL or an Engine; without it Flask-SQLAlchemy's engine, or
-    that of ``DBLOCK_BIND_KEY``), ``DBLOCK_SCHEMA``, ``DBLOCK_PREFIX``, ``DBLOCK_LABEL``,
-    ``DBLOCK_TIMEOUTS`` (a dict for :class:`dblock.Timeouts`), ``DBLOCK_TRUST_SERVER``.
+    It reads the application's configuration:
+
+    ``DBLOCK_URL``
+        a URL or an Engine. Without it dblock uses Flask-SQLAlchemy's engine.
+    ``DBLOCK_BIND_KEY``
+        which engine of Flask-SQLAlchemy's to use.
+    ``DBLOCK_TIMEOUTS``
+        a dict with the arguments of :class:`dblock.Timeouts`.
+    ``DBLOCK_SCHEMA``, ``DBLOCK_PREFIX``, ``DBLOCK_LABEL``, ``DBLOCK_TRUST_SERVER``
+        as the arguments of :class:`dblock.Locks`.
     """
 
     def __init__(self, app: Flask | None = None) -> None:
@@ -47,10 +54,14 @@ class DBLock:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Make an application ready: its locks, ``flask dblock ...``, release at teardown, and a
-        ``flask db migrate`` that leaves dblock's tables alone."""
+        """Set dblock up for an application.
+
+        The application gets its locks and the commands ``flask dblock ...``. Leases of
+        :meth:`acquire` are released at the end of the application context. ``flask db migrate``
+        leaves dblock's tables alone.
+        """
         if NAME in app.extensions:
-            raise RuntimeError("dblock is set up for this application already")
+            raise RuntimeError("dblock is already set up for this application")
         state = app.extensions[NAME] = State(app)
         app.teardown_appcontext(_release)
         state.meet_migrate(app)
@@ -59,18 +70,19 @@ class DBLock:
 
     @property
     def locks(self) -> Locks:
-        """Those of the current application. Made when first asked for; no I/O."""
+        """The locks of the current application. dblock makes them when you first ask; no I/O."""
         state: State | None = current_app.extensions.get(NAME)
         if state is None:
             raise RuntimeError(
-                "dblock is not set up for this application: DBLock().init_app(app) does that"
+                "dblock is not set up for this application: call DBLock().init_app(app)"
             )
         return state.locks
 
     def acquire(self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None) -> Lease:
         """Acquire a lease for the rest of the request, or of the application context.
 
-        Raises NotAcquired. A lease that was lost by the end is logged.
+        ``ttl`` and ``wait`` are in seconds. Raises NotAcquired if the name is not free within
+        ``wait``. If the lease is lost by the end, dblock logs that.
         """
         lease = self.locks.lease(name, ttl, wait)
         lease.__enter__()
@@ -84,14 +96,19 @@ class DBLock:
         return self.locks.lease(name, *args, **options)
 
     def row(self, name: str, *args: Any, **options: Any) -> RowLock:
-        """Return a row lock: see :meth:`dblock.Locks.row`; with ``on=db.session`` it ends with
-        the session's transaction."""
+        """Return a row lock: see :meth:`dblock.Locks.row`.
+
+        With ``on=db.session`` it ends with the session's transaction.
+        """
         return self.locks.row(name, *args, **options)
 
     def locked(
         self, name: str, *args: Any, **options: Any
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Decorate a function to hold a lease while it runs, whichever application it runs in."""
+        """Decorate a function: it holds a lease while it runs, in whichever application it runs.
+
+        The arguments are those of :meth:`lease`.
+        """
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             @functools.wraps(function)
@@ -115,7 +132,7 @@ class State:
     _filter: Any = field(default=None)
 
     def meet_migrate(self, sender: Flask, **_: object) -> None:
-        """Be called before each of Flask-Migrate's commands from now on, if that is set up."""
+        """Have Flask-Migrate, if it is set up, call :meth:`keep_tables` before its commands."""
         config = self.app.extensions.get("migrate")
         if config is None or config is self._migrate:
             return
@@ -124,9 +141,9 @@ class State:
         config.migrate.configure(self.keep_tables)
 
     def keep_tables(self, alembic: Config) -> Config:
-        """Let no ``drop_table`` be written for our tables, which the models do not have.
+        """Keep autogenerate from dropping dblock's tables, which the models do not have.
 
-        Alembic takes one ``include_name``, so an env.py that gives it one itself is left alone.
+        Alembic takes one ``include_name``. So this does nothing if env.py gives one itself.
         """
         if current_app.extensions[NAME] is not self:  # several applications can have one Migrate
             return alembic
@@ -172,7 +189,7 @@ class State:
         alchemy: Any = self.app.extensions.get("sqlalchemy")
         if alchemy is None:
             raise RuntimeError(
-                "dblock knows no database for this application: set DBLOCK_URL, or set up "
+                "this application has no database for dblock: set DBLOCK_URL, or set up "
                 "Flask-SQLAlchemy"
             )
         with self.app.app_context():
@@ -181,14 +198,14 @@ class State:
 
 
 def _release(error: BaseException | None = None) -> None:
-    """Give back what was acquired for this application context, the last first."""
+    """Release the leases of this application context, the last one first."""
     for lease in reversed(g.pop(NAME, [])):
         try:
             lease.release()
         except NotHeld:
             pass  # given back before
         except DBLockError as failure:
-            _log.error("the lease on %r at the end of its context: %s", lease.name, failure)
+            _log.error("releasing %r at the end of its context failed: %s", lease.name, failure)
 
 
 def _commands() -> click.Group:
