@@ -18,7 +18,6 @@ from sqlalchemy import URL, make_url
 from dblock import Locks
 from dblock.aio import AsyncLocks
 from dblock.protocol.steps import Query
-from tests.servers import ServerMissing
 
 from .figures import Effort, Figure, Sheet, Target
 from .measure import TURN
@@ -41,12 +40,7 @@ TARGETS = (Target(GROUP, "lease, postgresql", "pair", AWAIT, 1.3, THREAD),)
 
 def run(site: Site, effort: Effort) -> Iterator[Figure]:
     """Measure a lease pair in asyncio against threads and against the bare driver."""
-    for kind in KINDS:
-        try:
-            url = site.url(kind)
-        except ServerMissing as missing:
-            site.miss(missing)
-            continue
+    for kind, url in site.urls(KINDS):
         yield from asyncio.run(measure(kind, url, effort))
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from dblock import Locks
-from tests.servers import ServerMissing
 
 from . import peers, raw
 from .figures import Effort, Figure, Sheet, Target
@@ -61,12 +60,7 @@ TARGETS = (
 
 def run(site: Site, effort: Effort) -> Iterator[Figure]:
     """Measure every scenario on each database."""
-    for kind in KINDS:
-        try:
-            url = site.url(kind)
-        except ServerMissing as missing:
-            site.miss(missing)
-            continue
+    for kind, url in site.urls(KINDS):
         with ExitStack() as stack:
             engine = create_engine(url)
             stack.callback(engine.dispose)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -70,6 +70,16 @@ class Site:
         if isinstance(found, ServerMissing):
             raise found
         return found
+
+    def urls(self, kinds: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield each of these kinds that is there, with its URL; note what is missing."""
+        for kind in kinds:
+            try:
+                url = self.url(kind)
+            except ServerMissing as missing:
+                self.miss(missing)
+            else:
+                yield kind, url
 
     def database(self, kind: str) -> str:
         """Make a new database with all the tables; a server without databases is itself one."""

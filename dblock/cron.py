@@ -14,7 +14,6 @@ from .arguments import (
     Seconds,
     check_after,
     check_label,
-    check_max_hold,
     check_name,
     check_runnable,
     check_zone,
@@ -51,7 +50,7 @@ class Job:
         lease: Lease,
         *,
         at_least: Seconds,
-        at_most: Seconds | None,
+        at_most: float | None,
         once_per: str | None,
         tz: str | tzinfo | None,
         label: str | None,
@@ -59,8 +58,7 @@ class Job:
         self.database = database
         self.lease = lease
         self.at_least = check_after(at_least, "at_least")
-        longest = check_max_hold(at_most, "at_most")
-        if longest is not None and self.at_least > longest:
+        if at_most is not None and self.at_least > at_most:
             raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
         lease._last(self.at_least)
         self.once_per = None if once_per is None else check_name(once_per, "once_per")

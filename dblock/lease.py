@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
@@ -20,7 +20,7 @@ from .protocol import guard, inspect, release, renew
 from .protocol.acquire import acquire
 from .protocol.lease import Held, LeaseRequest
 from .protocol.renew import Asked
-from .protocol.schedule import Danger, Plan, RenewalSchedule
+from .protocol.schedule import RenewalSchedule
 from .protocol.state import Renewal
 from .protocol.steps import Procedure, Query
 from .protocol.term import Term
@@ -29,25 +29,8 @@ if TYPE_CHECKING:
     from .database import Database
     from .io.borrowed import Borrowable
     from .io.runtime import Event
-    from .policy import RetryPolicy
+    from .lease_options import LeaseOptions
     from .protocol.waiters import Waiter
-
-
-class LeaseOptions(NamedTuple):
-    """What a lease was asked for with; see :meth:`.Locks.lease`.
-
-    All of it has been checked but ``wait``, as every handle does.
-    """
-
-    name: str
-    plan: Plan
-    retry: RetryPolicy
-    wait: Seconds | None = None
-    reentrant: bool = False
-    fair: bool = False
-    label: str = ""
-    on_danger: Callable[[Danger], None] | None = None
-    on_lost: Callable[[LockLost], None] | None = None
 
 
 class Lease(SingleHandle):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from datetime import tzinfo
-from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -18,9 +17,7 @@ from .arguments import (
     check_idle,
     check_label,
     check_max_hold,
-    check_max_renewals,
     check_name,
-    check_renew,
     check_ttl,
     seconds,
 )
@@ -30,12 +27,13 @@ from .errors import LockLost
 from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
-from .lease import Lease, LeaseOptions
+from .lease import Lease
+from .lease_options import LeaseOptions, plan
 from .lock_state import LockState, RunState
 from .multi import MultiLock
 from .policy import RetryPolicy
 from .protocol import job_runs, overview, release, retiring
-from .protocol.schedule import Danger, Plan
+from .protocol.schedule import Danger
 from .protocol.state import Pruned
 from .row import RowLock
 from .target import locate
@@ -180,7 +178,7 @@ class Locks:
         """
         options = LeaseOptions(
             check_name(name),
-            _plan(check_ttl(ttl), renew, max_renewals, max_hold),
+            plan(check_ttl(ttl), renew, max_renewals, max_hold),
             self._policy(retry),
             wait,
             reentrant,
@@ -244,13 +242,14 @@ class Locks:
 
         dblock records how each run ended: :meth:`last_run`.
         """
+        longest = check_max_hold(at_most, "at_most")
         lease = self.lease(
             name,
             ttl,
             wait,
             retry=retry,
             label=label,
-            max_hold=check_max_hold(at_most, "at_most"),
+            max_hold=longest,
             on_danger=on_danger,
             on_lost=on_lost,
         )
@@ -259,7 +258,7 @@ class Locks:
                 self.database,
                 lease,
                 at_least=at_least,
-                at_most=at_most,
+                at_most=longest,
                 once_per=once_per,
                 tz=tz,
                 label=label,
@@ -415,9 +414,3 @@ class Locks:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-@lru_cache(maxsize=64, typed=True)
-def _plan(ttl: float, renew: bool, max_renewals: int | None, max_hold: Seconds | None) -> Plan:
-    """Return a plan, the same for most leases. Its TTL has been checked."""
-    return Plan(ttl, check_renew(renew), check_max_renewals(max_renewals), check_max_hold(max_hold))

@@ -34,6 +34,9 @@ EVER = 3600.0  # the longest TTL that tests take for granted
 # as connecting does, and no test has any checked.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
+# Else each program that a test starts has to compile all of dblock.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How long an example takes is the machine's matter.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

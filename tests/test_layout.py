@@ -22,7 +22,7 @@ FLOORS = [
     {"io", "own_engine", "target", "compiled", "schema", "retrying"},
     {"handle"},
     {"holding"},
-    {"database"},
+    {"database", "lease_options"},
     {"counter_table"},
     {"counter_stripes"},
     {"lease", "row", "counter"},

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,20 +28,11 @@ from tests.servers import (
 )
 from tests.servers.postgresql import VARIABLE
 from tests.servers.reaper import processes
+from tests.support import eventually
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 60  # far more than anything here takes
 
 own = pytest.mark.parametrize("make", [PostgreSQL, MariaDB])
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def answers(server: Server) -> bool:
@@ -159,7 +149,7 @@ def test_standby(own_server: OwnServers) -> None:
     standby = primary.standby()
     assert rows(standby.url) == [1]
     add(primary.url, 2)
-    assert eventually(lambda: rows(standby.url) == [1, 2])
+    eventually(lambda: rows(standby.url) == [1, 2])
     primary.kill()
     standby.promote()
     add(standby.url, 3)
@@ -260,7 +250,7 @@ def test_nothing_outlives_the_tests(make: type[OwnServer], then: str, finally_: 
             assert processes(directory.name)
             # A Ctrl-C or the end of the terminal reaches the whole group; the reaper stays.
             os.kill(tests.pid, signal.SIGKILL)
-    assert eventually(lambda: not processes(directory.name) and not directory.exists())
+    eventually(lambda: not processes(directory.name) and not directory.exists())
 
 
 @pytest.mark.parametrize("variable", ["", "CI", "DBLOCK_TEST_STRICT"])

@@ -219,13 +219,14 @@ class AsyncLocks:
         With ``cancel_on_loss=True`` dblock cancels the run if its lease is lost or ``at_most`` is
         over, and the call raises LockLost.
         """
+        longest = check_max_hold(at_most, "at_most")
         lease = self.lease(
             name,
             ttl,
             wait,
             retry=retry,
             label=label,
-            max_hold=check_max_hold(at_most, "at_most"),
+            max_hold=longest,
             on_danger=on_danger,
             on_lost=on_lost,
             cancel_on_loss=cancel_on_loss,
@@ -234,7 +235,7 @@ class AsyncLocks:
             self.database,
             lease.sync,
             at_least=at_least,
-            at_most=at_most,
+            at_most=longest,
             once_per=once_per,
             tz=tz,
             label=label,

@@ -52,6 +52,11 @@ class RunCommand(click.Command):
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
 
 
+exit_code_option = partial(
+    click.option, type=click.IntRange(0, 255), show_default=True, metavar="N"
+)
+
+
 @click.command(
     "run",
     cls=RunCommand,
@@ -93,24 +98,18 @@ class RunCommand(click.Command):
     metavar="ZONE",
     help="The time zone of --once-per, as Europe/Berlin. Default: UTC.",
 )
-@click.option(
+@exit_code_option(
     "-E",
     "--conflict-exit-code",
     "busy",
-    type=click.IntRange(0, 255),
     default=exits.BUSY,
-    show_default=True,
-    metavar="N",
     help="Exit with N if the lock is busy. 0 prints nothing.",
 )
-@click.option(
+@exit_code_option(
     "-D",
     "--done-exit-code",
     "done",
-    type=click.IntRange(0, 255),
     default=exits.OK,
-    show_default=True,
-    metavar="N",
     help="Exit with N if the slot has succeeded before.",
 )
 @click.option(

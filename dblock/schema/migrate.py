@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alembic import command
@@ -136,7 +136,8 @@ def _run(
     alembic = _config(dialect, durability)
     place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
     with migrating(target, **place) as connection:
-        before, there = _revision(connection, schema, prefix), _there(connection, schema, prefix)
+        there = _there(connection, schema, prefix)
+        before = _revision(connection, schema, prefix, there)
         if _anothers(connection, schema, prefix):
             if (
                 run is command.upgrade
@@ -151,8 +152,9 @@ def _run(
             )
         alembic.attributes["connection"] = connection
         run(alembic, revision)
-        created = tuple(name for name in _there(connection, schema, prefix) if name not in there)
-        return Upgraded(created, before, _revision(connection, schema, prefix))
+        now = _there(connection, schema, prefix)
+        created = tuple(name for name in now if name not in there)
+        return Upgraded(created, before, _revision(connection, schema, prefix, now))
 
 
 def _there(connection: Connection, schema: str | None, prefix: str) -> list[str]:
@@ -162,9 +164,11 @@ def _there(connection: Connection, schema: str | None, prefix: str) -> list[str]
     return [name for name in wanted if name in present]
 
 
-def _revision(connection: Connection, schema: str | None, prefix: str) -> str | None:
-    """Return the revision of the tables; None if there are none."""
-    if f"{prefix}schema" not in _there(connection, schema, prefix):
+def _revision(
+    connection: Connection, schema: str | None, prefix: str, there: Sequence[str]
+) -> str | None:
+    """Return the revision of the tables that are there; None if there are none."""
+    if f"{prefix}schema" not in there:
         return None
     table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
     row = connection.execute(select(text("*")).select_from(table)).first()

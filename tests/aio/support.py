@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from dblock.aio import AsyncLease, AsyncLocks
@@ -82,14 +82,23 @@ async def cancelled_at(coroutine: Any, at: int, how: str) -> bool:
     return False
 
 
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 async def renewed(lease: AsyncLease) -> None:
     """Wait until the keeper has renewed it."""
     hold = lease.sync.current()
     assert hold is not None
     before = hold.lease.term
-    while hold.lease.term is before:
+
+    def moved() -> bool:
         lease.check()
-        await asyncio.sleep(0.005)
+        return hold.lease.term is not before
+
+    await eventually(moved)
 
 
 async def settled(locks: AsyncLocks) -> None:

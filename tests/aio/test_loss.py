@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Danger, LockLost, Locks
 from dblock.aio import AsyncLocks
+from tests.aio.support import eventually
 from tests.support import LONG, SECONDS, SHORT, expire
 
 keepers = pytest.mark.parametrize("keeper", ["task", "thread"])
@@ -297,8 +298,7 @@ def test_only_the_body_of_the_lost_hold_is_cancelled(url: str, run: Any, direct:
                 await inside.wait()
                 await second.release("report", force=True)
                 async with lease:
-                    while not losing.done():
-                        await asyncio.sleep(0.01)
+                    await eventually(losing.done)
                     assert lease.held
                 return "fine"
 
@@ -351,7 +351,7 @@ def test_a_loop_that_was_blocked_is_told_afterwards(url: str, run: Any, keeper: 
             assert await lease.lost.wait(SECONDS)
             with pytest.raises(LockLost):
                 lease.check()
-            await asyncio.sleep(0.01)
+            await eventually(lambda: bool(told))
             assert [loss.reason for loss in told] == ["expired"]
 
     run(main())
@@ -373,8 +373,7 @@ def test_a_loop_that_was_blocked_for_less_is_told_of_the_danger_or_renewed(
                     await lease.release()
                 dangers.clear()
             before = lease.remaining
-            while lease.remaining <= before:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: lease.remaining > before)
             assert [danger.name for danger in dangers] == ["report"]
             await lease.release()
 

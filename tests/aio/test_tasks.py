@@ -11,6 +11,7 @@ import pytest
 
 from dblock import DeadlockDetected, NotAcquired, NotHeld
 from dblock.aio import AsyncLocks
+from tests.aio.support import eventually
 from tests.support import EAGER, LONG
 
 kinds = pytest.mark.parametrize("kind", ["lease", "row"])
@@ -124,11 +125,14 @@ def test_tasks_leave_nothing_behind_in_a_handle(url: str, run: Any) -> None:
 
             for _ in range(5):
                 await asyncio.create_task(once())
-            await asyncio.sleep(0.01)  # the loop itself knows the last one until then
-            gc.collect()
             holds: Any = locks.database.callers
-            tasks = [key for key in holds._all if isinstance(key, asyncio.Task)]
-            assert set(tasks) <= asyncio.all_tasks()
+
+            def known() -> set[asyncio.Task[Any]]:
+                gc.collect()
+                return {key for key in holds._all if isinstance(key, asyncio.Task)}
+
+            # The loop itself knows the last one for a moment.
+            await eventually(lambda: known() <= asyncio.all_tasks())
 
     run(main())
 

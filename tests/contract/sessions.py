@@ -1,9 +1,15 @@
-"""The sessions that row locks are in, and their end."""
+"""The sessions that row locks are in, and their end; and a database that is away."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pytest
+
+from dblock import Unavailable
+from dblock.io.driver import Driver
 from tests.conftest import Database
 from tests.servers import execute
 
@@ -33,3 +39,15 @@ def end_sessions(db: Database) -> int:
     for session in found:
         execute(db.server.url, END[db.kind].format(session))
     return len(found)
+
+
+@contextmanager
+def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No statement is sent."""
+
+    def refuse(*_: object) -> None:
+        raise Unavailable("as if")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Driver, "_run", refuse)
+        yield

@@ -14,7 +14,6 @@ from sqlalchemy.engine import Engine
 from dblock import Danger, LockLost, Locks, Timeouts, Unavailable, clock
 from dblock.holding.keeper import Keeper, WorkerMaker
 from dblock.holding.worker import Worker
-from dblock.io.driver import Driver
 from dblock.io.runtime import Runtime
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held
@@ -24,6 +23,7 @@ from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
+from tests.contract.sessions import away
 from tests.support import LONG, ROUNDING, SECONDS, Threads, blocked, eventually, lock_row
 from tests.worlds.behind import inside, run
 from tests.worlds.world import World
@@ -181,14 +181,8 @@ def test_a_release_that_failed_is_not_renewed(
     """It can be tried again, and meanwhile runs out."""
     lease = locks.lease("report", ttl=2 * TTL)
     assert lease.acquire()
-    with monkeypatch.context() as broken:
-
-        def refuse(*_: object) -> None:
-            raise Unavailable("as if")
-
-        broken.setattr(Driver, "_run", refuse)
-        with pytest.raises(Unavailable):
-            lease.release()
+    with away(monkeypatch), pytest.raises(Unavailable):
+        lease.release()
     assert not lease.held
     assert others.lease("report", ttl=LONG, wait=SECONDS).acquire()
     with pytest.raises(LockLost):

@@ -18,6 +18,7 @@ from dblock.protocol.steps import Execute
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
+from tests.contract.sessions import away
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually
 
 POOL = 5  # the pooler's connections to the server
@@ -48,14 +49,8 @@ def test_a_release_that_failed_can_be_repeated(
     locks = new_locks()
     lease = locks.lease("report", ttl=LONG)
     lease.acquire()
-    with monkeypatch.context() as broken:
-
-        def refuse(*_: object) -> None:
-            raise Unavailable("as if")
-
-        broken.setattr(Driver, "_run", refuse)
-        with pytest.raises(Unavailable):
-            lease.release()
+    with away(monkeypatch), pytest.raises(Unavailable):
+        lease.release()
     assert not lease.held
     assert locks.show("report").held
     lease.release()

@@ -11,9 +11,10 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
 from dblock.schema import upgrade
-from tests.conftest import NewDatabase
+from tests.conftest import NewDatabase, find_or_skip
 from tests.faults.proxy import Proxy
 from tests.lending import Database, Lender
+from tests.servers import PostgreSQL
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -75,3 +76,16 @@ def unused(new_database: NewDatabase) -> Database:
 def volatile(unused: Database) -> Database:
     upgrade(unused.url, durability="volatile")
     return unused
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgreSQL]:
+    """A server that tests crash, and leave running."""
+    with find_or_skip(PostgreSQL) as server:
+        yield server
+
+
+@pytest.fixture
+def crashing(server: PostgreSQL, new_database: NewDatabase) -> Database:
+    """An empty database on the server that crashes."""
+    return new_database("postgresql", server=server)

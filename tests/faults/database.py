@@ -9,6 +9,7 @@ from tests.servers import execute
 
 WAITING = """SELECT count(*) FROM pg_stat_activity
     WHERE wait_event_type = 'Lock' AND datname = current_database()"""
+QUEUED = "SELECT cardinality(waiters) FROM dblock_lock"
 WRITER = "writer = pg_current_xact_id()::xid::text"
 
 

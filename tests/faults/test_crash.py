@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import make_url
@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from dblock import LockLost, Locks, NotAcquired
 from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
-from tests.conftest import Database, NewDatabase, find_or_skip
+from tests.conftest import Database, find_or_skip
 from tests.faults.database import clock, epoch, grants_from, shorten_pause
 from tests.servers import PgBouncer, PostgreSQL, execute, reaper
 from tests.support import LONG, SHORT
@@ -28,18 +28,6 @@ def immediate(server: PostgreSQL) -> None:
 
 
 CRASHES = (backend, immediate)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with find_or_skip(PostgreSQL) as server:
-        yield server
-
-
-@pytest.fixture
-def crashing(server: PostgreSQL, new_database: NewDatabase) -> Database:
-    """An empty database on a server that may crash."""
-    return new_database("postgresql", server=server)
 
 
 @pytest.mark.parametrize("crash", CRASHES)

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine
 from dblock import Locks
 from dblock.dialects.postgresql import witness
 from tests.conftest import Database
-from tests.faults.database import WAITING, WRITER, epoch, forget, lapse, pause
+from tests.faults.database import QUEUED, WAITING, WRITER, epoch, forget, lapse, pause
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.worlds.world import World
@@ -179,9 +179,7 @@ def test_who_waits_when_a_day_has_passed(unused: Database, world: World, threads
         holder, waiter = locks.lease("report", ttl=LONG, renew=False), others.lease("report")
         assert holder.acquire()
         waiting = threads.start(waiter.acquire)
-        eventually(
-            lambda: execute(unused.url, "SELECT cardinality(waiters) FROM dblock_lock") == [(1,)]
-        )
+        eventually(lambda: execute(unused.url, QUEUED) == [(1,)])
         lapse(unused.url)
         holder.release()
         assert waiting.result(SECONDS)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from dblock import Locks, NotAcquired
 from dblock.schema import upgrade
-from tests.conftest import Database, NewDatabase, find_or_skip
+from tests.conftest import Database
 from tests.faults.database import WRITER, clock, epoch, grants_from, shorten_pause
 from tests.faults.test_crash import CRASHES
 from tests.servers import PostgreSQL, execute
 from tests.support import LONG, SHORT
 from tests.worlds.world import World
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with find_or_skip(PostgreSQL) as server:
-        yield server
-
-
-@pytest.fixture
-def crashing(server: PostgreSQL, new_database: NewDatabase) -> Database:
-    """An empty database on a server that may crash."""
-    return new_database("postgresql", server=server)
 
 
 def fail_over(server: PostgreSQL, url: str) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, make_url
 
 from dblock import Locks
 from tests.conftest import Database, NewDatabase, OwnServers
+from tests.faults.database import QUEUED
 from tests.faults.proxy import SECONDS, Proxy
 from tests.servers import PostgreSQL, execute
 from tests.support import Threads, eventually
@@ -21,7 +22,6 @@ from tests.support import Threads, eventually
 REFUSED = 50
 PAIRS = 100
 HAND_OFFS = 50
-QUEUED = "SELECT cardinality(waiters) FROM dblock_lock"
 
 
 # --- statements --------------------------------------------------------------------------------

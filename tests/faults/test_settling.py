@@ -17,7 +17,7 @@ from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose, Proxy
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
-from tests.support import Threads, new_session
+from tests.support import Threads, eventually, new_session
 
 TTL = 2.0  # one that is over while a test waits
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
@@ -40,10 +40,7 @@ def end_sessions(db: Database) -> int:
     sessions = execute(db.url, SESSIONS[db.kind])
     for (session,) in sessions:
         execute(db.url, END[db.kind].format(session))
-    deadline = time.monotonic() + SECONDS
-    while execute(db.url, SESSIONS[db.kind]):
-        assert time.monotonic() < deadline, "the sessions did not end"
-        time.sleep(0.01)
+    eventually(lambda: execute(db.url, SESSIONS[db.kind]) == [])
     return len(sessions)
 
 
@@ -429,10 +426,3 @@ def test_a_counter_in_a_transaction_that_breaks(net: Net, engine: Engine) -> Non
         assert counter.take(session, 1)
         session.commit()
         assert counter.value(session, 1) == 4
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -12,7 +12,16 @@ from dblock import Conflict, Lease, LockLost, Locks, SchemaMissing
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from tests.conftest import Database
-from tests.faults.database import WAITING, clock, epoch, forget, grants_from, pause, shorten_pause
+from tests.faults.database import (
+    QUEUED,
+    WAITING,
+    clock,
+    epoch,
+    forget,
+    grants_from,
+    pause,
+    shorten_pause,
+)
 from tests.servers import execute
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually
 from tests.worlds.world import World
@@ -146,9 +155,7 @@ def test_who_stands_in_the_queue_waits_too(
         holder, waiter = locks.lease("report", ttl=LONG, renew=False), others.lease("report")
         assert holder.acquire()
         waiting = threads.start(waiter.acquire)
-        eventually(
-            lambda: execute(unused.url, "SELECT cardinality(waiters) FROM dblock_lock") == [(1,)]
-        )
+        eventually(lambda: execute(unused.url, QUEUED) == [(1,)])
         forget(unused.url)
         execute(unused.url, f"UPDATE dblock_epoch SET server = 'another', longest_ttl = {SHORT}")
         before = epoch(unused.url).epoch

@@ -121,6 +121,14 @@ class Crew:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.diary()}\n{self.logs()}") from None
 
+    def two_reports(self, refusal: str) -> None:
+        """See two reports made, of which one was refused while the other went on."""
+        self.until_said(refusal)
+        assert [note.what for note in self.diary()] == ["begin"]
+        self.enough()
+        self.until_noted("end", 2)
+        assert [note.what for note in self.diary()] == ["begin", "end"] * 2
+
     @contextlib.contextmanager
     def one_run_an_hour(self, what: str) -> Iterator[None]:
         """All that is done of a kind is done once, or once in each hour that this is in."""

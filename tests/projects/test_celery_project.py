@@ -26,11 +26,7 @@ def test_workers(crew: Crew) -> None:
     crew.python("import shop; [shop.report.delay() for _ in range(2)]")
     for number in range(2):
         crew.start(f"exec {command('celery -A shop worker')} -c 2 -n {number} --loglevel INFO")
-    crew.until_said("retry: Retry in")
-    assert [note.what for note in crew.diary()] == ["begin"]
-    crew.enough()
-    crew.until_noted("end", 2)
-    assert [note.what for note in crew.diary()] == ["begin", "end"] * 2
+    crew.two_reports("retry: Retry in")
 
     crew.python("import shop; [shop.bill.delay(customer) for customer in (1, 2)]")
     with crew.one_run_an_hour("clean"):

@@ -39,11 +39,7 @@ def test_workers(crew: Crew) -> None:
     for _ in range(2):
         crew.start(f"exec {command('python manage.py db_worker')} --no-reload")
     # The one that was refused has put itself into the queue again, and so it has succeeded.
-    crew.until_said("state=SUCCESSFUL")
-    assert [note.what for note in crew.diary()] == ["begin"]
-    crew.enough()
-    crew.until_noted("end", 2)
-    assert [note.what for note in crew.diary()] == ["begin", "end"] * 2
+    crew.two_reports("state=SUCCESSFUL")
 
     with crew.one_run_an_hour("clean"):
         crew.run(f"python manage.py shell -c '{ask.format('cleanup')}'")

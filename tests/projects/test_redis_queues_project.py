@@ -28,11 +28,7 @@ def test_rq(crew: Crew) -> None:
     crew.python("import jobs; jobs.ask_for_report(); jobs.ask_for_report()")
     for _ in range(2):
         crew.start(f"exec {command('rq worker')}")
-    crew.until_said("dblock.errors.NotAcquired: 'report'")
-    assert [note.what for note in crew.diary()] == ["begin"]
-    crew.enough()
-    crew.until_noted("end", 2)
-    assert [note.what for note in crew.diary()] == ["begin", "end"] * 2
+    crew.two_reports("dblock.errors.NotAcquired: 'report'")
 
     with crew.one_run_an_hour("clean"):
         crew.python("import jobs; jobs.ask_for_cleanup(); jobs.ask_for_cleanup()")
@@ -42,11 +38,7 @@ def test_rq(crew: Crew) -> None:
 def test_dramatiq(crew: Crew) -> None:
     crew.python("import actors; actors.report.send(); actors.report.send()")
     crew.start(f"exec {command('dramatiq actors')} --processes 2 --threads 2 -v")
-    crew.until_said("dblock.errors.NotAcquired: 'report'")
-    assert [note.what for note in crew.diary()] == ["begin"]
-    crew.enough()
-    crew.until_noted("end", 2)
-    assert [note.what for note in crew.diary()] == ["begin", "end"] * 2
+    crew.two_reports("dblock.errors.NotAcquired: 'report'")
 
     with crew.one_run_an_hour("clean"):
         crew.python("import actors; actors.cleanup.send(); actors.cleanup.send()")

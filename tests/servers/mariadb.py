@@ -60,13 +60,11 @@ class MariaDB(_Databases, OwnServer):
     name = "MariaDB"
     stop_signal = signal.SIGTERM
 
-    def __init__(
-        self, durable: bool = False, options: Sequence[str] = (), parent: Path | None = None
-    ) -> None:
+    def __init__(self, durable: bool = False, options: Sequence[str] = ()) -> None:
         program = find_mariadb()
         if program is None:
             raise ServerMissing(self.name, MISSING)
-        super().__init__(durable, parent)
+        super().__init__(durable)
         self._program = program
         self._options_given = options
 

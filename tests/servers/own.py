@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import random
+import shutil
 import signal
 import socket
 import stat
@@ -24,6 +26,7 @@ from tests.servers.watch import forget, watch
 
 START_SECONDS = 60
 STOP_SECONDS = 60
+ROOM = 4 << 30  # the servers of four processes of tests, and more
 
 
 class OwnServer(Server):
@@ -33,13 +36,13 @@ class OwnServer(Server):
     name: ClassVar[str]
     address: ClassVar[str] = "127.0.0.1"
 
-    def __init__(self, durable: bool = False, parent: Path | None = None) -> None:
-        """``parent`` is where its directory is to be, if the server's user can reach that."""
+    def __init__(self, durable: bool = False) -> None:
+        """What is ``durable`` is on disk, and waits for it."""
         if not Path("/proc/self/stat").exists():
             raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
         self.durable = durable
         self.port = _free_port()
-        self.directory = make_directory(parent)
+        self.directory = make_directory(on_disk=durable)
         self.data = self.directory / "data"
         self.log = self.directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -196,10 +199,10 @@ def server_user() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
 
 
-def make_directory(parent: Path | None = None) -> Path:
-    """Make a directory for a server, which goes when this process goes."""
+def make_directory(*, on_disk: bool = False) -> Path:
+    """Make a directory for a server, which goes when this process goes; in memory if possible."""
     # Sockets live in it, whose paths are limited to 107 bytes.
-    wanted = (parent, Path(tempfile.gettempdir()))
+    wanted = (None if on_disk else _memory(), Path(tempfile.gettempdir()))
     fit = (place for place in wanted if place and reachable(place) and len(str(place)) < 60)
     directory = Path(tempfile.mkdtemp(prefix="dblock-", dir=next(fit, Path("/tmp"))))
     watch(directory)
@@ -208,6 +211,17 @@ def make_directory(parent: Path | None = None) -> Path:
         user = server_user()
         os.chown(directory, user.pw_uid, user.pw_gid)
     return directory
+
+
+def _memory() -> Path | None:
+    """Where files are in memory, if there is room for them; a container often has very little."""
+    place = Path("/dev/shm")
+    with contextlib.suppress(OSError):
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = 1024 * int(meminfo["MemAvailable"].split()[0])
+        if os.access(place, os.W_OK) and min(free, shutil.disk_usage(place).free) > ROOM:
+            return place
+    return None
 
 
 def _free_port() -> int:

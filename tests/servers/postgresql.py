@@ -156,6 +156,7 @@ class PostgreSQL(_Databases, OwnServer):
             "full_page_writes": "on" if self.durable else "off",
             "listen_addresses": self.address,
             "max_connections": "200",
+            "max_wal_size": "1GB" if self.durable else "256MB",  # of memory
             "port": str(self.port),
             "shared_buffers": "32MB",
             "unix_socket_directories": str(self.directory),

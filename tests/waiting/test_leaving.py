@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import count
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -19,13 +18,14 @@ from dblock import Attempt, Lease, Locks, RetryPolicy, clock
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
 from dblock.protocol.retry import retry_or_raise
-from tests.aio.support import async_url, cancelled_at, settled
+from tests.aio.support import async_url
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Failed, Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
+from tests.waiting.cancelling import cancel_at_each_point
 from tests.waiting.conftest import AGES, LISTENERS, NAME, NEVER, Entry, Queue, lease, take_turn
 from tests.waiting.watching import Statements, Watched
 from tests.worlds.portal import WORLDS
@@ -260,22 +260,7 @@ def test_a_task_that_is_cancelled_at_each_point(watched: Watched, how: str) -> N
         assert other.acquire(timeout=0.01)
         other.release()
 
-    async def main() -> None:
-        async with AsyncLocks(watched.db.url) as locks:
-            mine = locks.lease(NAME, ttl=LONG)
-            for at in count(1):
-                locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
-                cancelled = await cancelled_at(mine.acquire(), at, how)
-                await settled(locks)
-                assert mine.held is not cancelled
-                if not cancelled:
-                    await mine.release()
-                await asyncio.to_thread(check)
-                if not cancelled:
-                    assert at > 1
-                    return
-
-    asyncio.run(main())
+    cancel_at_each_point(watched.db.url, how, check)
 
 
 SLOW = {

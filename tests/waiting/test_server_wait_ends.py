@@ -8,18 +8,18 @@ import gc
 import signal
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 
 import pytest
 
 from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
-from tests.aio.support import async_url, cancelled_at, settled
+from tests.aio.support import async_url, settled
 from tests.aio.test_cancellation import HOW
 from tests.processes.test_fork_gc import in_child
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import LONG, SECONDS, Threads, eventually
+from tests.waiting.cancelling import cancel_at_each_point
 from tests.waiting.conftest import NAME, NEVER, lease
 from tests.waiting.user_lock import Asked, WatchedUserLock, has, make_hot, make_hot_here
 from tests.waiting.watching import PATIENT
@@ -240,22 +240,7 @@ def test_a_task_that_is_cancelled_at_each_point(user_lock: WatchedUserLock, how:
         with other:
             pass
 
-    async def main() -> None:
-        async with AsyncLocks(async_url(user_lock.db.url)) as locks:
-            mine = locks.lease(NAME, ttl=LONG)
-            for at in count(1):
-                await locks.run(make_hot_here, locks.database, NAME)
-                cancelled = await cancelled_at(mine.acquire(), at, how)
-                await settled(locks)
-                assert mine.held is not cancelled
-                if not cancelled:
-                    await mine.release()
-                await asyncio.to_thread(check)
-                if not cancelled:
-                    assert at > 1
-                    return
-
-    asyncio.run(main())
+    cancel_at_each_point(user_lock.db.url, how, check)
 
 
 def test_who_gives_up_lets_it_go(user_lock: WatchedUserLock) -> None:

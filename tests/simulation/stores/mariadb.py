@@ -96,7 +96,7 @@ class MariaDBStore(Store):
     has = frozenset({"runs", "rows", "lending", "snapshots", "gates"})
 
     def __init__(self, folder: Path) -> None:
-        self._server = servers.MariaDB(options=_OPTIONS, parent=folder.parent)
+        self._server = servers.MariaDB(options=_OPTIONS)
         self._server.start()
         self._server.create_database(_DATABASE)
         url = self._server.url_for(_DATABASE)

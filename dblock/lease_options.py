@@ -1,0 +1,37 @@
+"""What a lease was asked for with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from .arguments import Seconds, check_max_hold, check_max_renewals, check_renew
+from .protocol.schedule import Danger, Plan
+
+if TYPE_CHECKING:
+    from .errors import LockLost
+    from .policy import RetryPolicy
+
+
+class LeaseOptions(NamedTuple):
+    """The arguments of :meth:`.Locks.lease`.
+
+    All of them have been checked but ``wait``, which every handle checks.
+    """
+
+    name: str
+    plan: Plan
+    retry: RetryPolicy
+    wait: Seconds | None = None
+    reentrant: bool = False
+    fair: bool = False
+    label: str = ""
+    on_danger: Callable[[Danger], None] | None = None
+    on_lost: Callable[[LockLost], None] | None = None
+
+
+@lru_cache(maxsize=64, typed=True)
+def plan(ttl: float, renew: bool, max_renewals: int | None, max_hold: Seconds | None) -> Plan:
+    """Return a plan, the same for most leases. Its TTL has been checked."""
+    return Plan(ttl, check_renew(renew), check_max_renewals(max_renewals), check_max_hold(max_hold))
