@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from .arguments import (
     Seconds,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 logger = logging.getLogger("dblock")
 
@@ -178,8 +179,8 @@ class Running:
         return f"<run of {self.run.name!r}>"
 
 
-class CronJob(Generic[P, T]):
-    """A function decorated by :meth:`Locks.cron`.
+class CronJob(Protocol[P, T_co]):
+    """What :meth:`Locks.cron` makes of a function: a function too, as queues want their tasks.
 
     Calling it returns what the function returns, or None when the run was skipped: another has
     the job, or it has run in its slot. That is logged, and no error.
@@ -187,30 +188,13 @@ class CronJob(Generic[P, T]):
     ``lease`` is the lease it runs under, for ``lease.check()`` and ``lease.fence`` in the function.
     """
 
-    def __init__(self, job: Job, function: Callable[P, T]) -> None:
-        functools.update_wrapper(self, check_runnable(function))
-        self.lease = job.lease
-        self._job = job
-        self._function = function
+    __name__: str
+    lease: Lease
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        running = self._job.take()
-        if running is None:
-            return None
-        try:
-            result = self._function(*args, **kwargs)
-        except BaseException as error:
-            running.fail(error)
-            raise
-        running.end()
-        return result
-
-    def __repr__(self) -> str:
-        return f"<CronJob {self.lease.name!r}>"
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co | None: ...
 
     def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host."""
-        return self._job.last_run()
 
 
 class Cron:
@@ -220,4 +204,21 @@ class Cron:
         self._job = job
 
     def __call__(self, function: Callable[P, T]) -> CronJob[P, T]:
-        return CronJob(self._job, function)
+        job = self._job
+
+        @functools.wraps(check_runnable(function))
+        def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            running = job.take()
+            if running is None:
+                return None
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                running.fail(error)
+                raise
+            running.end()
+            return result
+
+        made: Any = run
+        made.lease, made.last_run = job.lease, job.last_run
+        return cast("CronJob[P, T]", made)

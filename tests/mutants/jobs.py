@@ -149,7 +149,7 @@ JOBS = (
     Mutant(
         "cancelled-run-not-ended",
         "a run that is cancelled has failed, and gives its lease back",
-        "AsyncCronJob.__call__",
+        "AsyncCron.__call__",
         "except BaseException as error:",
         "except Exception as error:",
         "tests/aio/test_cron.py::test_a_cancelled_run_leaves_its_slot_open",
@@ -157,8 +157,8 @@ JOBS = (
     Mutant(
         "run-not-ended-by-its-loss",
         "a run under await is ended by the loss of its lease if asked",
-        "AsyncCronJob.__call__",
-        "self.lease.begin_body()",
+        "AsyncCron.__call__",
+        "lease.begin_body()",
         "",
         "tests/aio/test_cron.py::test_a_run_is_ended_by_its_loss",
     ),
