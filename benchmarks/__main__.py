@@ -84,7 +84,7 @@ def main(
             err.print(f"plot: {plot}", highlight=False, soft_wrap=True)
     except ImportError:
         err.print(
-            "no plots: matplotlib is not installed (pip install 'dblock[bench]')", markup=False
+            "no plots: matplotlib is not installed (pip install -e . --group bench)", markup=False
         )
     if check and (missing or not all(v and v.met for _, v in report.verdicts(figures))):
         sys.exit(1)

@@ -275,7 +275,7 @@ def entries(site: Site, names: Sequence[str], database: str = "postgresql") -> l
         if contender.module and not site.peers:
             continue
         if contender.module and importlib.util.find_spec(contender.module) is None:
-            site.miss(f"{name} not measured: pip install {contender.package}, or dblock[bench]")
+            site.miss(f"{name} not measured: pip install {contender.package}, or --group bench")
             continue
         try:
             found.append(Entry(name, site.url(contender.server or database)))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from .arguments import (
     Seconds,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 logger = logging.getLogger("dblock")
 
@@ -180,8 +181,8 @@ class Running:
         return f"<run of {self.run.name!r}>"
 
 
-class CronJob(Generic[P, T]):
-    """A function decorated by :meth:`Locks.cron`.
+class CronJob(Protocol[P, T_co]):
+    """What :meth:`Locks.cron` makes of a function: a function too, as queues want their tasks.
 
     Call it to run the job. The call returns what the function returns. It returns None if the run
     was skipped, because somebody else has the job or because the job has succeeded in its slot.
@@ -192,30 +193,13 @@ class CronJob(Generic[P, T]):
     The call raises LockLost if the lease was lost before the function ended.
     """
 
-    def __init__(self, job: Job, function: Callable[P, T]) -> None:
-        functools.update_wrapper(self, check_runnable(function))
-        self.lease = job.lease
-        self._job = job
-        self._function = function
+    __name__: str
+    lease: Lease
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        running = self._job.take()
-        if running is None:
-            return None
-        try:
-            result = self._function(*args, **kwargs)
-        except BaseException as error:
-            running.fail(error)
-            raise
-        running.end()
-        return result
-
-    def __repr__(self) -> str:
-        return f"<CronJob {self.lease.name!r}>"
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co | None: ...
 
     def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host; None if none is on record."""
-        return self._job.last_run()
 
 
 class Cron:
@@ -225,4 +209,21 @@ class Cron:
         self._job = job
 
     def __call__(self, function: Callable[P, T]) -> CronJob[P, T]:
-        return CronJob(self._job, function)
+        job = self._job
+
+        @functools.wraps(check_runnable(function))
+        def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            running = job.take()
+            if running is None:
+                return None
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                running.fail(error)
+                raise
+            running.end()
+            return result
+
+        made: Any = run
+        made.lease, made.last_run = job.lease, job.last_run
+        return cast("CronJob[P, T]", made)

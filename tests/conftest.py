@@ -85,7 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what needs mysqlclient where that is not installed: it has to be compiled."""
     if strict() or find_spec("MySQLdb") is not None:
         return
-    reason = "mysqlclient is not installed (pip install 'dblock[test-mysqlclient]'): tests skipped"
+    reason = (
+        "mysqlclient is not installed (pip install -e . --group test-mysqlclient): tests skipped"
+    )
     for item in items:
         if "mysqldb" in item.nodeid or item.get_closest_marker("mysqlclient"):
             item.add_marker(pytest.mark.skip(reason=reason))

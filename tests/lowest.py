@@ -12,18 +12,20 @@ from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
-#: What users install. The other extras are the project's own tools, the newest of each.
-EXTRAS = ("postgresql", "mariadb", "asyncio", "mariadb-async", "sqlite-async", "django", "flask")
+#: What users install; what the other groups have is the project's own tools, the newest of each.
+GROUPS = ("drivers", "test-mysqlclient")
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?P<extras>\[[\w,]+\])?>=(?P<lowest>[\d.]+)$")
 
 
 def lowest() -> Iterator[str]:
     """Yield ``name==version`` for what users install. Raises where one has no bound."""
-    project = tomllib.loads(PYPROJECT.read_text())["project"]
-    wanted = [*project["dependencies"]]
-    for extra in EXTRAS:
-        wanted += project["optional-dependencies"][extra]
+    declared = tomllib.loads(PYPROJECT.read_text())
+    wanted: list[str] = [*declared["project"]["dependencies"]]
+    for requirements in declared["project"]["optional-dependencies"].values():
+        wanted += requirements
+    for group in GROUPS:
+        wanted += declared["dependency-groups"][group]
     for requirement in wanted:
         if requirement.startswith("dblock["):
             continue

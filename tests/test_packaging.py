@@ -58,6 +58,13 @@ def test_no_link_of_the_description_breaks(metadata: Message) -> None:
     assert [to for _, to in LINK.findall(description) if not to.startswith("http")] == []
 
 
+def test_extras(metadata: Message) -> None:
+    """They are for users: what contributors install is in groups, which no release tells of."""
+    extras = {"postgresql", "mariadb", "django", "flask", "otel"}
+    extras |= {"asyncio", "mariadb-async", "sqlite-async"}
+    assert set(metadata.get_all("Provides-Extra") or ()) == extras
+
+
 def test_classifiers(metadata: Message) -> None:
     """That each is one that exists, the build itself has seen to."""
     classifiers = metadata.get_all("Classifier")

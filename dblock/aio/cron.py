@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from ..cron import Job
 from ..lock_state import RunState
@@ -15,51 +15,22 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class AsyncCronJob(Generic[P, T]):
-    """A coroutine function decorated by :meth:`AsyncLocks.cron`; see :class:`dblock.CronJob`.
+class AsyncCronJob(Protocol[P, T_co]):
+    """What :meth:`AsyncLocks.cron` makes of a coroutine function: one too, a :class:`CronJob`.
 
     If a run is cancelled, it has failed: its slot stays open.
     """
 
-    def __init__(
-        self,
-        home: Home,
-        lease: AsyncLease,
-        job: Job,
-        function: Callable[P, Awaitable[T]],
-    ) -> None:
-        check_coroutine(function)
-        functools.update_wrapper(self, function)
-        self.lease = lease
-        self._home = home
-        self._job = job
-        self._function = function
+    __name__: str
+    lease: AsyncLease
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        running = await self._home.run(self._job.take)
-        if running is None:
-            return None
-        self.lease.begin_body()
-        try:
-            result = await self._function(*args, **kwargs)
-        except BaseException as error:
-            loss = self.lease.end_body(error)
-            await self._home.run(running.fail, loss or error)
-            if loss is not None:
-                raise loss from error
-            raise
-        self.lease.end_body(None)
-        await self._home.run(running.end)
-        return result
-
-    def __repr__(self) -> str:
-        return f"<AsyncCronJob {self.lease.name!r}>"
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co | None: ...
 
     async def last_run(self) -> RunState | None:
         """Return the run that began last, on whichever host; None if none is on record."""
-        return await self._home.run(self._job.last_run)
 
 
 class AsyncCron:
@@ -71,4 +42,27 @@ class AsyncCron:
         self._job = job
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> AsyncCronJob[P, T]:
-        return AsyncCronJob(self._home, self._lease, self._job, function)
+        check_coroutine(function)
+        home, lease, job = self._home, self._lease, self._job
+
+        @functools.wraps(function)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            running = await home.run(job.take)
+            if running is None:
+                return None
+            lease.begin_body()
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                loss = lease.end_body(error)
+                await home.run(running.fail, loss or error)
+                if loss is not None:
+                    raise loss from error
+                raise
+            lease.end_body(None)
+            await home.run(running.end)
+            return result
+
+        made: Any = run
+        made.lease, made.last_run = lease, functools.partial(home.run, job.last_run)
+        return cast("AsyncCronJob[P, T]", made)

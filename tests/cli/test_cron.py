@@ -43,6 +43,7 @@ def test_at_least(sqlite: Program, told: Here) -> None:
     assert "was not acquired" in err
     with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
         expire(locks.engine, locks, "a")  # its time is over
+        locks.engine.dispose()
     assert told("show", "a")[0] == 1
     assert "state   free" in told("show", "a")[1]
     assert told("list") == (0, "", "dblock: nobody holds a lock\n")

@@ -16,12 +16,14 @@ from dblock.io.runtime import Runtime
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
 from tests.conftest import BORROWED, Database, lent
+from tests.servers import execute
 from tests.support import LONG, MOMENT, Facts, blocked, borrowed
 from tests.worlds.portal import WORLDS
 from tests.worlds.surface import Bridged
 from tests.worlds.world import World
 
 OWN = ("postgresql", "mariadb")
+PREPARED = 7  # times that a statement is sent, until each driver that prepares any has prepared it
 PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
 POSTGRESQL = [pair for pair in PAIRS if pair[1].startswith("postgresql")]
 MARIADB = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
@@ -170,13 +172,13 @@ def test_asyncpgs_own_timeout(locks: Locks, world: World, db: Database) -> None:
     impatient.dispose()
 
 
-@pytest.mark.parametrize(("world", "db"), [("asyncio", "postgresql+asyncpg")], indirect=True)
-def test_asyncpgs_statement_is_of_another_table(locks: Locks, engine: Engine) -> None:
-    """Its cached plan is of no use when the table was altered, and the whole unit is to be run
+@pytest.mark.parametrize(("world", "db"), POSTGRESQL, indirect=True)
+def test_a_statement_is_of_another_table(db: Database, locks: Locks, engine: Engine) -> None:
+    """A prepared one is of no use when its table was altered, and the whole unit is to be run
     again, as with any other conflict."""
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE thing (n INTEGER)")
-    look: Query[Any] = Query("SELECT n FROM thing", {})
+    execute(db.url, "CREATE TABLE thing (n INTEGER)")
+    by_hand = engine.dialect.driver == "psycopg2"  # which prepares nothing
+    look: Query[Any] = Query("EXECUTE look" if by_hand else "SELECT n FROM thing", {})
 
     def run(connection: Connection) -> Fault | None:
         transaction = borrow(connection, locks.dialect, Runtime())
@@ -186,11 +188,20 @@ def test_asyncpgs_statement_is_of_another_table(locks: Locks, engine: Engine) ->
             return failure.fault
         return None
 
+    def prepare(connection: Connection) -> None:
+        if by_hand:
+            connection.exec_driver_sql("PREPARE look AS SELECT n FROM thing")
+
     with engine.connect() as connection:
-        assert in_transaction(connection, run) is None
+        in_transaction(connection, prepare)
+        for _ in range(PREPARED):
+            assert in_transaction(connection, run) is None
         connection.commit()
-        with engine.begin() as other:
-            other.exec_driver_sql("ALTER TABLE thing ALTER n TYPE BIGINT")
+        execute(db.url, "ALTER TABLE thing ALTER n TYPE BIGINT")
         assert in_transaction(connection, run) is Fault.SERIALIZATION
         connection.rollback()
+        if by_hand:
+            connection.exec_driver_sql("DEALLOCATE look")
+            in_transaction(connection, prepare)
         assert in_transaction(connection, run) is None
+    execute(db.url, "DROP TABLE thing")

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
-from dblock import LockLost, Locks, NotAcquired, NotHeld
+from dblock import CronJob, LockLost, Locks, NotAcquired, NotHeld, RunState
 from dblock.protocol.job_runs import PERIODS
 from dblock.version import SCHEMA_VERSION
 from tests.contract.conftest import NewLocks
@@ -103,7 +103,7 @@ def test_one_runs_the_others_skip(locks: Locks, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.INFO, "dblock"):
         assert nightly("one") == "one"
     assert "a run was skipped: 'nightly'" in caplog.text
-    assert (vars(nightly)["__name__"], nightly.__doc__) == ("nightly", "Says a word.")
+    assert (nightly.__name__, nightly.__doc__) == ("nightly", "Says a word.")
     assert not locks.show("nightly").held
 
 
@@ -247,6 +247,15 @@ def test_a_loss_is_told_after_the_functions_own_error(locks: Locks) -> None:
     assert "LockLost" in "".join(caught.value.__notes__)
 
 
+def later(job: CronJob[[], int], run: RunState) -> bool:
+    """Whether its last run began after that one."""
+    last = job.last_run()
+    assert last is not None
+    assert last.started_at is not None
+    assert run.started_at is not None
+    return last.started_at > run.started_at
+
+
 def test_the_record(locks: Locks) -> None:
     job = locks.cron("a", label="me")(Count())
     assert job.last_run() is None
@@ -271,8 +280,8 @@ def test_the_record(locks: Locks) -> None:
     assert [run.slot for run in locks.runs("a")] == ["á ", ""]
     assert locks.runs("a", limit=1) == [last]
     assert locks.last_runs() == [last]
-    time.sleep(2 * ROUNDING)  # else both may have begun at the same moment
-    locks.cron("b")(Count())()
+    other = locks.cron("b")(Count())
+    eventually(lambda: bool(other()) and later(other, last))  # SQLite's clock has milliseconds
     assert [run.name for run in locks.last_runs()] == ["b", "a"]
     assert [run.name for run in locks.last_runs(limit=1)] == ["b"]
     assert (last.outcome, last.running, last.fence) == ("succeeded", False, locks.show("a").fence)

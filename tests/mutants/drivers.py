@@ -63,7 +63,15 @@ DRIVERS = (
         "Asyncpg.classify",
         'kind == "InvalidCachedStatementError"',
         "False",
-        f"{BORROWED}::test_asyncpgs_statement_is_of_another_table",
+        f"{BORROWED}::test_a_statement_is_of_another_table[asyncio-postgresql+asyncpg]",
+    ),
+    Mutant(
+        "plan-of-another-table",
+        "a transaction that only wants to be run again is no replica's",
+        "postgresql.errors.fault_of",
+        "(state, raised_in) == _STALE_PLAN",
+        "False",
+        f"{BORROWED}::test_a_statement_is_of_another_table[threads-postgresql]",
     ),
     Mutant(
         "deadlock-of-mysqlclient",

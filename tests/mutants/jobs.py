@@ -8,6 +8,7 @@ CONTRACT = "tests/contract/test_cron.py"
 RECORD = "tests/contract/test_cron_record.py"
 SIGNALS = "tests/cli/test_signals.py"
 COMMAND = "tests/cli/test_cron.py"
+RUN = "tests/cli/test_run.py"
 
 JOBS = (
     Mutant(
@@ -149,7 +150,7 @@ JOBS = (
     Mutant(
         "cancelled-run-not-ended",
         "a run that is cancelled has failed, and gives its lease back",
-        "AsyncCronJob.__call__",
+        "AsyncCron.__call__",
         "except BaseException as error:",
         "except Exception as error:",
         "tests/aio/test_cron.py::test_a_cancelled_run_leaves_its_slot_open",
@@ -157,9 +158,89 @@ JOBS = (
     Mutant(
         "run-not-ended-by-its-loss",
         "a run under await is ended by the loss of its lease if asked",
-        "AsyncCronJob.__call__",
-        "self.lease.begin_body()",
+        "AsyncCron.__call__",
+        "lease.begin_body()",
         "",
         "tests/aio/test_cron.py::test_a_run_is_ended_by_its_loss",
+    ),
+    Mutant(
+        "oldest-run-first",
+        "a job's runs are listed with the newest first",
+        "RunStatements.runs",
+        "ORDER BY started_at DESC, fence DESC",
+        "ORDER BY started_at, fence",
+        f"{COMMAND}::test_the_runs_are_listed",
+    ),
+    Mutant(
+        "slot-as-it-is",
+        "a slot's key steers no terminal",
+        "runs._fields",
+        "printable(run.slot)",
+        "run.slot",
+        f"{COMMAND}::test_the_runs_are_listed",
+    ),
+    Mutant(
+        "runs-without-limit",
+        "so many runs are returned as were asked for",
+        "Locks.runs",
+        "name, count,",
+        "name, 1000,",
+        f"{CONTRACT}::test_the_record[threads-sqlite]",
+    ),
+    Mutant(
+        "zone-not-passed-on",
+        "a slot of `dblock run --tz` is that of the zone",
+        "run.run",
+        "tz=tz",
+        "tz=None",
+        f"{COMMAND}::test_a_slot_of_a_time_zone",
+    ),
+    Mutant(
+        "done-is-no-matter",
+        "`dblock run -D N` exits with N when the slot has been run",
+        "run.run",
+        "return done",
+        "return exits.OK",
+        f"{COMMAND}::test_another_code_for_done",
+    ),
+    Mutant(
+        "waiting-told-to-a-log",
+        "who is waited for is told on a terminal, or if asked",
+        "Progress.waiting",
+        "if not (self.verbose or sys.stderr.isatty()):",
+        "if False:",
+        f"{RUN}::test_who_is_waited_for_is_no_matter_for_a_log",
+    ),
+    Mutant(
+        "another-locks-renewal",
+        "`dblock run -v` tells of its own lock alone",
+        "Progress._tell",
+        "event.name != self.name",
+        "event.name == self.name",
+        f"{RUN}::test_verbose",
+    ),
+    Mutant(
+        "names-pruned-without-a-time",
+        "`dblock prune --names` says what it wants",
+        "prune.prune",
+        "names and idle is None",
+        "False",
+        f"{COMMAND}::test_wrong_usage_of_prune[arguments1---names needs --idle]",
+    ),
+    Mutant(
+        "metric-of-two-lines",
+        "a name with a line break breaks no metric",
+        "metrics._escaped",
+        '.replace("\\n", r"\\n")',
+        "",
+        "tests/cli/test_metrics.py::test_metrics[sqlite]",
+    ),
+    Mutant(
+        "jobs-beyond-the-limit",
+        "metrics tell of so many jobs by name as were asked for",
+        "metrics._metrics",
+        "runs = runs[:limit]",
+        "pass",
+        "tests/cli/test_metrics.py::test_so_many_names_at_most",
     ),
 )

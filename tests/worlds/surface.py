@@ -57,7 +57,7 @@ class Surface:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         made = self.target(_nothing)  # bad arguments are told when it is decorated
-        if isinstance(made, AsyncCronJob):
+        if hasattr(made, "last_run"):
             return JobSurface(self._world, made, self.target, function)
 
         @functools.wraps(function)

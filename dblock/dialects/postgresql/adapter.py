@@ -19,7 +19,7 @@ from ..borrowed_driver import BorrowedDriver
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .arguments import CARRIED
-from .drivers import Asyncpg, Psycopg2, problem_of
+from .drivers import Asyncpg, Psycopg2, problem_of, raised_in
 from .errors import fault_of
 from .fragments import milliseconds
 from .queue import CHANNEL, CLASS, PREFIX
@@ -160,7 +160,7 @@ class Psycopg(Adapter):
     def classify(self, error: BaseException) -> Fault | None:
         state = getattr(error, "sqlstate", None)
         if state is not None:
-            return fault_of(state)
+            return fault_of(state, raised_in(error))
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 

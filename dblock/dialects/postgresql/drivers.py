@@ -30,6 +30,11 @@ def problem_of(connection: Any, locking: bool, status: Callable[[], int]) -> str
     return FAILED if status() == _IN_ERROR else None
 
 
+def raised_in(error: BaseException) -> str | None:
+    """Return which of the server's functions raised an error, as libpq's drivers tell it."""
+    return getattr(getattr(error, "diag", None), "source_function", None)
+
+
 class Psycopg2(BorrowedDriver):
     """It waits in libpq, where nothing of Python's is asked."""
 
@@ -47,7 +52,7 @@ class Psycopg2(BorrowedDriver):
     def classify(self, error: BaseException) -> Fault | None:
         state = getattr(error, "pgcode", None)
         if state is not None:
-            return fault_of(state)
+            return fault_of(state, raised_in(error))
         kind = type(error).__name__
         # Without a state it is libpq that failed, and then the connection is broken.
         broken = kind in ("OperationalError", "DatabaseError")
@@ -98,8 +103,7 @@ class Asyncpg(BorrowedDriver):
     def classify(self, error: BaseException) -> Fault | None:
         kind = type(error).__name__
         if kind == "InvalidCachedStatementError":
-            # A table was altered since the statement was prepared, and the transaction has failed.
-            # SQLAlchemy prepares it anew for the next one.
+            # As fault_of has it. SQLAlchemy prepares it anew for the next transaction.
             return Fault.SERIALIZATION
         if isinstance(error, OSError):  # SQLAlchemy gives the connection up, and lets it through
             return Fault.DISCONNECTED

@@ -29,8 +29,18 @@ _FAULTS = {
 IN_FAILED_TRANSACTION = "25P02"
 
 
-def fault_of(state: str) -> Fault | None:
-    """Return what an SQLSTATE means; None for a defect that is no fault of the database's."""
+# Where the server finds that a table was altered since a statement on it was prepared. The state is
+# that of a feature it lacks; but the transaction only wants to be run again.
+_STALE_PLAN = ("0A000", "RevalidateCachedQuery")
+
+
+def fault_of(state: str, raised_in: str | None = None) -> Fault | None:
+    """Return what an SQLSTATE means; None for a defect that is no fault of the database's.
+
+    ``raised_in`` is the function of the server's that raised it, if that is known.
+    """
+    if (state, raised_in) == _STALE_PLAN:
+        return Fault.SERIALIZATION
     if state in _FAULTS:
         return _FAULTS[state]
     if state.startswith("08"):
