@@ -7,21 +7,20 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
 from .amounts import Number, Numbers, check_number
 from .arguments import check_name
 from .counter_stripes import StripedTable, check_stripes
-from .counter_table import Columns, CounterTable, Types
-from .errors import Conflict, DBLockError, NotEnough, Unsupported
+from .counter_table import Columns, CounterTable, SessionTable, Types
+from .errors import Conflict, NotEnough, Unsupported
 from .events import Kind, tell
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from .counter_cursor import CursorTransaction
+    from .counter_cursor import TableTransaction
     from .database import Database
     from .io.borrowed import Borrowable
     from .policy import RetryPolicy
@@ -47,6 +46,9 @@ class Counter:
     lock wait timeout dblock tries again, by the retry policy.
     """
 
+    #: What its statements are made by, for subclasses.
+    table_class: type[CounterTable[Any]] = SessionTable
+
     def __init__(
         self,
         database: Database,
@@ -67,7 +69,9 @@ class Counter:
         if stripes is not None:
             check_stripes(self._columns, stripes, floor)
             self._stripes = StripedTable(database, types, self._columns, retry, stripes)
-        self._table = self._stripes or CounterTable(database, types, self._columns, retry)
+        self._table: CounterTable[Any] = self._stripes or self.table_class(
+            database, types, self._columns, retry
+        )
         self._dialect = database.dialect
         self._runtime = database.runtime
         self._retry = retry
@@ -187,10 +191,9 @@ class Counter:
                 return False
         try:
             changed = table.shift(transaction, key, amount, least, most)
-        except (DBLockError, DBAPIError):
-            gone = dialect.failure_aborts or transaction.connection.invalidated
-            if idempotency_key is not None and not gone:  # and with it the key
-                with contextlib.suppress(DBLockError, DBAPIError):
+        except Exception:
+            if idempotency_key is not None and not dialect.failure_aborts:
+                with contextlib.suppress(Exception):  # then the transaction is gone, and the key
                     table.run(transaction, dialect.unapply(idempotency_key))
             raise
         if not changed:
@@ -201,7 +204,7 @@ class Counter:
         return True
 
     def _room(
-        self, transaction: CursorTransaction, n: Any, sign: int
+        self, transaction: TableTransaction, n: Any, sign: int
     ) -> tuple[Numbers, Number, Number, Number]:
         """Return the column's numbers, the amount, and from what to what the value may be."""
         numbers = self._table.numbers(transaction, self._columns.value)
@@ -212,7 +215,7 @@ class Counter:
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: CursorTransaction, key: Any, n: Any, sign: int, numbers: Numbers
+        self, transaction: TableTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
         table, columns = self._table, self._columns
@@ -249,7 +252,7 @@ class Counter:
                 f"{self!r} is striped, so there is no one row to compare and set: take and add work"
             )
 
-    def _check_comparable(self, transaction: CursorTransaction) -> None:
+    def _check_comparable(self, transaction: TableTransaction) -> None:
         """Refuse numbers that may be rounded when they are read."""
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
@@ -259,7 +262,7 @@ class Counter:
                 "NUMERIC with decimals; take and add work"
             )
 
-    def _set(self, transaction: CursorTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: TableTransaction, key: Any, seen: Any, new: Any) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

@@ -7,21 +7,39 @@ as ever.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .io.borrowed import FAILURES, BorrowedTransaction, cause_of
+from .io.borrowed import FAILURES, Borrowed, BorrowedTransaction, cause_of
 from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import CursorResult
+    from sqlalchemy.engine import CursorResult, Dialect
     from sqlalchemy.sql import Executable
 
     from .compiled import Compiled
 
 
-class CursorTransaction(BorrowedTransaction):
+class TableTransaction(Borrowed):
+    """A user's transaction in which a counter's statements run, over a table of the user's."""
+
+    @property
+    @abstractmethod
+    def written_for(self) -> Dialect:
+        """SQLAlchemy's dialect that the statements are compiled for."""
+
+    @abstractmethod
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query; return its rows."""
+
+
+class CursorTransaction(BorrowedTransaction, TableTransaction):
     """As SQLAlchemy's connection would run them: begun when need be, and told of failures."""
+
+    @property
+    def written_for(self) -> Dialect:
+        return self.connection.dialect
 
     def execute(self, query: Query[Any]) -> Reply:
         if self.watched:
@@ -31,12 +49,11 @@ class CursorTransaction(BorrowedTransaction):
         return Reply(rows, cursor.rowcount, sent, self._runtime.now())
 
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
-        """Run a query on the user's own tables; return its rows."""
         if self.watched:
             return self.execute_core(compiled.statement, values).all()
         cursor, rows = self._send(compiled.query(values))
-        kinds, dialect = [column[1] for column in cursor.description], self.connection.dialect
-        return [compiled.convert(row, kinds, dialect) for row in rows]
+        kinds = [column[1] for column in cursor.description]
+        return [compiled.convert(row, kinds, self.written_for) for row in rows]
 
     def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
         """Run a statement on the user's own tables as SQLAlchemy would."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import bindparam, func, literal, select, type_coerce, update
@@ -17,7 +18,7 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
-from .counter_cursor import CursorTransaction
+from .counter_cursor import CursorTransaction, TableTransaction
 from .io.borrowed import BorrowedTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .policy import RetryPolicy
 
 T = TypeVar("T")
+Transaction = TypeVar("Transaction", bound=TableTransaction)
 
 #: Of tables of the user's in one database: the types that their columns have there.
 Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
@@ -109,7 +111,7 @@ class Columns:
                     found.expire(instance, names)
 
 
-class CounterTable:
+class CounterTable(ABC, Generic[Transaction]):
     """The statements of one counter. They run in transactions of the user's, and none waits there
     for longer than the user's own do, but for the policy's tries."""
 
@@ -127,57 +129,38 @@ class CounterTable:
         #: By the driver that they are written for, and what they do.
         self._compiled: dict[tuple[str, str], Compiled] = {}
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
+    @abstractmethod
+    def borrow(self, session: Any, *, locking: bool = False) -> Transaction:
         """Return the user's transaction."""
-        found = session() if isinstance(session, scoped_session) else session
-        if isinstance(found, Session) and found.autoflush:
-            found.flush()  # a row that is only pending could not be found
-        database = self._database
-        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
-        if not isinstance(transaction, BorrowedTransaction):
-            raise TypeError(
-                "a counter works in an SQLAlchemy Connection or Session, not "
-                f"{type(found).__name__}"
-            )
-        database.recognise(transaction)
-        return CursorTransaction(
-            transaction.connection, database.dialect, transaction.driver, database.runtime
-        )
+
+    @abstractmethod
+    def kind(self, transaction: Transaction, column: Column[Any]) -> Numbers:
+        """Return which numbers a column holds."""
+
+    def expire(self, session: Any, key: Any) -> None:
+        """Let those who have read what was changed read it anew."""
 
     # --- what the columns hold ---------------------------------------------------------------
 
-    def numbers(self, transaction: CursorTransaction, column: Column[Any]) -> Numbers:
-        """Return which numbers a column holds: by its type in the database, and by its type here
-        where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
+    def numbers(self, transaction: Transaction, column: Column[Any]) -> Numbers:
+        """Return which numbers a column holds, as is found out once."""
         found = self._numbers.get(column.name)
         if found is None:
-            types, table = self._types, self.columns.table
-            if table not in types:
-                types[table] = self._retried(partial(transaction.types, table))
-            kind = types[table].get(column.name)
-            while isinstance(kind, DOMAIN):
-                kind = kind.data_type
-                if isinstance(kind, Numeric) and not isinstance(kind, Float):
-                    kind = None  # SQLAlchemy does not tell how many digits a domain's has
-            if kind is None or isinstance(kind, NullType):
-                kind = column.type
-            found = self._numbers[column.name] = Numbers.of(
-                str(column), kind, self._database.dialect.dynamic_types
-            )
+            found = self._numbers[column.name] = self.kind(transaction, column)
         return found
 
-    def exactly(self, transaction: CursorTransaction, what: str, number: Any) -> Number:
+    def exactly(self, transaction: Transaction, what: str, number: Any) -> Number:
         """Return a number as the column holds it."""
         kind = self.columns.value.type
         if isinstance(kind, TypeDecorator):
-            convert = kind.bind_processor(transaction.connection.dialect)
+            convert = kind.bind_processor(transaction.written_for)
             number = number if convert is None else convert(number)
         return self.numbers(transaction, self.columns.value).exactly(what, number)
 
     # --- statements --------------------------------------------------------------------------
 
     def read(
-        self, transaction: CursorTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: Transaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
         columns = self.columns
@@ -205,13 +188,9 @@ class CounterTable:
         columns = self.columns
         return LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
 
-    def expire(self, session: Borrowable, key: Any) -> None:
-        """Let the ORM read what was changed anew."""
-        self.columns.expire(session, [(key,)])
-
     def shift(
         self,
-        transaction: CursorTransaction,
+        transaction: Transaction,
         key: Any,
         amount: Number,
         least: Number,
@@ -235,7 +214,7 @@ class CounterTable:
         values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
-    def set(self, transaction: CursorTransaction, key: Any, seen: Number, new: Number) -> bool:
+    def set(self, transaction: Transaction, key: Any, seen: Number, new: Number) -> bool:
         """Set a row that is still as seen; False if none is."""
 
         def statement() -> ClauseElement:
@@ -250,7 +229,7 @@ class CounterTable:
         return self.run(transaction, compiled.query(values)).matched == 1
 
     def updating(
-        self, transaction: CursorTransaction, where: ColumnElement[bool], new: Any
+        self, transaction: Transaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
         conditions = [columns.key == bindparam(KEY, type_=columns.key.type), where]
@@ -262,29 +241,23 @@ class CounterTable:
         return update(columns.table).where(*conditions).values(values)
 
     def once(
-        self, name: str, transaction: CursorTransaction, make: Callable[[], ClauseElement]
+        self, name: str, transaction: Transaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
         key = transaction.driver.package, name
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = Compiled.of(make(), transaction.connection.dialect)
+            found = self._compiled[key] = Compiled.of(make(), transaction.written_for)
         return found
 
-    def rows(
-        self, transaction: CursorTransaction, query: Compiled, key: Any
-    ) -> Sequence[Sequence[Any]]:
+    def rows(self, transaction: Transaction, query: Compiled, key: Any) -> Sequence[Sequence[Any]]:
         """Run a query for the rows of a key."""
-        return self._retried(partial(transaction.rows, query, {KEY: key}))
+        return self.retried(partial(transaction.rows, query, {KEY: key}))
 
-    def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
-        """Run a statement that is not sent often."""
-        self._retried(partial(transaction.execute_core, statement, rows))
+    def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
+        return self.retried(partial(transaction.execute, query))
 
-    def run(self, transaction: CursorTransaction, query: Query[Any]) -> Reply:
-        return self._retried(partial(transaction.execute, query))
-
-    def _retried(self, do: Callable[[], T]) -> T:
+    def retried(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
         database, number = self._database, 0
         start = database.runtime.now()
@@ -305,6 +278,50 @@ class CounterTable:
                         raise transaction_broken(failure) from failure.__cause__
                     raise explain(database.dialect, failure) from failure.__cause__
             database.runtime.sleep(sleep)
+
+
+class SessionTable(CounterTable[CursorTransaction]):
+    """One in transactions of SQLAlchemy's."""
+
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> CursorTransaction:
+        """Return the user's transaction."""
+        found = session() if isinstance(session, scoped_session) else session
+        if isinstance(found, Session) and found.autoflush:
+            found.flush()  # a row that is only pending could not be found
+        database = self._database
+        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
+        if not isinstance(transaction, BorrowedTransaction):
+            raise TypeError(
+                "a counter works in an SQLAlchemy Connection or Session, not "
+                f"{type(found).__name__}"
+            )
+        database.recognise(transaction)
+        return CursorTransaction(
+            transaction.connection, database.dialect, transaction.driver, database.runtime
+        )
+
+    def kind(self, transaction: CursorTransaction, column: Column[Any]) -> Numbers:
+        """By its type in the database, and by its type here where that says nothing (SQLite's
+        columns without one, PostgreSQL's domains of NUMERIC)."""
+        types, table = self._types, self.columns.table
+        if table not in types:
+            types[table] = self.retried(partial(transaction.types, table))
+        kind = types[table].get(column.name)
+        while isinstance(kind, DOMAIN):
+            kind = kind.data_type
+            if isinstance(kind, Numeric) and not isinstance(kind, Float):
+                kind = None  # SQLAlchemy does not tell how many digits a domain's has
+        if kind is None or isinstance(kind, NullType):
+            kind = column.type
+        return Numbers.of(str(column), kind, self._database.dialect.dynamic_types)
+
+    def expire(self, session: Borrowable, key: Any) -> None:
+        """Let the ORM read what was changed anew."""
+        self.columns.expire(session, [(key,)])
+
+    def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
+        """Run a statement that is not sent often."""
+        self.retried(partial(transaction.execute_core, statement, rows))
 
 
 def _column(what: str, given: object) -> Column[Any]:
