@@ -164,17 +164,13 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
 
 
 def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
-    """Return the driver of a user's connection. Raises ValueError for one that is not known.
-
-    By its module, where it is one: PyMySQL may be there under mysqlclient's name.
-    """
-    there, known = connection.dialect, dialect.adapter.borrowable
+    """Return the driver of a user's connection. Raises ValueError for one that is not known."""
+    there, adapter = connection.dialect, dialect.adapter
     package = getattr(there.dbapi, "__name__", "").partition(".")[0]
-    if there.is_async == dialect.adapter.is_async:
-        for driver in known:
-            if driver.package == package or (not package and there.driver in driver.drivers):
-                return driver
-    names = ", ".join(driver.drivers[0] for driver in known)
+    found = adapter.borrowed(package, there.driver)
+    if found is not None and there.is_async == adapter.is_async:
+        return found
+    names = ", ".join(driver.drivers[0] for driver in adapter.borrowable)
     raise ValueError(
         f"in {dialect.name} dblock joins transactions of {names}; this connection is "
         f"{there.driver}'s"

@@ -25,8 +25,8 @@ CONTRIB = (
         "a-lost-commit-of-a-counters",
         "a commit whose reply is lost is told as unknown",
         "ModelCounter._run",
-        "committing = block",
-        "committing = None",
+        "error if begun and not done else block.failure(error)",
+        "error",
         f"{COUNTER}::test_a_commit_whose_reply_is_lost",
     ),
     Mutant(

@@ -42,6 +42,16 @@ class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic whe
         names = [name for name in every if sought in name.casefold()]
         return (found | queryset.filter(lock_name__in=names) if names else found), duplicates
 
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        page = super().get_changelist_instance(request)
+        shown: Any = list(page.result_list)
+        self.look(shown)
+        page.result_list = shown
+        return page
+
+    def look(self, shown: Any) -> None:
+        """Read what is told of all rows of a page, once for the page."""
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -79,17 +89,12 @@ class LockAdmin(TableAdmin):
         leased = RawSQL("token IS NOT NULL", (), output_field=BooleanField())
         return Lock.objects.using(alias()).filter(leased)
 
-    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Read what is told of all locks once for the page."""
-        page = super().get_changelist_instance(request)
+    def look(self, shown: Any) -> None:
         locks = made(alias())
         states = {state.name: state for state in locks.list()}
         runs = {run.name: run for run in locks.last_runs()}
-        shown: Any = list(page.result_list)
         for lock in shown:
             lock.told, lock.run = states.get(lock.lock_name), runs.get(lock.lock_name)
-        page.result_list = shown
-        return page
 
     def has_force_release_permission(self, request: HttpRequest) -> bool:
         user: Any = request.user
@@ -202,23 +207,18 @@ class RunAdmin(TableAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
         return Run.objects.using(alias())
 
-    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Ask once for the page which leases are held."""
-        page = super().get_changelist_instance(request)
-        shown: Any = list(page.result_list)
+    def look(self, shown: Any) -> None:
         running = set(held())
         for run in shown:
             run.told = self._state(run, running)
-        page.result_list = shown
-        return page
 
     def has_reopen_permission(self, request: HttpRequest) -> bool:
         user: Any = request.user
         return bool(user.has_perm("dblock.reopen_run"))
 
     def _state(self, run: Run, running: Container[str]) -> RunState:
-        key, times = run.pk in running, (run.started_at, run.ended_at)
-        return RunState(run.lock_name, run.slot, run.fence, run.owner, *times, run.exit_status, key)
+        whose, times = (run.fence, run.owner), (run.started_at, run.ended_at)
+        return RunState(run.lock_name, run.slot, *whose, *times, run.exit_status, run.pk in running)
 
     @admin.display()
     def outcome(self, run: Run) -> str:

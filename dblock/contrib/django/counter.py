@@ -22,6 +22,7 @@ from ...counter_table import CounterTable
 from ...protocol.explain import explain
 from ...protocol.faults import StatementError
 from .atomic import AtomicBlock, lend
+from .drivers import driver_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect
@@ -145,18 +146,20 @@ class ModelCounter:
         counter = self._counter(locks, alias)
         if wrapper.in_atomic_block:
             return do(counter, wrapper, row)
-        committing = None
+        driver = driver_of(wrapper, locks.dialect.adapter)
+        block = AtomicBlock(wrapper, locks.dialect, driver, locks.database.runtime)
+        begun = done = False
         try:
             with transaction.atomic(using=alias):
-                block = lend(wrapper, locks.dialect, locks.database.runtime)
-                done = do(counter, wrapper, row)
-                committing = block
+                begun = True
+                result = do(counter, wrapper, row)
+                done = True
         except Error as error:
-            failure = None if committing is None else committing.failure(error)
-            if isinstance(failure, StatementError):
-                raise explain(locks.dialect, failure) from error
+            failure = error if begun and not done else block.failure(error)
+            if isinstance(failure, StatementError):  # of the begin, or of the commit
+                raise explain(locks.dialect, failure, harmless=not begun) from error
             raise
-        return done
+        return result
 
     def _key_of(self, instance: models.Model) -> Any:
         """Return the key of an instance that is in the database."""

@@ -311,7 +311,11 @@ def made(alias: str | None) -> DjangoLocks:
 
 
 def counting(alias: str) -> DjangoLocks:
-    """Return what counters have of an alias: others' locks, which a test does not put elsewhere."""
+    """Return the locks that counters of an alias are made with.
+
+    They are not those that :func:`made` returns, for dblock.testing puts those elsewhere, and a
+    counter stays where its table is.
+    """
     return _once(_counting, alias)
 
 

@@ -59,8 +59,9 @@ class RunKeyCol(Col):
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         meta: Any = self.target.model._meta
         columns = [meta.get_field(name).get_col(self.alias) for name in ("fence", "lock_name")]
-        both = "CONCAT({}, ' ', {})" if connection.vendor == "mysql" else "({} || ' ' || {})"
-        return both.format(*(compiler.compile(column)[0] for column in columns)), []
+        (fence, params), (name, _) = map(compiler.compile, columns)
+        mysql = connection.vendor == "mysql"
+        return f"CONCAT({fence}, ' ', {name})" if mysql else f"({fence} || ' ' || {name})", params
 
 
 class Run(models.Model):

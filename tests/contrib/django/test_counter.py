@@ -22,6 +22,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dblock import NotEnough, OutcomeUnknown, Unavailable, Unsupported
 from dblock.contrib.django import locks, using
+from dblock.testing import Faults
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.servers import execute
@@ -422,6 +423,20 @@ def test_a_transaction_whose_connection_broke(pg: Database) -> None:
         work()
     connection.close()
     assert left() == 10
+
+
+def test_a_database_that_is_away(site: Site) -> None:
+    away = {"HOST": "127.0.0.1", "PORT": "1", "NAME": "shop", "USER": "app"}
+    site.use(ENGINE="django.db.backends.postgresql", **away)
+    with pytest.raises(Unavailable):
+        stock.take(7)
+
+
+def test_while_the_locks_are_a_tests(product: Product) -> None:
+    with Faults(locks), transaction.atomic():
+        stock.take(product.pk, 3, idempotency_key="order 1")
+        locks.counter(Product.debt, floor=None).take(product.pk)
+    assert (left(), left("debt")) == (7, -1)
 
 
 def test_in_memory(site: Site) -> None:
