@@ -252,12 +252,12 @@ class CounterTable(ABC, Generic[Transaction]):
 
     def rows(self, transaction: Transaction, query: Compiled, key: Any) -> Sequence[Sequence[Any]]:
         """Run a query for the rows of a key."""
-        return self.retried(partial(transaction.rows, query, {KEY: key}))
+        return self._retried(partial(transaction.rows, query, {KEY: key}))
 
     def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
-        return self.retried(partial(transaction.execute, query))
+        return self._retried(partial(transaction.execute, query))
 
-    def retried(self, do: Callable[[], T]) -> T:
+    def _retried(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
         database, number = self._database, 0
         start = database.runtime.now()
@@ -305,7 +305,7 @@ class SessionTable(CounterTable[CursorTransaction]):
         columns without one, PostgreSQL's domains of NUMERIC)."""
         types, table = self._types, self.columns.table
         if table not in types:
-            types[table] = self.retried(partial(transaction.types, table))
+            types[table] = self._retried(partial(transaction.types, table))
         kind = types[table].get(column.name)
         while isinstance(kind, DOMAIN):
             kind = kind.data_type
@@ -321,7 +321,7 @@ class SessionTable(CounterTable[CursorTransaction]):
 
     def write(self, transaction: CursorTransaction, statement: Executable, rows: Any) -> None:
         """Run a statement that is not sent often."""
-        self.retried(partial(transaction.execute_core, statement, rows))
+        self._retried(partial(transaction.execute_core, statement, rows))
 
 
 def _column(what: str, given: object) -> Column[Any]:
