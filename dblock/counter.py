@@ -1,4 +1,4 @@
-"""Counters in the user's own tables. Nothing is held: the statement itself decides."""
+"""Counters in the user's own tables: nothing is held, the statement itself decides."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
 from .amounts import Number, Numbers, check_number
 from .arguments import check_name
 from .counter_stripes import StripedTable, check_stripes
-from .counter_table import Columns, CounterTable, Types
-from .errors import Conflict, DBLockError, NotEnough, Unsupported
+from .counter_table import Columns, CounterTable, SessionTable, Types
+from .errors import Conflict, NotEnough, Unsupported
 from .events import Kind, tell
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy.schema import Column
 
     from .database import Database
-    from .io.borrowed import Borrowable, BorrowedTransaction
+    from .io.borrowed import Borrowable, TableTransaction
     from .policy import RetryPolicy
 
-# For so many seconds after a lost race this process would lose other races too.
+# For so many seconds after a lost race other races would be lost too.
 HOT = 1.0
 
 
@@ -45,6 +44,9 @@ class Counter:
     If the whole transaction has to run again, you get Conflict or DeadlockDetected. After a mere
     lock wait timeout dblock tries again, by the retry policy.
     """
+
+    #: What its statements are made by, for subclasses.
+    table_class: type[CounterTable[Any]] = SessionTable
 
     def __init__(
         self,
@@ -66,7 +68,9 @@ class Counter:
         if stripes is not None:
             check_stripes(self._columns, stripes, floor)
             self._stripes = StripedTable(database, types, self._columns, retry, stripes)
-        self._table = self._stripes or CounterTable(database, types, self._columns, retry)
+        self._table: CounterTable[Any] = self._stripes or self.table_class(
+            database, types, self._columns, retry
+        )
         self._dialect = database.dialect
         self._runtime = database.runtime
         self._retry = retry
@@ -80,10 +84,10 @@ class Counter:
     ) -> bool:
         """Take ``n`` off; raise NotEnough, changing nothing, if that would go below the floor.
 
-        One round trip. Returns True. With an ``idempotency_key`` you can safely repeat it after a
-        lost reply or a commit of unknown outcome: dblock applies a key once for ever, and a
-        repetition changes nothing and returns False. dblock remembers only the key, not what it was
-        for. So give each change its own key, in an order of several lines ``f"{order}:{line}"``.
+        One round trip. With an ``idempotency_key`` you can safely repeat it after a lost reply or a
+        commit of unknown outcome: dblock applies a key once for ever, and a repetition changes
+        nothing and returns False. dblock remembers only the key, not what it was for. So give each
+        change its own key, in an order of several lines ``f"{order}:{line}"``.
         """
         return self._change(session, key, n, -1, idempotency_key)
 
@@ -172,7 +176,7 @@ class Counter:
     ) -> bool:
         check_number("an amount", n)
         if n <= 0:
-            raise ValueError(f"an amount must be above 0: {n!r}")
+            raise ValueError(f"an amount is above 0: {n!r}")
         if idempotency_key is not None:
             check_name(idempotency_key, "an idempotency key")
         dialect, table = self._dialect, self._table
@@ -186,10 +190,9 @@ class Counter:
                 return False
         try:
             changed = table.shift(transaction, key, amount, least, most)
-        except (DBLockError, DBAPIError):
-            gone = dialect.failure_aborts or transaction.connection.invalidated
-            if idempotency_key is not None and not gone:  # and with it the key
-                with contextlib.suppress(DBLockError, DBAPIError):
+        except Exception:
+            if idempotency_key is not None and not dialect.failure_aborts:
+                with contextlib.suppress(Exception):  # then the transaction is gone, and the key
                     table.run(transaction, dialect.unapply(idempotency_key))
             raise
         if not changed:
@@ -200,7 +203,7 @@ class Counter:
         return True
 
     def _room(
-        self, transaction: BorrowedTransaction, n: Any, sign: int
+        self, transaction: TableTransaction, n: Any, sign: int
     ) -> tuple[Numbers, Number, Number, Number]:
         """Return the column's numbers, the amount, and from what to what the value may be."""
         numbers = self._table.numbers(transaction, self._columns.value)
@@ -211,7 +214,7 @@ class Counter:
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: BorrowedTransaction, key: Any, n: Any, sign: int, numbers: Numbers
+        self, transaction: TableTransaction, key: Any, n: Any, sign: int, numbers: Numbers
     ) -> Exception:
         """Return why a change was refused: by now another one may have made room for it."""
         table, columns = self._table, self._columns
@@ -248,7 +251,7 @@ class Counter:
                 f"{self!r} is striped, so there is no one row to compare and set: take and add work"
             )
 
-    def _check_comparable(self, transaction: BorrowedTransaction) -> None:
+    def _check_comparable(self, transaction: TableTransaction) -> None:
         """Refuse numbers that may be rounded when they are read."""
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
@@ -258,7 +261,7 @@ class Counter:
                 "NUMERIC with decimals; take and add work"
             )
 
-    def _set(self, transaction: BorrowedTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: TableTransaction, key: Any, seen: Any, new: Any) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

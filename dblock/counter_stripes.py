@@ -20,7 +20,7 @@ from sqlalchemy import and_, bindparam, func, insert, select, true, type_coerce
 from sqlalchemy.types import Integer
 
 from .amounts import Number, Numbers, even_parts, exact_sum
-from .counter_table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, CounterTable, rounded
+from .counter_table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_stripes(columns: Columns, stripes: object, floor: Any) -> int:
     return stripes
 
 
-class StripedTable(CounterTable):
+class StripedTable(SessionTable):
     """The statements of one striped counter."""
 
     several = True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import bindparam, func, literal, select, type_coerce, update
@@ -17,7 +18,7 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
-from .io.borrowed import BorrowedTransaction, borrow
+from .io.borrowed import BorrowedTransaction, TableTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .protocol.steps import Query, Reply
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .policy import RetryPolicy
 
 T = TypeVar("T")
+Transaction = TypeVar("Transaction", bound=TableTransaction)
 
 #: Of tables of the user's in one database: the types that their columns have there.
 Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
@@ -108,7 +110,7 @@ class Columns:
                     found.expire(instance, names)
 
 
-class CounterTable:
+class CounterTable(ABC, Generic[Transaction]):
     """The statements of one counter. They run in transactions of the user's, and none waits there
     for longer than the user's own do, but for the policy's tries."""
 
@@ -126,55 +128,38 @@ class CounterTable:
         #: By the driver that they are written for, and what they do.
         self._compiled: dict[tuple[str, str], Compiled] = {}
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+    @abstractmethod
+    def borrow(self, session: Any, *, locking: bool = False) -> Transaction:
         """Return the user's transaction."""
-        found = session() if isinstance(session, scoped_session) else session
-        if isinstance(found, Session) and found.autoflush:
-            found.flush()  # a row that is only pending could not be found
-        database = self._database
-        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
-        if not isinstance(transaction, BorrowedTransaction):
-            raise TypeError(
-                "a counter works in an SQLAlchemy Connection or Session, not "
-                f"{type(found).__name__}"
-            )
-        database.recognise(transaction)
-        return transaction
+
+    @abstractmethod
+    def kind(self, transaction: Transaction, column: Column[Any]) -> Numbers:
+        """Return which numbers a column holds."""
+
+    def expire(self, session: Any, key: Any) -> None:
+        """Let those who have read what was changed read it anew."""
 
     # --- what the columns hold ---------------------------------------------------------------
 
-    def numbers(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
-        """Return which numbers a column holds: by its type in the database, and by its type here
-        where that says nothing (SQLite's columns without one, PostgreSQL's domains of NUMERIC)."""
+    def numbers(self, transaction: Transaction, column: Column[Any]) -> Numbers:
+        """Return which numbers a column holds, as is found out once."""
         found = self._numbers.get(column.name)
         if found is None:
-            types, table = self._types, self.columns.table
-            if table not in types:
-                types[table] = self._retried(partial(transaction.types, table))
-            kind = types[table].get(column.name)
-            while isinstance(kind, DOMAIN):
-                kind = kind.data_type
-                if isinstance(kind, Numeric) and not isinstance(kind, Float):
-                    kind = None  # SQLAlchemy does not tell how many digits a domain's has
-            if kind is None or isinstance(kind, NullType):
-                kind = column.type
-            found = self._numbers[column.name] = Numbers.of(
-                str(column), kind, self._database.dialect.dynamic_types
-            )
+            found = self._numbers[column.name] = self.kind(transaction, column)
         return found
 
-    def exactly(self, transaction: BorrowedTransaction, what: str, number: Any) -> Number:
+    def exactly(self, transaction: Transaction, what: str, number: Any) -> Number:
         """Return a number as the column holds it."""
         kind = self.columns.value.type
         if isinstance(kind, TypeDecorator):
-            convert = kind.bind_processor(transaction.connection.dialect)
+            convert = kind.bind_processor(transaction.written_for)
             number = number if convert is None else convert(number)
         return self.numbers(transaction, self.columns.value).exactly(what, number)
 
     # --- statements --------------------------------------------------------------------------
 
     def read(
-        self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
+        self, transaction: Transaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
         """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
         columns = self.columns
@@ -202,13 +187,9 @@ class CounterTable:
         columns = self.columns
         return LookupError(f"{columns.table.name} has no row with {columns.key.name} {key!r}")
 
-    def expire(self, session: Borrowable, key: Any) -> None:
-        """Let the ORM read what was changed anew."""
-        self.columns.expire(session, [(key,)])
-
     def shift(
         self,
-        transaction: BorrowedTransaction,
+        transaction: Transaction,
         key: Any,
         amount: Number,
         least: Number,
@@ -232,7 +213,7 @@ class CounterTable:
         values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
         return self.run(transaction, compiled.query(values)).matched > 0
 
-    def set(self, transaction: BorrowedTransaction, key: Any, seen: Number, new: Number) -> bool:
+    def set(self, transaction: Transaction, key: Any, seen: Number, new: Number) -> bool:
         """Set a row that is still as seen; False if none is."""
 
         def statement() -> ClauseElement:
@@ -247,7 +228,7 @@ class CounterTable:
         return self.run(transaction, compiled.query(values)).matched == 1
 
     def updating(
-        self, transaction: BorrowedTransaction, where: ColumnElement[bool], new: Any
+        self, transaction: Transaction, where: ColumnElement[bool], new: Any
     ) -> ClauseElement:
         columns = self.columns
         conditions = [columns.key == bindparam(KEY, type_=columns.key.type), where]
@@ -259,26 +240,20 @@ class CounterTable:
         return update(columns.table).where(*conditions).values(values)
 
     def once(
-        self, name: str, transaction: BorrowedTransaction, make: Callable[[], ClauseElement]
+        self, name: str, transaction: Transaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
         key = transaction.driver.package, name
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = Compiled.of(make(), transaction.connection.dialect)
+            found = self._compiled[key] = Compiled.of(make(), transaction.written_for)
         return found
 
-    def rows(
-        self, transaction: BorrowedTransaction, query: Compiled, key: Any
-    ) -> Sequence[Sequence[Any]]:
+    def rows(self, transaction: Transaction, query: Compiled, key: Any) -> Sequence[Sequence[Any]]:
         """Run a query for the rows of a key."""
         return self._retried(partial(transaction.rows, query, {KEY: key}))
 
-    def write(self, transaction: BorrowedTransaction, statement: Executable, rows: Any) -> None:
-        """Run a statement that is not sent often."""
-        self._retried(partial(transaction.execute_core, statement, rows))
-
-    def run(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
+    def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
 
     def _retried(self, do: Callable[[], T]) -> T:
@@ -302,6 +277,48 @@ class CounterTable:
                         raise transaction_broken(failure) from failure.__cause__
                     raise explain(database.dialect, failure) from failure.__cause__
             database.runtime.sleep(sleep)
+
+
+class SessionTable(CounterTable[BorrowedTransaction]):
+    """One in transactions of SQLAlchemy's."""
+
+    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+        """Return the user's transaction."""
+        found = session() if isinstance(session, scoped_session) else session
+        if isinstance(found, Session) and found.autoflush:
+            found.flush()  # a row that is only pending could not be found
+        database = self._database
+        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
+        if not isinstance(transaction, BorrowedTransaction):
+            raise TypeError(
+                "a counter works in an SQLAlchemy Connection or Session, not "
+                f"{type(found).__name__}"
+            )
+        database.recognise(transaction)
+        return transaction
+
+    def kind(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
+        """By its type in the database, and by its type here where that says nothing (SQLite's
+        columns without one, PostgreSQL's domains of NUMERIC)."""
+        types, table = self._types, self.columns.table
+        if table not in types:
+            types[table] = self._retried(partial(transaction.types, table))
+        kind = types[table].get(column.name)
+        while isinstance(kind, DOMAIN):
+            kind = kind.data_type
+            if isinstance(kind, Numeric) and not isinstance(kind, Float):
+                kind = None  # SQLAlchemy does not tell how many digits a domain's has
+        if kind is None or isinstance(kind, NullType):
+            kind = column.type
+        return Numbers.of(str(column), kind, self._database.dialect.dynamic_types)
+
+    def expire(self, session: Borrowable, key: Any) -> None:
+        """Let the ORM read what was changed anew."""
+        self.columns.expire(session, [(key,)])
+
+    def write(self, transaction: BorrowedTransaction, statement: Executable, rows: Any) -> None:
+        """Run a statement that is not sent often."""
+        self._retried(partial(transaction.execute_core, statement, rows))
 
 
 def _column(what: str, given: object) -> Column[Any]:

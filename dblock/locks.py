@@ -368,6 +368,19 @@ class Locks:
             job_runs.last_of_each(self.dialect, count, self.database.runtime.now())
         )
 
+    def reopen(self, name: str, slot: str) -> bool:
+        """Let a job run again in a slot of ``once_per`` in which it has succeeded.
+
+        This deletes the record of that run. Return False if the slot is open: no run has succeeded
+        in it, or one is running. What ``at_least`` keeps the name for is not shortened.
+        """
+        check_name(name)
+        check_name(slot, "a slot")
+        now = self.database.runtime.now()
+        return self.database.run(
+            job_runs.reopen(self.dialect, name, slot, self.timeouts.query, now)
+        )
+
     def prune(self, older_than: Seconds) -> Pruned:
         """Delete idempotency keys and records of runs that are older than so many seconds.
 

@@ -284,6 +284,10 @@ class AsyncLocks:
         """Return the last run of each job; see :meth:`dblock.Locks.last_runs`."""
         return await self.run(self.sync.last_runs, limit)
 
+    async def reopen(self, name: str, slot: str) -> bool:
+        """Let a job run again in a slot; see :meth:`dblock.Locks.reopen`."""
+        return await self.run(self.sync.reopen, name, slot)
+
     async def prune(self, older_than: Seconds) -> Pruned:
         """Delete the idempotency keys and runs that are older; see :meth:`dblock.Locks.prune`."""
         return await self.run(self.sync.prune, older_than)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..arguments import check_name
 from ..printable import moment, printable
 from . import exits
-from .options import Place, database_options, json_option, limit_option, name_argument
+from .options import Place, checked, database_options, json_option, limit_option, name_argument
 from .output import complain, print_table, table
 
 if TYPE_CHECKING:
     from ..lock_state import RunState
+    from ..locks import Locks
 
 HEADINGS = ("STARTED", "SLOT", "OWNER", "ENDED", "SECONDS")
 
@@ -23,18 +26,30 @@ HEADINGS = ("STARTED", "SLOT", "OWNER", "ENDED", "SECONDS")
 @name_argument
 @json_option
 @limit_option(20, "Show at most N runs.")
+@click.option(
+    "--reopen",
+    "slot",
+    callback=checked(partial(check_name, what="a slot")),
+    metavar="SLOT",
+    help="Let the job run again in SLOT: delete the record of the run that succeeded in it.",
+)
 @database_options
-def runs(place: Place, name: str, as_json: bool, limit: int) -> int:
+def runs(place: Place, name: str, as_json: bool, limit: int, slot: str | None) -> int:
     """List the runs of the job NAME, the newest first: start, slot, owner, end, seconds.
 
     \b
       dblock runs nightly --limit 5
+      dblock runs nightly --reopen 2026-11-21
 
     There is one record for each slot of --once-per: that of its last run. All runs without a slot
     share one record. dblock prune deletes old records. On a terminal it prints a table. Elsewhere
     it prints a line for each run, with tabs between the fields.
     """
+    if slot is not None and as_json:
+        raise click.UsageError("--json is for the list: --reopen prints none")
     with place.locks() as locks:
+        if slot is not None:
+            return _reopen(locks, name, slot)
         found = locks.runs(name, limit)
     if as_json:
         click.echo(json.dumps([run_object(run) for run in found], indent=2))
@@ -46,6 +61,18 @@ def runs(place: Place, name: str, as_json: bool, limit: int) -> int:
         for run in found:
             click.echo("\t".join(_fields(run)))
     return exits.OK
+
+
+def _reopen(locks: Locks, name: str, slot: str) -> int:
+    if locks.reopen(name, slot):
+        click.echo(printable(f"{slot!r} of {name!r} is open: the next start runs it"))
+        return exits.OK
+    run = locks.show(name).run
+    if run is not None and run.running and run.slot == slot:
+        complain(f"{name!r} is running for {slot!r}")
+    else:
+        complain(f"{slot!r} of {name!r} was open: no run that succeeded is on record for it")
+    return exits.OPEN
 
 
 def run_object(run: RunState) -> dict[str, Any]:

@@ -90,6 +90,17 @@ class Adapter(BorrowedDriver):
         """The drivers that may have a user's transaction here."""
         return self, *(kind() for kind in self.others if kind.is_async == self.is_async)
 
+    def borrowed(self, package: str, name: str = "") -> BorrowedDriver | None:
+        """Return the driver of a user's transaction; None for one that is not known.
+
+        By the package that it is imported from, for PyMySQL may be there under mysqlclient's name.
+        Where there is none, by SQLAlchemy's name for it.
+        """
+        for driver in self.borrowable:
+            if driver.package == package or (not package and name in driver.drivers):
+                return driver
+        return None
+
     # --- connections -------------------------------------------------------------------------
 
     @abstractmethod

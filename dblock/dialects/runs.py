@@ -51,12 +51,25 @@ class RunStatements(Dialect):
         return Query(
             f"""UPDATE {self.run_table} SET ended_at = {self.clock},
                 exit_status = {self.parameter("status")}
-            WHERE lock_name = {self.parameter("name")} AND slot = {self.parameter("slot")}
-                AND fence = {self.parameter("fence")}{self.durably}""",
+            WHERE {self._this_run}{self.durably}""",
             {"name": self.key(name), "slot": self.key(slot), "fence": fence, "status": status},
             commands.EndRun(name, slot, fence, status),
             self.patience,
         )
+
+    def forget_run(self, name: str, slot: str, fence: int) -> Query[int]:
+        return Query(
+            f"DELETE FROM {self.run_table} WHERE {self._this_run}{self.durably}",
+            {"name": self.key(name), "slot": self.key(slot), "fence": fence},
+            commands.ForgetRun(name, slot, fence),
+            self.patience,
+        )
+
+    @property
+    def _this_run(self) -> str:
+        """Whether the row is the record of a run, and of no later one in its slot."""
+        return f"""lock_name = {self.parameter("name")} AND slot = {self.parameter("slot")}
+                AND fence = {self.parameter("fence")}"""
 
     def runs(self, name: str, limit: int) -> Query[list[RunState]]:
         return Query(

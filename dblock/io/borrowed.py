@@ -20,6 +20,7 @@ from .driver_errors import first_line
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import CursorResult
+    from sqlalchemy.engine import Dialect as SQLAlchemyDialect
     from sqlalchemy.orm import Session, scoped_session
     from sqlalchemy.schema import Table
     from sqlalchemy.sql import Executable
@@ -169,24 +170,33 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
 
 
 def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
-    """Return the driver of a user's connection. Raises ValueError for one that is not known.
-
-    By its module, where it is one: PyMySQL may be there under mysqlclient's name.
-    """
-    there, known = connection.dialect, dialect.adapter.borrowable
+    """Return the driver of a user's connection. Raises ValueError for one that is not known."""
+    there, adapter = connection.dialect, dialect.adapter
     package = getattr(there.dbapi, "__name__", "").partition(".")[0]
-    if there.is_async == dialect.adapter.is_async:
-        for driver in known:
-            if driver.package == package or (not package and there.driver in driver.drivers):
-                return driver
-    names = ", ".join(driver.drivers[0] for driver in known)
+    found = adapter.borrowed(package, there.driver)
+    if found is not None and there.is_async == adapter.is_async:
+        return found
+    names = ", ".join(driver.drivers[0] for driver in adapter.borrowable)
     raise ValueError(
         f"in {dialect.name} dblock joins transactions of {names}; this connection is "
         f"{there.driver}'s"
     )
 
 
-class BorrowedTransaction(Borrowed):
+class TableTransaction(Borrowed):
+    """One in which statements over a table of the user's own run too, such as a counter's."""
+
+    @property
+    @abstractmethod
+    def written_for(self) -> SQLAlchemyDialect:
+        """SQLAlchemy's dialect that the statements are compiled for."""
+
+    @abstractmethod
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query; return its rows."""
+
+
+class BorrowedTransaction(TableTransaction):
     """One of SQLAlchemy's, begun when need be.
 
     Statements are run on the driver's own cursor, for what SQLAlchemy does around one takes longer
@@ -230,13 +240,16 @@ class BorrowedTransaction(Borrowed):
         except FAILURES as error:
             raise self._told(error) from cause_of(error)
 
+    @property
+    def written_for(self) -> SQLAlchemyDialect:
+        return self.connection.dialect
+
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
-        """Run a query on the user's own tables; return its rows."""
         if self.watched:
             return self.execute_core(compiled.statement, values).all()
         cursor, rows = self._send(compiled.query(values))
-        kinds, dialect = [column[1] for column in cursor.description], self.connection.dialect
-        return [compiled.convert(row, kinds, dialect) for row in rows]
+        kinds = [column[1] for column in cursor.description]
+        return [compiled.convert(row, kinds, self.written_for) for row in rows]
 
     def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
         """Run a statement on the user's own tables as SQLAlchemy would."""

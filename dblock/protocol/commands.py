@@ -263,6 +263,14 @@ class EndRun(NamedTuple):
     status: int
 
 
+class ForgetRun(NamedTuple):
+    """Delete the record of a run."""
+
+    name: str
+    slot: str
+    fence: int
+
+
 class ListRuns(NamedTuple):
     """Read the runs of a name that began last, so many."""
 
@@ -365,6 +373,7 @@ Command = (
     | ReadClock
     | BeginRun
     | EndRun
+    | ForgetRun
     | ListRuns
     | ListLastRuns
     | ListHeldRuns

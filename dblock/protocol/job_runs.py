@@ -28,6 +28,8 @@ PERIODS = {
     "month": "%Y-%m",
 }
 
+#: More runs of a name than are ever on record.
+ALL = 2**31 - 1
 
 #: What of a day comes twice when summer time ends, and is two slots.
 _REPEATED = ("minute", "hour")
@@ -90,6 +92,22 @@ def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Pro
         "the name has not been granted since. Were rows of dblock's tables deleted?",
         name=run.name,
     )
+
+
+def reopen(
+    dialect: Statements, name: str, slot: str, patience: float, now: float
+) -> Procedure[bool]:
+    """Delete the record of the run that has succeeded in a slot; False when none has.
+
+    By the fence of the run that is seen first, so that it can be repeated after a lost reply
+    without touching the run after it.
+    """
+    for run in (yield from recorded(dialect, name, ALL, now)):
+        if run.slot == slot and run.outcome == "succeeded":
+            query = dialect.forget_run(name, slot, run.fence)
+            yield from retry_or_raise(dialect, query, name, patience, now)
+            return True
+    return False
 
 
 def recorded(dialect: Statements, name: str, limit: int, now: float) -> Procedure[list[RunState]]:

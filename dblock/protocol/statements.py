@@ -261,6 +261,10 @@ class Statements(ABC):
         """Record how a run ended; no row when it is not the recorded one any more."""
 
     @abstractmethod
+    def forget_run(self, name: str, slot: str, fence: int) -> Query[int]:
+        """Delete the record of a run; no row when it is not the recorded one any more."""
+
+    @abstractmethod
     def runs(self, name: str, limit: int) -> Query[list[RunState]]:
         """Read the runs of a name that are on record, so many, the one that began last first."""
 

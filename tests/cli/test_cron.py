@@ -188,6 +188,27 @@ def test_the_runs_are_listed(sqlite: Program, told: Here) -> None:
     assert told("runs", "a", "--limit", "0")[0] == 64
 
 
+def test_a_slot_is_reopened(sqlite: Program, told: Here) -> None:
+    for code in (0, 0):
+        assert sqlite("run", "a", "--once-per", "one", "--", "true")[0] == code
+    assert told("runs", "a", "--reopen", "two") == (
+        1,
+        "",
+        "dblock: 'two' of 'a' was open: no run that succeeded is on record for it\n",
+    )
+    assert told("runs", "a", "--reopen", "one") == (
+        0,
+        "'one' of 'a' is open: the next start runs it\n",
+        "",
+    )
+    holder = sqlite.holder("a", "--once-per", "one")
+    assert told("runs", "a", "--reopen", "one") == (1, "", "dblock: 'a' is running for 'one'\n")
+    holder.finish()
+    assert told("runs", "a", "--reopen", "one", "--json")[0] == 64
+    assert told("runs", "a", "--reopen", "")[0] == 64
+    assert "exit status 0" in told("runs", "a")[1]
+
+
 def test_the_runs_on_a_terminal(sqlite: Program) -> None:
     sqlite("run", "a", "--once-per", "[red]", "--", "true")
     master, slave = pty.openpty()

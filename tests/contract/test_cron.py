@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -287,6 +286,29 @@ def test_the_record(locks: Locks) -> None:
     assert (last.outcome, last.running, last.fence) == ("succeeded", False, locks.show("a").fence)
     assert last.seconds is not None
     assert locks.cron("a", once_per="a")(Count())() == 1  # exact, as names are
+
+
+def test_a_slot_is_reopened(locks: Locks) -> None:
+    """Only one that has succeeded; what is on record of others stays."""
+    job = locks.cron("a", once_per="á ")(Count())
+    other = locks.cron("a", once_per="other")(Count())
+    assert (job(), other(), job()) == (1, 1, None)
+    assert locks.reopen("a", "á ") is True
+    assert locks.reopen("a", "á ") is False
+    assert [run.slot for run in locks.runs("a")] == ["other"]
+    assert (job(), other()) == (2, None)
+
+    @locks.cron("b", once_per="x")
+    def fails() -> None:
+        assert locks.reopen("b", "x") is False  # it runs
+        raise KeyError("of the job")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert locks.reopen("b", "x") is False
+    assert [run.outcome for run in locks.runs("b")] == ["failed"]
+    with pytest.raises(ValueError, match="a slot cannot be empty"):
+        locks.reopen("a", "")
 
 
 def test_wrong_jobs(locks: Locks) -> None:

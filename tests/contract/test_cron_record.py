@@ -121,6 +121,19 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
     assert last(locks).owner == "other"
 
 
+def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, below: Engine) -> None:
+    job = locks.cron("a", once_per="slot")(lambda: "done")
+    assert job() == "done"
+    query = locks.dialect.forget_run("a", "slot", last(locks).fence)
+    assert locks.reopen("a", "slot")
+    assert job() == "done"
+    record = last(locks)
+    with below.connect() as connection:
+        connection.exec_driver_sql(query.sql, query.params)
+    assert last(locks) == record
+    assert job() is None
+
+
 def test_the_end_of_a_run_that_is_not_on_record(locks: Locks, below: Engine) -> None:
     @locks.cron("a", once_per="slot", ttl=LONG)
     def job() -> None:

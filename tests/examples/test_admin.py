@@ -58,19 +58,30 @@ def counting(env: dict[str, str], shop: Site) -> Iterator[subprocess.Popen[str]]
         yield process
 
 
+def log_in(browser: Browser, shop: Site, manage: Manage) -> None:
+    shop.visitor()
+    manage("python manage.py createsuperuser", "--noinput --username ada")
+    browser.chrome.get(f"{shop.address}/admin/")
+    browser.fill(username="ada", password=PASSWORD)
+    browser.submit("[type=submit]")
+
+
+def act(browser: Browser, action: str) -> None:
+    """Do something to the first of a list, and stop at the page that asks."""
+    browser.find(".action-select").click()
+    Select(browser.find("[name=action]")).select_by_value(action)
+    browser.submit("[name=index]")
+
+
 def test_admin(
     browser: Browser, shop: Site, counting: subprocess.Popen[str], manage: Manage
 ) -> None:
-    shop.visitor()
-    manage("python manage.py createsuperuser", "--noinput --username ada")
     customer = shop.visitor()
     customer.get("/")
     busy = customer.post("/products/1/order", quantity=1)
     assert (busy.status, "Teapot is busy" in busy.text) == (503, True)
 
-    browser.chrome.get(f"{shop.address}/admin/")
-    browser.fill(username="ada", password=PASSWORD)
-    browser.submit("[type=submit]")
+    log_in(browser, shop, manage)
     browser.submit("a[href='/admin/dblock/lock/']")
     row = browser.find("#result_list tbody").text
     holder = f"{socket.gethostname()} pid {counting.pid} counting"
@@ -79,9 +90,7 @@ def test_admin(
     if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
         browser.chrome.save_screenshot(ROOT / "docs" / "images" / "admin.png")
 
-    browser.find(".action-select").click()
-    Select(browser.find("[name=action]")).select_by_value("force_release")
-    browser.submit("[name=index]")
+    act(browser, "force_release")
     assert f"product:1, held by {holder}" in browser.text
     assert "Until then two may be at work" in browser.text
     browser.submit("#content [type=submit]")
@@ -90,6 +99,28 @@ def test_admin(
 
     assert customer.post("/products/1/order", quantity=1).status == 200
     assert counting.wait(SECONDS) == exits.LOST
+
+
+def test_a_report_is_made_again(browser: Browser, shop: Site, manage: Manage) -> None:
+    log_in(browser, shop, manage)
+    assert manage("python manage.py nightly_report").startswith("Report 1")
+    assert manage("python manage.py nightly_report").startswith("Nothing to do")
+    browser.submit("a[href='/admin/dblock/run/']")
+    row = browser.find("#result_list tbody").text
+    assert re.match(r"nightly-report \d{4}-\d\d-\d\d succeeded ", row)
+    if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
+        browser.chrome.save_screenshot(ROOT / "docs" / "images" / "runs.png")
+
+    act(browser, "reopen")
+    assert re.search(r"nightly-report, slot \d{4}-\d\d-\d\d", browser.text)
+    browser.submit("#content [type=submit]")
+    assert "The next start runs it" in browser.text
+    assert "0 runs" in browser.text
+    # The report keeps its name for some minutes, in which no other host is to make it.
+    browser.chrome.get(f"{shop.address}/admin/dblock/lock/")
+    act(browser, "force_release")
+    browser.submit("#content [type=submit]")
+    assert manage("python manage.py nightly_report").startswith("Report 2")
 
 
 def test_a_missing_browser_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
+COUNTER = "tests/contrib/django/test_counter.py"
 PROJECT = "tests/contrib/django/test_project.py"
 FLASK = "tests/contrib/test_flask_migrate.py"
 
@@ -12,6 +13,22 @@ STRANGERS = "tests/contrib/test_migration_strangers.py"
 ONE_MIGRATES = "one migrates at a time, whoever has the lock and may not"
 
 CONTRIB = (
+    Mutant(
+        "positive-fields-below-zero",
+        "a counter never takes what a model's field cannot be without, floor or not",
+        "FieldTable.kind",
+        "return replace(made, least=least, most=most)",
+        "return made",
+        f"{COUNTER}::test_a_positive_field_has_the_floor_zero[postgresql]",
+    ),
+    Mutant(
+        "a-lost-commit-of-a-counters",
+        "a commit whose reply is lost is told as unknown",
+        "ModelCounter._run",
+        "error if begun and not done else block.failure(error)",
+        "error",
+        f"{COUNTER}::test_a_commit_whose_reply_is_lost",
+    ),
     Mutant(
         "migrations-wait-for-strangers",
         "who may only connect holds up no migration",

@@ -28,7 +28,7 @@ LOOKS_ALIKE = (
     Mutant(
         "a-look-alike-counts",
         REFUSED,
-        "CounterTable.borrow",
+        "SessionTable.borrow",
         "database.recognise(transaction)",
         "",
         USERS,

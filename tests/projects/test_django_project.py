@@ -241,7 +241,7 @@ def test_the_page_word_for_word(new_database: NewDatabase, tmp_path: Path, kind:
         python, *arguments = shlex.split(line)
         assert python == "python"
         # Nobody holds it; and the tests' server is told not to care for a crash.
-        answers = {"show", "release", "doctor"} & {*arguments}
+        answers = {"show", "release", "doctor", "--reopen"} & {*arguments}
         said[line] = project.run(*arguments, codes=(0, 1) if answers else (0,))
     assert "backed up" in said["python manage.py dblock run nightly -- ./backup.sh"]
     with Locks(project.database.url) as real:

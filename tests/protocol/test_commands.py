@@ -69,6 +69,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("now", (), {}, commands.ReadClock()),
     ("begin_run", ("report", "day", 7, "me"), {}, commands.BeginRun("report", "day", 7, "me")),
     ("end_run", ("report", "day", 7, 1), {}, commands.EndRun("report", "day", 7, 1)),
+    ("forget_run", ("report", "day", 7), {}, commands.ForgetRun("report", "day", 7)),
     ("runs", ("report", 5), {}, commands.ListRuns("report", 5)),
     ("last_runs", (5,), {}, commands.ListLastRuns(5)),
     ("held_runs", (), {}, commands.ListHeldRuns()),

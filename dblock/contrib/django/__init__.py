@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from .counter import ModelCounter
     from .handles import DjangoLocks
 
 
@@ -25,6 +26,12 @@ class _Default:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(using(), name)
+
+    def counter(self, field: Any, **options: Any) -> ModelCounter:
+        """Return a counter where the router has the model's rows, the locks being there or not."""
+        from .handles import model_counter
+
+        return model_counter(None, field, **options)
 
     def __repr__(self) -> str:
         return "<the default locks>"

@@ -3,6 +3,7 @@ its idea of the transaction, its query log and its execute wrappers stay right."
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import Error, connections
@@ -67,38 +68,45 @@ class AtomicBlock(Borrowed):
         return self._wrapper.connection
 
     def execute(self, query: Query[Any]) -> Reply:
+        sent = self._runtime.now()
+        rows, count, _ = self.send(query)
+        return Reply(rows, count, sent, self._runtime.now())
+
+    def send(self, query: Query[Any]) -> tuple[Sequence[Any], int, Sequence[Any]]:
+        """Run one statement; return its rows, how many it was about, and the driver's types of
+        their columns."""
         sql, params = self.driver.written(query)
         if params and self._wrapper.vendor == "sqlite":
             # Django's cursor rewrites the parameters of other styles, and with them every %.
             sql = sql.replace("%", "%%")
-        sent = self._runtime.now()
         try:
             with self._wrapper.cursor() as cursor:
                 cursor.execute(sql, params)
-                rows = cursor.fetchall() if cursor.description else ()
-                return Reply(rows, cursor.rowcount, sent, self._runtime.now())
+                columns = cursor.description or ()
+                rows = cursor.fetchall() if columns else ()
+                return rows, cursor.rowcount, [column[1] for column in columns]
         except Error as error:
-            raise self._fault(error) from error.__cause__
+            raise self.failure(error) from error.__cause__
 
     def savepoint(self) -> Any:
         try:
             return self._wrapper.savepoint()
         except Error as error:
-            raise self._fault(error) from error.__cause__
+            raise self.failure(error) from error.__cause__
 
     def undo(self, savepoint: Any) -> None:
         try:
             self._wrapper.savepoint_rollback(savepoint)
         except Error as error:
-            raise self._fault(error) from error.__cause__
+            raise self.failure(error) from error.__cause__
 
     def release(self, savepoint: Any) -> None:
         try:
             self._wrapper.savepoint_commit(savepoint)
         except Error as error:
-            raise self._fault(error) from error.__cause__
+            raise self.failure(error) from error.__cause__
 
-    def _fault(self, error: Error) -> Exception:
+    def failure(self, error: Error) -> Exception:
         """Return what a procedure understands of the driver's error; Django's own if nothing."""
         cause = error.__cause__
         return error if cause is None else self.fault(cause) or error

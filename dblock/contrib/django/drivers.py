@@ -11,14 +11,11 @@ from ...dialects.borrowed_driver import BorrowedDriver
 
 
 def driver_of(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> BorrowedDriver:
-    """Return the driver of a connection of Django's. Raises ValueError for one that is not known.
-
-    By its module: PyMySQL may be there under mysqlclient's name.
-    """
+    """Return the driver of a connection. Raises ValueError for one that is not known."""
     module: Any = getattr(wrapper, "Database", None)
     package = getattr(module, "__name__", wrapper.vendor).partition(".")[0]
-    for driver in adapter.borrowable:
-        if driver.package == package:
-            return driver
+    found = adapter.borrowed(package)
+    if found is not None:
+        return found
     known = ", ".join(driver.package for driver in adapter.borrowable)
     raise ValueError(f"dblock joins transactions of {known}; this connection is {package}'s")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...database import Database
     from ...holding.lease_hold import LeaseHold
     from ...policy import RetryPolicy
+    from .counter import ModelCounter
 
 _log = logging.getLogger("dblock")
 
@@ -84,6 +85,22 @@ class DjangoLocks(Locks):
         """Return a row lock. ``on`` is a connection of Django's or its alias, or what it is for
         :meth:`dblock.Locks.row`; None for the atomic block around it, if there is one."""
         return cast("DjangoRow", super().row(name, wait, on=on, retry=retry))
+
+    def counter(  # type: ignore[override]  # in models, where there is no session to be told
+        self,
+        field: Any,
+        *,
+        key: Any = None,
+        version: Any = None,
+        floor: Any = 0,
+        retry: RetryPolicy | None = None,
+    ) -> ModelCounter:
+        """Return a counter over a field of a model, as ``Product.stock``, in this database.
+
+        ``key`` is the field that finds a row: the primary key, or another one that is unique.
+        ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`.
+        """
+        return model_counter(self.alias, field, key=key, version=version, floor=floor, retry=retry)
 
     def disconnect(self) -> None:
         """Close dblock's connections, those in use once they are not; new ones are made when
@@ -274,19 +291,39 @@ class DjangoRow(RowLock):
 DjangoLocks.lease_class = DjangoLease
 DjangoLocks.row_class = DjangoRow
 
+
+def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
+    """Return a counter in a database; where the router has the model's rows when None is named."""
+    from .counter import ModelCounter  # and with it the ORM of SQLAlchemy, which takes long
+
+    return ModelCounter(counting, alias, field, **options)
+
+
 _all: WeakSet[DjangoLocks] = WeakSet()
 _made: dict[str, DjangoLocks] = {}
+_counting: dict[str, DjangoLocks] = {}
 _making = threading.Lock()
 
 
 def made(alias: str | None) -> DjangoLocks:
     """Return the locks of an alias, made when first asked for. No I/O."""
-    if alias is None:
-        alias = locks_alias()
+    return _once(_made, locks_alias() if alias is None else alias)
+
+
+def counting(alias: str) -> DjangoLocks:
+    """Return the locks that counters of an alias are made with.
+
+    They are not those that :func:`made` returns, for dblock.testing puts those elsewhere, and a
+    counter stays where its table is.
+    """
+    return _once(_counting, alias)
+
+
+def _once(those: dict[str, DjangoLocks], alias: str) -> DjangoLocks:
     with _making:
-        if alias not in _made:
-            _made[alias] = DjangoLocks(alias)
-        return _made[alias]
+        if alias not in those:
+            those[alias] = DjangoLocks(alias)
+        return those[alias]
 
 
 def _forget(*, setting: str, **signal: Any) -> None:
@@ -297,6 +334,7 @@ def _forget(*, setting: str, **signal: Any) -> None:
     if setting in ("DBLOCK", "DATABASES"):
         with _making:
             _made.clear()
+            _counting.clear()
         _disconnect()
 
 

@@ -1,4 +1,5 @@
-"""The lock table for the admin and for queries. Rows are written by dblock's own statements."""
+"""The lock table and the record of jobs' runs, for the admin and for queries. What is in them is
+written by dblock's own statements."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import models
+from django.db.models.expressions import Col
 
 from .conf import conf
 
@@ -43,3 +45,42 @@ class Lock(models.Model):
 
     def __str__(self) -> str:
         return str(self.lock_name)
+
+
+class RunKey(LockName):
+    """What tells a run from all others: its fence and its job's name, as one text, for the admin
+    takes no key of two columns. The table has no such column."""
+
+    def get_col(self, alias: Any, output_field: Any = None) -> Col:
+        return RunKeyCol(alias, self, output_field)
+
+
+class RunKeyCol(Col):
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        meta: Any = self.target.model._meta
+        columns = [meta.get_field(name).get_col(self.alias) for name in ("fence", "lock_name")]
+        (fence, params), (name, _) = map(compiler.compile, columns)
+        mysql = connection.vendor == "mysql"
+        return f"CONCAT({fence}, ' ', {name})" if mysql else f"({fence} || ' ' || {name})", params
+
+
+class Run(models.Model):
+    """A run of a job, as it is on record."""
+
+    key = RunKey(primary_key=True, max_length=255)
+    lock_name = LockName("job", max_length=255)
+    slot = LockName(max_length=255)
+    fence: models.BigIntegerField[Any, int] = models.BigIntegerField()
+    owner: models.CharField[Any, str | None] = models.CharField("host", max_length=255, null=True)
+    started_at: models.DateTimeField[Any, datetime] = models.DateTimeField("started")
+    ended_at: models.DateTimeField[Any, datetime | None] = models.DateTimeField("ended", null=True)
+    exit_status: models.IntegerField[Any, int | None] = models.IntegerField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = conf().table("run")
+        default_permissions = ("view",)
+        permissions = (("reopen_run", "Can let a job run again in a slot"),)
+
+    def __str__(self) -> str:
+        return f"{self.lock_name} {self.slot}".rstrip()

@@ -2,9 +2,12 @@
 
 from django.db import transaction
 
+from dblock import NotEnough
 from dblock.contrib.django import locks
 
 from .models import Order, Product
+
+stock = locks.counter(Product.stock)
 
 
 class SoldOut(Exception):
@@ -16,11 +19,11 @@ def place(product_id: int, quantity: int) -> Order:
 
     Raises SoldOut, and NotAcquired while the product is being counted (see the README).
     """
-    # The row lock comes first, so what is read after it is the newest; it ends with the commit.
+    # The row lock keeps orders out while somebody counts the product; it ends with the commit.
     with transaction.atomic(), locks.row(f"product:{product_id}", wait=2):
-        product = Product.objects.get(pk=product_id)
-        if product.stock < quantity:
-            raise SoldOut(f"Only {product.stock} of {product} left.")
-        product.stock -= quantity
-        product.save(update_fields=["stock"])
-        return Order.objects.create(product=product, quantity=quantity)
+        try:
+            stock.take(product_id, quantity)
+        except NotEnough as error:
+            product = Product.objects.get(pk=product_id)
+            raise SoldOut(f"Only {error.available} of {product} left.") from error
+        return Order.objects.create(product_id=product_id, quantity=quantity)

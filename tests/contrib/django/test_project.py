@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.core import checks
 from django.core.management import CommandError, call_command
@@ -22,10 +24,11 @@ from dblock import LockLost, Locks, NotAcquired, SchemaMissing, Unsupported, sch
 from dblock.cli.child import restored
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
-from dblock.contrib.django.models import Lock
+from dblock.contrib.django.models import Lock, Run
 from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
+from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.test_look_alikes import YUGABYTE, lie
 
@@ -351,6 +354,8 @@ def test_the_admin(admin: Client, pg: Database) -> None:
         assert lease.locked()
         admin.post(LIST, {**TAKE, "confirmed": "yes"})
         assert not lease.locked()
+        (entry,) = LogEntry.objects.all()
+        assert (entry.object_id, entry.change_message[:10]) == ("nightly", "Taken from")
 
 
 def test_the_admins_list_tells_all_of_a_lock(site: Site, dj: Database, threads: Threads) -> None:
@@ -387,6 +392,105 @@ def test_the_admins_list_tells_all_of_a_lock(site: Site, dj: Database, threads: 
     assert (told["state"], told["waiting"]) == ("running", "1")
     assert told["last_run"].startswith("running, ")
     assert int(told["seconds"]) >= 0
+
+
+RUNS = "/admin/dblock/run/"
+
+
+def rows(page: str) -> list[tuple[str, ...]]:
+    """The job, the slot and the outcome of each run on a page."""
+    fields = ("lock_name", "slot", "outcome")
+    found = [re.findall(rf'class="field-{one}[^>]*>(.*?)</t[dh]>', page) for one in fields]
+    return [tuple(re.sub(r"<[^>]*>", "", cell) for cell in row) for row in zip(*found, strict=True)]
+
+
+def test_the_admins_list_of_runs(dj: Database) -> None:
+    call_command("migrate", verbosity=0)
+    User.objects.create_superuser("root", password="x")
+    client = Client()
+    client.force_login(User.objects.get())
+
+    def listed(**query: str) -> list[tuple[str, ...]]:
+        reply = client.get(RUNS, query)
+        assert reply.status_code == 200
+        return sorted(rows(reply.content.decode()))  # some may have begun in one millisecond
+
+    def fail() -> None:
+        raise KeyError("it failed")
+
+    with Locks(dj.url, label="batch") as others:
+        others.cron("a", once_per="one")(lambda: None)()
+        with pytest.raises(KeyError):
+            others.cron("a", once_per="two")(fail)()
+        others.cron("dies", once_per="now")(lambda: None)()
+        execute(
+            dj.url, "UPDATE dblock_run SET ended_at = NULL, exit_status = NULL WHERE slot = 'now'"
+        )
+
+        @others.cron("Nightly á")
+        def nightly() -> None:
+            every = [
+                ("Nightly á", "-", "running"),
+                ("a", "one", "succeeded"),
+                ("a", "two", "failed"),
+                ("dies", "now", "unknown"),
+            ]
+            assert listed() == every
+            for run in every:
+                assert listed(outcome=run[2]) == [run]
+            assert listed(lock_name="a") == every[1:3]
+            assert listed(q="nightly Á") == every[:1]
+            assert listed(q="batch") == every
+            assert listed(q="nobody") == []
+            assert listed(started_at__gte="2020-01-01 00:00:00+00:00") == every
+            assert listed(o="3") != []
+            page = client.get(f"{LIST}{quote('Nightly á')}/change/").content.decode()
+            (link,) = re.findall(r'href="(/admin/dblock/run/[^"]*)"', page.partition("Runs of")[0])[
+                -1:
+            ]
+            assert rows(client.get(link).content.decode()) == every[:1]
+            key = Run.objects.get(lock_name="Nightly á").pk
+            assert "running" in client.get(f"{RUNS}{quote(key)}/change/").content.decode()
+
+        nightly()
+
+
+def test_a_slot_is_run_again_from_the_admin(admin: Client, pg: Database) -> None:
+    user = User.objects.get()
+    user.user_permissions.add(Permission.objects.get(codename="view_run"))
+    ran = []
+    with Locks(pg.url) as others:
+
+        @others.cron("nightly", once_per="2026-11-21")
+        def job() -> str:
+            ran.append(1)
+            return "ran"
+
+        assert (job(), job()) == ("ran", None)
+        others.cron("hourly")(lambda: None)()
+        key = Run.objects.get(slot="2026-11-21").pk
+        again = {"action": "reopen", "_selected_action": key}
+        assert "Run these slots again" not in admin.get(RUNS).content.decode()
+        admin.post(RUNS, {**again, "confirmed": "yes"})
+        assert job() is None
+
+        user.user_permissions.add(Permission.objects.get(codename="reopen_run"))
+        open_slot = {**again, "_selected_action": Run.objects.get(lock_name="hourly").pk}
+        said = admin.post(RUNS, open_slot, follow=True).content.decode()
+        assert "no run of these has succeeded in a slot" in said
+        asked = admin.post(RUNS, again).content.decode()
+        assert "<bdi>nightly</bdi>, slot <bdi>2026-11-21</bdi>" in asked
+        assert job() is None
+        said = admin.post(RUNS, {**again, "confirmed": "yes"}, follow=True).content.decode()
+        assert "Open: 2026-11-21 of nightly. The next start runs it" in said
+        (entry,) = LogEntry.objects.all()
+        assert (entry.is_deletion(), entry.object_id) == (True, key)
+        assert entry.object_repr == "nightly 2026-11-21"
+        assert job() == "ran"
+        # A page that was open since before: that run is gone, and the next one is not touched.
+        admin.post(RUNS, {**again, "confirmed": "yes"})
+        assert job() is None
+    assert len(ran) == 2
 
 
 def test_who_may_only_look_cannot_guess_a_token(admin: Client, pg: Database) -> None:

@@ -231,6 +231,10 @@ UPDATE `dblock_run` SET ended_at = UTC_TIMESTAMP(6),
 WHERE lock_name = %(name)s AND slot = %(slot)s
     AND fence = %(fence)s
 
+-- forget_run, waits 0 s
+DELETE FROM `dblock_run` WHERE lock_name = %(name)s AND slot = %(slot)s
+AND fence = %(fence)s
+
 -- list_runs, waits 0 s
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held

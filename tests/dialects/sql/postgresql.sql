@@ -361,6 +361,10 @@ UPDATE "dblock_run" SET ended_at = clock_timestamp(),
 WHERE lock_name = %(name)s AND slot = %(slot)s
     AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
+-- forget_run
+DELETE FROM "dblock_run" WHERE lock_name = %(name)s AND slot = %(slot)s
+AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
 -- list_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held

@@ -146,6 +146,10 @@ UPDATE "dblock_run" SET ended_at = strftime('%Y-%m-%d %H:%M:%f', 'now'),
 WHERE lock_name = :name AND slot = :slot
     AND fence = :fence
 
+-- forget_run, waits 0.05 s
+DELETE FROM "dblock_run" WHERE lock_name = :name AND slot = :slot
+AND fence = :fence
+
 -- list_runs, waits 0.05 s
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
