@@ -107,7 +107,7 @@ class StripedTable(SessionTable):
         def touch() -> ClauseElement:
             return self.updating(transaction, true(), columns.value)
 
-        if lock and self._database.dialect.one_writer:  # which has no lock for who only reads
+        if lock and self._dialect.one_writer:  # which has no lock for who only reads
             query = self.once("touch", transaction, touch).query({KEY: key})
             self.run(transaction, query)
         reading = self.once(f"rows {lock}", transaction, statement)
@@ -136,7 +136,7 @@ class StripedTable(SessionTable):
                 if self.run(transaction, query).matched:
                     self._keep(transaction, start)
                     return True
-        if amount < 0 and not self._database.dialect.stale_reads:
+        if amount < 0 and not self._dialect.stale_reads:
             total, seen = self.read(transaction, key, lock=False)
             if total is None or seen < least:
                 return False  # and nobody was locked out to find that
@@ -264,7 +264,7 @@ class StripedTable(SessionTable):
         transaction_of, start = transaction.connection.info.get(_START, (None, 0))
         if transaction_of is not None and transaction_of() is transaction.root:
             return int(start)
-        return int(self._database.runtime.random() * self._stripes)
+        return int(self._runtime.random() * self._stripes)
 
     def _keep(self, transaction: BorrowedTransaction, start: int) -> None:
         transaction.connection.info[_START] = weakref.ref(transaction.root), start

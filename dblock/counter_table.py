@@ -120,7 +120,10 @@ class CounterTable(ABC, Generic[Transaction]):
     def __init__(
         self, database: Database, types: Types, columns: Columns, retry: RetryPolicy
     ) -> None:
-        self._database = database
+        # What they are now: in a test other locks may take the database's place, but a counter
+        # stays with the user's own table.
+        self._dialect = database.dialect
+        self._runtime = database.runtime
         self._types = types
         self._retry = retry
         self.columns = columns
@@ -258,25 +261,24 @@ class CounterTable(ABC, Generic[Transaction]):
 
     def _retried(self, do: Callable[[], T]) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else."""
-        database, number = self._database, 0
-        start = database.runtime.now()
+        number, start = 0, self._runtime.now()
         while True:
             number += 1
             try:
                 return do()
             except StatementError as failure:
                 sleep = None
-                if failure.fault is Fault.BUSY and not database.dialect.failure_aborts:
-                    elapsed = database.runtime.now() - start
-                    left = database.timeouts.socket - elapsed
+                if failure.fault is Fault.BUSY and not self._dialect.failure_aborts:
+                    elapsed = self._runtime.now() - start
+                    left = self._dialect.timeouts.socket - elapsed
                     sleep = self._retry.sleep_after(
                         f"<Counter {self.columns}>", number, elapsed, left
                     )
                 if sleep is None:
                     if failure.fault is Fault.DISCONNECTED:
                         raise transaction_broken(failure) from failure.__cause__
-                    raise explain(database.dialect, failure) from failure.__cause__
-            database.runtime.sleep(sleep)
+                    raise explain(self._dialect, failure) from failure.__cause__
+            self._runtime.sleep(sleep)
 
 
 class SessionTable(CounterTable[BorrowedTransaction]):
@@ -287,14 +289,13 @@ class SessionTable(CounterTable[BorrowedTransaction]):
         found = session() if isinstance(session, scoped_session) else session
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        database = self._database
-        transaction = borrow(found, database.dialect, database.runtime, locking=locking)
+        transaction = borrow(found, self._dialect, self._runtime, locking=locking)
         if not isinstance(transaction, BorrowedTransaction):
             raise TypeError(
                 "a counter works in an SQLAlchemy Connection or Session, not "
                 f"{type(found).__name__}"
             )
-        database.recognise(transaction)
+        transaction.recognise()
         return transaction
 
     def kind(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
@@ -310,7 +311,7 @@ class SessionTable(CounterTable[BorrowedTransaction]):
                 kind = None  # SQLAlchemy does not tell how many digits a domain's has
         if kind is None or isinstance(kind, NullType):
             kind = column.type
-        return Numbers.of(str(column), kind, self._database.dialect.dynamic_types)
+        return Numbers.of(str(column), kind, self._dialect.dynamic_types)
 
     def expire(self, session: Borrowable, key: Any) -> None:
         """Let the ORM read what was changed anew."""

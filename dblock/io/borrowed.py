@@ -14,6 +14,7 @@ from sqlalchemy.exc import StatementError as FailedStatement
 
 from ..dialects.borrowed_driver import FAILED, BorrowedDriver
 from ..protocol import commands
+from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import ExecuteInTransaction, Query, Reply
 from .driver_errors import first_line
@@ -96,6 +97,19 @@ class Borrowed(ABC):
                 self.undo(savepoint)
             self.release(savepoint)
             return reply
+
+    def recognise(self) -> None:
+        """Ask the server of the transaction what it is, where nobody has asked before."""
+        adapter = self._dialect.adapter
+        if adapter.recognised:
+            return
+        try:
+            reply = self.execute(adapter.named)
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED:
+                raise transaction_broken(failure) from failure.__cause__
+            raise explain(self._dialect, failure) from failure.__cause__
+        adapter.recognise(*reply.rows[0])
 
     def forget(self) -> None:
         raise AssertionError("the user's transaction is not ours to end")
@@ -285,7 +299,10 @@ class BorrowedTransaction(TableTransaction):
             cursor = lent.info.get(_CURSOR)
             if cursor is None:
                 cursor = lent.info[_CURSOR] = lent.cursor()
-            connection.dialect.do_execute(cursor, sql, params)
+            if params is None:
+                connection.dialect.do_execute_no_params(cursor, sql)
+            else:
+                connection.dialect.do_execute(cursor, sql, params)
             return cursor, cursor.fetchall() if self.driver.has_rows(cursor) else ()
         except BaseException as error:
             if cursor is not None:

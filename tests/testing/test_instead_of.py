@@ -15,6 +15,7 @@ from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld
 from dblock.aio import AsyncLocks
 from dblock.schema import upgrade
 from dblock.testing import Faults
+from tests.conftest import NewDatabase
 from tests.support import Threads
 
 NOWHERE = "postgresql+psycopg://nobody@127.0.0.1:1/nowhere"
@@ -233,3 +234,18 @@ def test_counters_are_where_they_were(tmp_path: Path, shop: Engine) -> None:
         with Session(shop) as session:
             assert before.value(session, 7) == 4
             assert locks.counter(STOCK, key=ID).value(session, 7) == 4
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_counter_of_before_counts_on_a_server(new_database: NewDatabase, kind: str) -> None:
+    engine = create_engine(new_database(kind).url)
+    PRODUCT.metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(PRODUCT.insert().values(id=7, stock=10))
+    with Locks(engine) as locks:
+        before = locks.counter(STOCK, key=ID)
+        with Faults(locks), Session(engine) as session, session.begin():
+            before.take(session, 7, 3)
+        with Session(engine) as session:
+            assert before.value(session, 7) == 7
+    engine.dispose()

@@ -214,15 +214,14 @@ class FieldTable(CounterTable[ModelTransaction]):
     """The statements of a counter, sent as Django sends its own."""
 
     def borrow(self, session: BaseDatabaseWrapper, *, locking: bool = False) -> ModelTransaction:
-        database = self._database
-        block = lend(session, database.dialect, database.runtime)
+        block = lend(session, self._dialect, self._runtime)
         assert block is not None
-        database.recognise(block)
-        return ModelTransaction(session, database.dialect, block.driver, database.runtime)
+        block.recognise()
+        return ModelTransaction(session, self._dialect, block.driver, self._runtime)
 
     def kind(self, transaction: ModelTransaction, column: Column[Any]) -> Numbers:
         """By the model, as migrations have made the column from it."""
-        made = Numbers.of(str(column), column.type, self._database.dialect.dynamic_types)
+        made = Numbers.of(str(column), column.type, self._dialect.dynamic_types)
         field = column.info["field"]
         if not isinstance(field, models.IntegerField):
             return made
