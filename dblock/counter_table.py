@@ -138,7 +138,7 @@ class CounterTable:
                 "a counter works in an SQLAlchemy Connection or Session, not "
                 f"{type(found).__name__}"
             )
-        database.recognise(transaction)
+        transaction.recognise()
         return transaction
 
     # --- what the columns hold ---------------------------------------------------------------

@@ -14,8 +14,6 @@ from .io.driver import Driver
 from .io.file import File, engine_of
 from .io.schema_check import SchemaCheck
 from .protocol import renew
-from .protocol.explain import explain, transaction_broken
-from .protocol.faults import Fault, StatementError
 from .protocol.lease import Refused
 from .protocol.waiters import Caller, Waiter
 
@@ -111,20 +109,8 @@ class Database:
         from .io.borrowed import borrow  # and with it SQLAlchemy
 
         transaction = borrow(on, self.dialect, self.runtime)
-        self.recognise(transaction)
+        transaction.recognise()
         return transaction
-
-    def recognise(self, transaction: Borrowed) -> None:
-        """Ask the server of a user's transaction what it is, where nobody has asked before."""
-        if self.dialect.adapter.recognised:
-            return
-        try:
-            reply = transaction.execute(self.dialect.adapter.named)
-        except StatementError as failure:
-            if failure.fault is Fault.DISCONNECTED:
-                raise transaction_broken(failure) from failure.__cause__
-            raise explain(self.dialect, failure) from failure.__cause__
-        self.dialect.adapter.recognise(*reply.rows[0])
 
     def withdraw(self, waiter: Waiter) -> None:
         """Leave no trace of a wait that has ended."""

@@ -29,7 +29,7 @@ LOOKS_ALIKE = (
         "a-look-alike-counts",
         REFUSED,
         "CounterTable.borrow",
-        "database.recognise(transaction)",
+        "transaction.recognise()",
         "",
         USERS,
     ),
