@@ -9,11 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
-from sqlalchemy import table as named
 
 from .arguments import check_fence, check_flag, check_identifier, check_name
 from .dialects import ADAPTERS
@@ -26,20 +25,25 @@ from .target import choose
 from .timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect
     from sqlalchemy.schema import MetaData
 
     from .dialects import Adapter, Dialect
-    from .io.borrowed import Borrowable
+    from .io.borrowed import Borrowable, Borrowed
 
 __all__ = ["gate", "table"]
 
 _NAME = "dblock_fence"
-_DEFAULT = named(_NAME)
 _RUNTIME = Runtime()
 
-# Those of engines whose servers are known to be real ones.
-_recognised: WeakSet[SQLAlchemyDialect] = WeakSet()
+# Where transactions are from whose servers are known to be real ones.
+_recognised: WeakSet[object] = WeakSet()
+
+
+class DjangoConnection(Protocol):
+    """One of ``django.db.connections``, as far as it matters here."""
+
+    vendor: str
+    in_atomic_block: bool
 
 
 def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> Table:
@@ -65,7 +69,7 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
 
 
 def gate(
-    connection: Borrowable,
+    connection: Borrowable | DjangoConnection,
     name: str,
     fence: int,
     *,
@@ -79,9 +83,10 @@ def gate(
     again. Nobody else passes the gate of this name until the transaction ends, and a rollback
     undoes the passage.
 
-    ``connection`` is an SQLAlchemy Connection, Session or scoped_session, on PostgreSQL, MariaDB or
-    SQLite. ``table`` is the one that :func:`table` made, if it has another name or schema than
-    usual. ``trust_server`` is as for :class:`dblock.Locks`. One round trip, after the first.
+    ``connection`` is an SQLAlchemy Connection, Session or scoped_session, or a connection of
+    Django's in ``transaction.atomic()``, on PostgreSQL, MariaDB or SQLite. ``table`` is the one
+    that :func:`table` made, if it has another name or schema than usual. ``trust_server`` is as for
+    :class:`dblock.Locks`. One round trip, after the first.
 
     Under a stricter isolation level you get Conflict if the gate's row has changed since the
     transaction's snapshot, and DeadlockDetected after a deadlock: run the whole transaction again.
@@ -91,7 +96,7 @@ def gate(
 
 
 def pass_through(
-    on: Borrowable,
+    on: Borrowable | DjangoConnection,
     name: str,
     fence: int,
     table: Table | None,
@@ -107,16 +112,9 @@ def pass_through(
             f"table= is the Table that dblock.fencing.table made, not {type(table).__name__}: "
             f"{table!r}"
         )
-    connection = connection_of(on)
-    there = connection.dialect
-    kind, adapter = choose(adapters, there.name, "")
-    timeouts = Timeouts()
-    dialect = kind(None, "dblock_", timeouts, adapter(timeouts, trust_server))
-    transaction = borrow(connection, dialect, _RUNTIME)
-    if there not in _recognised and not trust_server:
-        transaction.recognise()
-        _recognised.add(there)
-    place = there.identifier_preparer.format_table(_DEFAULT if table is None else table)
+    dialect, transaction = _borrow(on, trust_server, adapters)
+    parts = (None, _NAME) if table is None else (table.schema, table.name)
+    place = ".".join(dialect.quote(part) for part in parts if part)
     query = dialect.gate(place, name, fence)
     try:
         newest = query.read(transaction.execute(query))
@@ -130,6 +128,24 @@ def pass_through(
             fence=fence,
             newest=newest,
         )
+
+
+def _borrow(
+    on: Any, trust_server: bool, adapters: Mapping[str, type[Adapter]]
+) -> tuple[Dialect, Borrowed]:
+    """Return the transaction that ``on`` is in, and the statements of its database."""
+    backend = getattr(on, "vendor", None)  # of a connection of Django's, which a lender knows
+    if backend is None:
+        on = connection_of(on)
+        backend = on.dialect.name
+    kind, adapter = choose(adapters, backend, "")
+    timeouts = Timeouts()
+    dialect = kind(None, "dblock_", timeouts, adapter(timeouts, trust_server))
+    transaction = borrow(on, dialect, _RUNTIME)
+    if not trust_server and transaction.source not in _recognised:
+        transaction.recognise()
+        _recognised.add(transaction.source)
+    return dialect, transaction
 
 
 def _explained(dialect: Dialect, failure: StatementError, name: str, place: str) -> DBLockError:

@@ -63,6 +63,11 @@ class Borrowed(ABC):
     def driver_connection(self) -> Any:
         """The driver's connection, as the driver wants it."""
 
+    @property
+    def source(self) -> object:
+        """Where it is from: what has the same one reaches the same server."""
+        return self
+
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
         """Run one statement. Raises StatementError for what a database can do."""
@@ -231,6 +236,10 @@ class BorrowedTransaction(Borrowed):
     @property
     def driver_connection(self) -> Any:
         return self.driver.connection_of(self.connection.connection)
+
+    @property
+    def source(self) -> object:
+        return self.connection.dialect  # the engine's, and that of its options' engines
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)

@@ -66,6 +66,10 @@ class AtomicBlock(Borrowed):
     def driver_connection(self) -> Any:
         return self._wrapper.connection
 
+    @property
+    def source(self) -> object:
+        return self._wrapper
+
     def execute(self, query: Query[Any]) -> Reply:
         sql, params = self.driver.written(query)
         if params and self._wrapper.vendor == "sqlite":
