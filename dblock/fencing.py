@@ -153,7 +153,8 @@ def _explained(dialect: Dialect, failure: StatementError, name: str, place: str)
         case Fault.SCHEMA:
             return SchemaMissing(
                 f"the gate's table {place} is missing here: {failure}. Add "
-                "dblock.fencing.table(metadata) to the tables of this database, and migrate it"
+                "dblock.fencing.table(metadata) to the tables of this database, and migrate it; or "
+                "give gate() that table, if it is there in another schema"
             )
         case Fault.PRIVILEGE:
             return Unsupported(
