@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         QueryTimeout,
         SchemaMissing,
         SocketTimeout,
+        StaleFence,
         Unavailable,
         Unsupported,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "RunState",
     "SchemaMissing",
     "SocketTimeout",
+    "StaleFence",
     "Timeouts",
     "Unavailable",
     "Unsupported",

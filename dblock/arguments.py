@@ -28,6 +28,7 @@ IDLE_MIN = 60.0
 IDLE_MAX = 36525 * 24 * 3600.0
 WAIT_MAX = threading.TIMEOUT_MAX
 COUNT_MAX = 2**31 - 1
+FENCE_MAX = 2**63 - 1
 
 
 def check_name(name: object, what: str = "a lock name") -> str:
@@ -183,6 +184,20 @@ def check_count(what: str, count: object) -> int:
     if not 1 <= count <= COUNT_MAX:
         raise ValueError(f"{what} is between 1 and {COUNT_MAX}: {count!r}")
     return count
+
+
+def check_fence(fence: object) -> int:
+    """Return a fence: a whole number from 1 on."""
+    if isinstance(fence, bool) or not isinstance(fence, int):
+        raise TypeError(
+            f"a fence is an int, lease.fence, not {type(fence).__name__}: {fence!r}"
+            + ("; convert it with int()" if isinstance(fence, str) else "")
+        )
+    if fence < 1:
+        raise ValueError(f"a fence is at least 1, as every lease's is: {fence!r}")
+    if fence > FENCE_MAX:
+        raise OverflowError(f"a fence is at most {FENCE_MAX}: {fence!r}")
+    return fence
 
 
 def check_flag(what: str, flag: object) -> bool:

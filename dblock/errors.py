@@ -6,6 +6,7 @@
     ├── NotAcquired (also a TimeoutError)  somebody else has the lock; says who, and until when
     ├── NotHeld (also a RuntimeError)      you released or renewed a lock that you do not hold
     ├── LockLost                           you held the lock, and it was lost; says why
+    │   └── StaleFence                     a gate has seen a larger fence than yours
     ├── DeadlockDetected                   this wait could never have ended
     ├── OutcomeUnknown                     no reply came, and dblock could not find out the outcome
     ├── Conflict                           another transaction came first: run yours again
@@ -88,6 +89,26 @@ class LockLost(DBLockError):
     def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:
         super().__init__(message, name=name)
         self.reason = reason
+
+
+class StaleFence(LockLost):
+    """A gate has seen a larger fence than yours, so somebody else has held the lock since.
+
+    ``fence`` is yours, ``newest`` the largest that the gate has seen, or None if that is not known.
+    The ``reason`` is ``"taken over"``. Roll your transaction back.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        fence: int | None = None,
+        newest: int | None = None,
+    ) -> None:
+        super().__init__(message, name=name, reason="taken over")
+        self.fence = fence
+        self.newest = newest
 
 
 class DeadlockDetected(DBLockError):

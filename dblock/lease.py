@@ -346,7 +346,8 @@ class Lease(SingleHandle):
         """The fencing token of this hold: larger than that of every earlier hold of the name.
 
         Send it along with writes to other systems, and let them refuse smaller ones: Kleppmann,
-        "How to do distributed locking" (2016). Raises NotHeld if you do not hold the lease.
+        "How to do distributed locking" (2016). In another database :func:`dblock.fencing.gate`
+        does so. Raises NotHeld if you do not hold the lease.
         """
         return self._holds.get().lease.fence
 

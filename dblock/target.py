@@ -72,7 +72,7 @@ def resolve(
     _check(schema, prefix, trust_server)
     if isinstance(target, Engine):
         there = target.dialect
-        kind, adapter = _choose(adapters, there.name, there.driver)
+        kind, adapter = choose(adapters, there.name, there.driver)
         if there.is_async != adapter.is_async and not any_loop:
             raise Unsupported(
                 "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
@@ -102,7 +102,7 @@ def resolve(
     backend, _, driver = url.drivername.partition("+")
     if backend == "postgres":
         backend = "postgresql"
-    kind, adapter = _choose(adapters, backend, driver)
+    kind, adapter = choose(adapters, backend, driver)
     _refuse_memory(kind, url)
     driver = driver or adapter.drivers[0]
     dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
@@ -146,9 +146,13 @@ def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
     return {key: value for key, value in ours.items() if key not in url.query}
 
 
-def _choose(
+def choose(
     adapters: Mapping[str, type[Adapter]], backend: str, driver: str
 ) -> tuple[type[Dialect], type[Adapter]]:
+    """Return the database that SQLAlchemy calls ``backend``, and how it is spoken to.
+
+    Raises Unsupported for another one, or for another ``driver`` than those known of it.
+    """
     # That of the same name first: then the others are not imported.
     for name in sorted(adapters, key=lambda name: name != backend):
         kind = DIALECTS[name]

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, make_url
+from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from dblock.schema import upgrade
@@ -58,6 +59,8 @@ def test_python_snippets(page: Path, db: Database) -> None:
         "Session": Session,
         "product": product,
         "ASYNC_DATABASE_URL": async_url(db.url),
+        "WAREHOUSE_URL": db.url,
+        "ASYNC_WAREHOUSE_URL": async_url(db.url),
         "make_report": lambda fence: None,
         "make_report_async": make_report,
         "charge": lambda session, order: None,
@@ -71,7 +74,9 @@ def test_python_snippets(page: Path, db: Database) -> None:
             assert connection.execute(product.select()).one().stock == 7
     if "locks" in names:
         names["locks"].close()
-    engine.dispose()
+    for made in names.values():
+        if isinstance(made, Engine):
+            made.dispose()
 
 
 def test_the_tutorial_says_what_it_prints(tmp_path: Path) -> None:

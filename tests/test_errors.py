@@ -22,6 +22,7 @@ from dblock import (
     QueryTimeout,
     SchemaMissing,
     SocketTimeout,
+    StaleFence,
     Unavailable,
     Unsupported,
 )
@@ -35,6 +36,10 @@ ERRORS: list[tuple[DBLockError, dict[str, object]]] = [
     (NotAcquired("why"), {"name": None, "holder": None}),
     (NotHeld("why", name="report"), {"name": "report"}),
     (LockLost("why", name="report", reason="expired"), {"name": "report", "reason": "expired"}),
+    (
+        StaleFence("why", name="report", fence=6, newest=7),
+        {"name": "report", "reason": "taken over", "fence": 6, "newest": 7},
+    ),
     (DeadlockDetected("why", name="report"), {"name": "report", "cycle": ()}),
     (DeadlockDetected("why", name="a", cycle=(("a", "me"),)), {"cycle": (("a", "me"),)}),
     (OutcomeUnknown("why", name="report"), {"name": "report"}),
@@ -77,6 +82,8 @@ def test_one_tree() -> None:
         assert isinstance(error, DBLockError)
         if isinstance(error, ConnectTimeout | QueryTimeout | SocketTimeout):
             assert type(error).__bases__ == (Unavailable,)
+        elif isinstance(error, StaleFence):
+            assert type(error).__bases__ == (LockLost,)
         elif type(error) not in (DBLockError, NotAcquired, NotHeld):
             assert type(error).__bases__ == (DBLockError,)
     assert DBLockError.__bases__ == (Exception,)

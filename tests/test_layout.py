@@ -23,7 +23,7 @@ FLOORS = [
     {"handle"},
     {"holding"},
     {"database", "lease_options"},
-    {"counter_table"},
+    {"counter_table", "fencing"},
     {"counter_stripes"},
     {"lease", "row", "counter"},
     {"multi", "cron"},

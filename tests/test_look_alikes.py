@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, event
 from sqlalchemy.engine import Engine
 
-from dblock import Locks, Unsupported
+from dblock import Locks, Unsupported, fencing
 from dblock.aio import AsyncLocks
 from dblock.contrib.flask import DBLock
 from dblock.dialects.look_alikes import MYSQLS, POSTGRESQLS, recognise
@@ -179,6 +179,33 @@ def test_a_transaction_of_the_users(liar: Database, engine: Engine) -> None:
         with locks.row("a", on=connection, wait=0) as row:
             assert row.held
         assert len(asked) == 1
+
+
+def test_a_gate(liar: Database, engine: Engine) -> None:
+    fencing.table(MetaData()).create(engine)
+    with engine.connect() as connection:
+        for _ in range(2):
+            with refused(liar):
+                fencing.gate(connection, "report", 7)
+        fencing.gate(connection, "report", 7, trust_server=True)
+        with refused(liar):  # it was trusted for that once
+            fencing.gate(connection, "report", 7)
+
+
+def test_a_gate_asks_a_real_server_once(new_database: NewDatabase) -> None:
+    engine = create_engine(new_database("postgresql").url)
+    fencing.table(MetaData()).create(engine)
+    sent: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        sent.append(statement.split()[0])
+
+    with engine.connect() as connection:
+        for fence in (1, 2, 3):
+            fencing.gate(connection, "report", fence)
+    assert sent == ["SELECT", "INSERT", "INSERT", "INSERT"]
+    engine.dispose()
 
 
 def test_the_tables(liar: Database, engine: Engine) -> None:

@@ -181,6 +181,13 @@ class Dialect(Values, Statements):
     def unapply(self, key: str) -> Query[int]:
         """Take back a key that this transaction has recorded."""
 
+    # --- the gates of other databases --------------------------------------------------------
+
+    @abstractmethod
+    def gate(self, table: str, name: str, fence: int) -> Query[int]:
+        """Lock a name's row of the ``table``, in the user's transaction; return the largest fence
+        that it has seen, this one included."""
+
     # --- migrations --------------------------------------------------------------------------
 
     def set_durability(self, durability: str) -> tuple[str, ...]:
@@ -232,6 +239,11 @@ def read_joined(reply: Reply) -> Queued | None:
     """Read that, where it is known not to be a grant."""
     queued = _queued(reply.rows[0][3:]) if reply.rows else None
     return None if queued is None or queued.position.ahead is None else queued
+
+
+def read_fence(reply: Reply) -> int:
+    """Read the only value there is, a fence."""
+    return int(reply.rows[0][0])
 
 
 def read_tokens(reply: Reply) -> set[str]:

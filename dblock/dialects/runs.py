@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ..lock_state import RunState
 from ..protocol import commands
 from ..protocol.steps import Query, Reply
-from .dialect import Dialect
+from .dialect import Dialect, read_fence
 from .values import text, utc
 
 # One statement deletes so many rows, so that it ends within the server's limit for one.
@@ -140,11 +140,6 @@ class RunStatements(Dialect):
             command,
             self.patience,
         )
-
-
-def read_fence(reply: Reply) -> int:
-    """Read the fence of the run that is on record."""
-    return int(reply.rows[0][0])
 
 
 def _moment(reply: Reply) -> datetime:

@@ -64,6 +64,11 @@ class Borrowed(ABC):
     def driver_connection(self) -> Any:
         """The driver's connection, as the driver wants it."""
 
+    @property
+    def source(self) -> object:
+        """Where it is from: what has the same one reaches the same server."""
+        return self
+
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
         """Run one statement. Raises StatementError for what a database can do."""
@@ -98,8 +103,11 @@ class Borrowed(ABC):
             self.release(savepoint)
             return reply
 
+    def forget(self) -> None:
+        raise AssertionError("the user's transaction is not ours to end")
+
     def recognise(self) -> None:
-        """Ask the server of the transaction what it is, where nobody has asked before."""
+        """Ask the server what it is, where nobody has asked before. Raises Unsupported."""
         adapter = self._dialect.adapter
         if adapter.recognised:
             return
@@ -110,9 +118,6 @@ class Borrowed(ABC):
                 raise transaction_broken(failure) from failure.__cause__
             raise explain(self._dialect, failure) from failure.__cause__
         adapter.recognise(*reply.rows[0])
-
-    def forget(self) -> None:
-        raise AssertionError("the user's transaction is not ours to end")
 
     def fault(self, cause: BaseException) -> Exception | None:
         """Return what a procedure understands of the driver's error; None if nothing."""
@@ -138,12 +143,38 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
     Raises TypeError for what is not a Connection or Session, and ValueError for one that cannot
     hold a lock: closed, failed, in autocommit mode, or of another kind of database.
     """
-    from sqlalchemy.orm import Session, scoped_session
-
     for lender in lenders:
         lent = lender(on, dialect, runtime)
         if lent is not None:
             return lent
+    connection = connection_of(on)
+    if connection.dialect.name not in dialect.backends:
+        raise ValueError(
+            f"these locks are in {dialect.name}, the transaction is in "
+            f"{connection.dialect.name}: a row lock lives in the database of its transaction"
+        )
+    driver = _driver_of(connection, dialect)
+    root = connection.get_transaction()
+    if root is not None and not root.is_active:
+        raise ValueError(
+            "nothing can be locked on this connection: its transaction has already failed; "
+            "roll it back first"
+        )
+    transaction = BorrowedTransaction(connection, dialect, driver, runtime)
+    problem = driver.transaction_problem(transaction.driver_connection, locking)
+    if problem is not None:
+        raise ValueError(unusable(problem))
+    return transaction
+
+
+def connection_of(on: Borrowable) -> Connection:
+    """Return the connection of SQLAlchemy's that ``on`` is in a transaction of, or begins one on.
+
+    Raises TypeError for what is not a Connection or Session, and ValueError for one that is closed
+    or has failed.
+    """
+    from sqlalchemy.orm import Session, scoped_session
+
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
         raise TypeError(f"on= is a sync Connection or Session here, not {type(on).__name__}")
     if isinstance(on, scoped_session):
@@ -164,23 +195,7 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
         )
     if connection.closed or connection.invalidated:
         raise ValueError("nothing can be locked on this connection: it is closed")
-    if connection.dialect.name not in dialect.backends:
-        raise ValueError(
-            f"these locks are in {dialect.name}, the transaction is in "
-            f"{connection.dialect.name}: a row lock lives in the database of its transaction"
-        )
-    driver = _driver_of(connection, dialect)
-    root = connection.get_transaction()
-    if root is not None and not root.is_active:
-        raise ValueError(
-            "nothing can be locked on this connection: its transaction has already failed; "
-            "roll it back first"
-        )
-    transaction = BorrowedTransaction(connection, dialect, driver, runtime)
-    problem = driver.transaction_problem(transaction.driver_connection, locking)
-    if problem is not None:
-        raise ValueError(unusable(problem))
-    return transaction
+    return connection
 
 
 def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
@@ -231,6 +246,10 @@ class BorrowedTransaction(TableTransaction):
     @property
     def driver_connection(self) -> Any:
         return self.driver.connection_of(self.connection.connection)
+
+    @property
+    def source(self) -> object:
+        return self.connection.dialect  # the engine's, and that of its options' engines
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)

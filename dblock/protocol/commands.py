@@ -203,6 +203,13 @@ class Unapply(NamedTuple):
     key: str
 
 
+class Gate(NamedTuple):
+    """Raise the largest fence that a table of the user's has seen, in the user's transaction."""
+
+    name: str
+    fence: int
+
+
 # --- those who are seen waiting ------------------------------------------------------------------
 
 
@@ -365,6 +372,7 @@ Command = (
     | Guard
     | Apply
     | Unapply
+    | Gate
     | Register
     | Unregister
     | Sweep

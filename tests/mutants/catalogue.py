@@ -6,6 +6,7 @@ from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
+from tests.mutants.fencing import FENCING
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
@@ -724,4 +725,5 @@ CATALOGUE = (
     *LOOKS_ALIKE,
     *PRESET,
     *RETIRING,
+    *FENCING,
 )

@@ -55,6 +55,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
     ("apply", ("order",), {}, commands.Apply("order")),
     ("unapply", ("order",), {}, commands.Unapply("order")),
+    ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
     (
         "register",
         ("id", "report"),

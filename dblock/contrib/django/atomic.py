@@ -67,6 +67,10 @@ class AtomicBlock(Borrowed):
     def driver_connection(self) -> Any:
         return self._wrapper.connection
 
+    @property
+    def source(self) -> object:
+        return self._wrapper
+
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
         rows, count, _ = self.send(query)

@@ -7,7 +7,8 @@ from typing import ClassVar
 from ...protocol import commands
 from ...protocol.steps import Query
 from ..adapter import Adapter
-from ..runs import RunStatements, read_fence
+from ..dialect import read_fence
+from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import PyMySQL
 from .fragments import REMAINING, microseconds

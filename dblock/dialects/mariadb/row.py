@@ -7,7 +7,7 @@ import math
 from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
-from ..dialect import read_row_lock
+from ..dialect import read_fence, read_row_lock
 from .base import Tables
 from .fragments import EXACT, FREE, in_hex
 
@@ -87,4 +87,14 @@ class RowStatements(Tables):
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = {EXACT}",
             in_hex(key),
             commands.Unapply(key),
+        )
+
+    def gate(self, table: str, name: str, fence: int) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {table} (name, fence) VALUES ({EXACT}, %(fence)s)
+            ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
+            RETURNING fence""",
+            {**in_hex(name), "fence": fence},
+            commands.Gate(name, fence),
+            read=read_fence,
         )

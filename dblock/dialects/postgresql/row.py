@@ -8,6 +8,7 @@ from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, Reply, any_row
+from ..dialect import read_fence
 from ..values import text, utc
 from .fragments import FREE, LAZY, milliseconds
 from .witness import OPEN, WitnessStatements
@@ -114,6 +115,17 @@ class RowStatements(WitnessStatements):
             commands.Guard(name, token, fence),
             0.0,
             read=any_row,
+        )
+
+    def gate(self, table: str, name: str, fence: int) -> Query[int]:
+        # A larger fence is written too, unchanged: a row that is left alone is not returned.
+        return Query(
+            f"""INSERT INTO {table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
+            ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
+            RETURNING fence""",
+            {"name": name, "fence": fence},
+            commands.Gate(name, fence),
+            read=read_fence,
         )
 
     def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:

@@ -6,7 +6,7 @@ from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import RowOutcome
 from ...protocol.steps import Query, any_row
-from ..dialect import Dialect, read_row_lock
+from ..dialect import Dialect, read_fence, read_row_lock
 from .fragments import FREE, NOW
 
 
@@ -83,4 +83,14 @@ class RowStatements(Dialect):
             f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key",
             {"key": key},
             commands.Unapply(key),
+        )
+
+    def gate(self, table: str, name: str, fence: int) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {table} (name, fence) VALUES (:name, :fence)
+            ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
+            RETURNING fence""",
+            {"name": name, "fence": fence},
+            commands.Gate(name, fence),
+            read=read_fence,
         )

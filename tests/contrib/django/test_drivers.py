@@ -31,7 +31,7 @@ def test_the_driver(dj: Database) -> None:
 def test_transactions_of_drivers_in_c() -> None:
     if IN_C:
         return
-    these = ["test_locks.py", "test_counter.py", "test_drivers.py"]
+    these = ["test_locks.py", "test_counter.py", "test_fencing.py", "test_drivers.py"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider"),

@@ -180,6 +180,11 @@ VALUES (UNHEX(%(name)s), UTC_TIMESTAMP(6))
 DELETE FROM `dblock_applied` WHERE idempotency_key = UNHEX(%(name)s)
 
 
+-- gate
+INSERT INTO fences (name, fence) VALUES (UNHEX(%(name)s), %(fence)s)
+ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
+RETURNING fence
+
 -- register, waits 0 s
 INSERT INTO `dblock_waiter`
     (id, lock_name, strategy, owner, since, expires_at, holds)

@@ -313,6 +313,11 @@ VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING
 DELETE FROM "dblock_applied" WHERE idempotency_key = %(key)s
 
 
+-- gate
+INSERT INTO fences AS seen (name, fence) VALUES (%(name)s, %(fence)s)
+ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
+RETURNING fence
+
 -- register, a crash may undo it
 INSERT INTO "dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)

@@ -98,6 +98,11 @@ VALUES (:key, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT (idempotency_key
 DELETE FROM "dblock_applied" WHERE idempotency_key = :key
 
 
+-- gate
+INSERT INTO fences (name, fence) VALUES (:name, :fence)
+ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
+RETURNING fence
+
 -- register, waits 0.05 s
 INSERT INTO "dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)

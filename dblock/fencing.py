@@ -1,0 +1,168 @@
+"""A gate for fences, in a database where dblock's own tables are not.
+
+>>> from dblock.fencing import gate
+>>> with locks.lease("report") as lease, warehouse.begin() as connection:       # doctest: +SKIP
+...     gate(connection, "report", lease.fence)
+...     connection.execute(...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
+
+from .arguments import check_fence, check_flag, check_identifier, check_name
+from .dialects import ADAPTERS
+from .errors import DBLockError, SchemaMissing, StaleFence, Unsupported
+from .io.borrowed import borrow, connection_of
+from .io.runtime import Runtime
+from .protocol.explain import explain, transaction_broken
+from .protocol.faults import Fault, StatementError
+from .target import choose
+from .timeouts import Timeouts
+
+if TYPE_CHECKING:
+    from sqlalchemy.schema import MetaData
+
+    from .dialects import Adapter, Dialect
+    from .io.borrowed import Borrowable, Borrowed
+
+__all__ = ["gate", "table"]
+
+_NAME = "dblock_fence"
+_RUNTIME = Runtime()
+
+# Where transactions are from whose servers are known to be real ones.
+_recognised: WeakSet[object] = WeakSet()
+
+
+class DjangoConnection(Protocol):
+    """One of ``django.db.connections``, as far as it matters here."""
+
+    vendor: str
+    in_atomic_block: bool
+
+
+def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> Table:
+    """Add the table of a :func:`gate` to the MetaData of the database that it is in.
+
+    Alembic's autogenerate then writes the migration that creates it. The table has a row for each
+    name: ``name``, and in ``fence`` the largest fence that was let through.
+    """
+    from .schema.tables import NAME  # and with it Alembic
+
+    check_identifier("the name of a gate's table", name)
+    if schema is not None:
+        check_identifier("schema", schema)
+    return Table(
+        name,
+        metadata,
+        Column("name", NAME, nullable=False),
+        Column("fence", BigInteger, nullable=False),
+        PrimaryKeyConstraint("name", name=f"{name}_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+
+
+def gate(
+    connection: Borrowable | DjangoConnection,
+    name: str,
+    fence: int,
+    *,
+    table: Table | None = None,
+    trust_server: bool = False,
+) -> None:
+    """Let the holder with this fence write in the transaction of ``connection``, or refuse it.
+
+    Call it first in the transaction, with ``lease.fence``. If the gate has let a larger fence of
+    the same name through, you get StaleFence: roll the transaction back. The same fence may come
+    again. Nobody else passes the gate of this name until the transaction ends, and a rollback
+    undoes the passage.
+
+    ``connection`` is an SQLAlchemy Connection, Session or scoped_session, or a connection of
+    Django's in ``transaction.atomic()``, on PostgreSQL, MariaDB or SQLite. ``table`` is the one
+    that :func:`table` made, if it has another name or schema than usual. ``trust_server`` is as for
+    :class:`dblock.Locks`. One round trip, after the first.
+
+    Under a stricter isolation level you get Conflict if the gate's row has changed since the
+    transaction's snapshot, and DeadlockDetected after a deadlock: run the whole transaction again.
+    A wait lasts as long as the lock timeout of your session lets it; then you get Unavailable.
+    """
+    pass_through(connection, name, fence, table, trust_server, ADAPTERS)
+
+
+def pass_through(
+    on: Borrowable | DjangoConnection,
+    name: str,
+    fence: int,
+    table: Table | None,
+    trust_server: bool,
+    adapters: Mapping[str, type[Adapter]],
+) -> None:
+    """Do what :func:`gate` says, through the drivers that ``adapters`` know."""
+    check_name(name, "the name of a gate")
+    check_fence(fence)
+    check_flag("trust_server", trust_server)
+    if table is not None and not isinstance(table, Table):
+        raise TypeError(
+            f"table= is the Table that dblock.fencing.table made, not {type(table).__name__}: "
+            f"{table!r}"
+        )
+    dialect, transaction = _borrow(on, trust_server, adapters)
+    parts = (None, _NAME) if table is None else (table.schema, table.name)
+    place = ".".join(dialect.quote(part) for part in parts if part)
+    query = dialect.gate(place, name, fence)
+    try:
+        newest = query.read(transaction.execute(query))
+    except StatementError as failure:
+        raise _explained(dialect, failure, name, place) from failure.__cause__
+    if newest > fence:
+        raise StaleFence(
+            f"fence {fence} of {name!r} is stale: fence {newest} has been here, so somebody else "
+            "has held the lock since. Roll this transaction back",
+            name=name,
+            fence=fence,
+            newest=newest,
+        )
+
+
+def _borrow(
+    on: Any, trust_server: bool, adapters: Mapping[str, type[Adapter]]
+) -> tuple[Dialect, Borrowed]:
+    """Return the transaction that ``on`` is in, and the statements of its database."""
+    backend = getattr(on, "vendor", None)  # of a connection of Django's, which a lender knows
+    if backend is None:
+        on = connection_of(on)
+        backend = on.dialect.name
+    kind, adapter = choose(adapters, backend, "")
+    timeouts = Timeouts()
+    dialect = kind(None, "dblock_", timeouts, adapter(timeouts, trust_server))
+    transaction = borrow(on, dialect, _RUNTIME)
+    if not trust_server and transaction.source not in _recognised:
+        transaction.recognise()
+        _recognised.add(transaction.source)
+    return dialect, transaction
+
+
+def _explained(dialect: Dialect, failure: StatementError, name: str, place: str) -> DBLockError:
+    match failure.fault:
+        case Fault.SCHEMA:
+            return SchemaMissing(
+                f"the gate's table {place} is missing here: {failure}. Add "
+                "dblock.fencing.table(metadata) to the tables of this database, and migrate it; or "
+                "give gate() that table, if it is there in another schema"
+            )
+        case Fault.PRIVILEGE:
+            return Unsupported(
+                f"the database role lacks rights on the gate's table: {failure}. "
+                f"It needs SELECT, INSERT and UPDATE on {place}",
+                name=name,
+            )
+        case Fault.DISCONNECTED:
+            return transaction_broken(failure, name)
+        case _:
+            return explain(dialect, failure, name)

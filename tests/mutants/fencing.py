@@ -1,0 +1,67 @@
+"""Mutants of the gate for fences in other databases."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/contract/test_fencing.py"
+STALE = f"{TESTS}::test_no_fence_after_a_larger_one[threads-{{}}-connection]"
+NO_STALE_WRITE = "a gate lets no fence through after a larger one"
+
+FENCING = (
+    Mutant(
+        "a-gate-is-open",
+        NO_STALE_WRITE,
+        "fencing.pass_through",
+        "if newest > fence:",
+        "if False:",
+        STALE.format("sqlite"),
+    ),
+    *(
+        Mutant(
+            f"a-gate-forgets-on-{kind}",
+            NO_STALE_WRITE,
+            f"{kind}.row.RowStatements.gate",
+            old,
+            new,
+            STALE.format(kind),
+        )
+        for kind, old, new in (
+            ("postgresql", "greatest(seen.fence, excluded.fence)", "excluded.fence"),
+            ("mariadb", "GREATEST(fence, VALUES(fence))", "VALUES(fence)"),
+            ("sqlite", "max(fence, excluded.fence)", "excluded.fence"),
+        )
+    ),
+    Mutant(
+        "a-gate-that-nobody-waits-at",
+        "one transaction at a time passes a gate, also with a fence that was there before",
+        "mariadb.row.RowStatements.gate",
+        '{**in_hex(name), "fence": fence}',
+        '{**in_hex(name + __import__("secrets").token_hex(8)), "fence": fence}',
+        f"{TESTS}::test_a_fence_that_comes_again_keeps_others_out[threads-mariadb]",
+    ),
+    Mutant(
+        "a-gates-names-look-alike",
+        "the names of gates are exact",
+        "fencing.table",
+        'Column("name", NAME,',
+        'Column("name", __import__("sqlalchemy").String(255),',
+        f"{TESTS}::test_each_name_has_its_own[threads-mariadb]",
+    ),
+    Mutant(
+        "a-gate-in-autocommit",
+        "nothing is let through where nothing stays locked",
+        "fencing._borrow",
+        "borrow(on, dialect, _RUNTIME)",
+        "borrow(on, dialect, _RUNTIME, locking=False)",
+        f"{TESTS}::test_nothing_stays_locked_in_autocommit[threads-mariadb]",
+    ),
+    Mutant(
+        "a-look-alike-has-a-gate",
+        "a server that only looks like the real one is refused by name",
+        "fencing._borrow",
+        "transaction.recognise()",
+        "pass",
+        "tests/test_look_alikes.py::test_a_gate[postgresql]",
+    ),
+)
