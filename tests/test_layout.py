@@ -25,7 +25,7 @@ FLOORS = [
     {"database"},
     {"counter_table"},
     {"counter_stripes"},
-    {"lease", "row", "counter"},
+    {"lease", "row", "counter", "once"},
     {"multi", "cron"},
     {"locks"},
     {"doctor"},

@@ -122,7 +122,7 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
     """The engine, the collation, the index."""
     dialect = patient.dialect
     where = f"table_schema = {'%(schema)s' if dialect.schema else 'DATABASE()'}"
-    for name in ("lock", "guard", "applied", "run"):
+    for name in ("lock", "guard", "applied", "once", "run"):
         table = dialect.prefix + name
         asked = {"table": table} | ({"schema": dialect.schema} if dialect.schema else {})
         engines = patient.ask(

@@ -32,6 +32,11 @@ LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
 HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
+FINGERPRINT = String(64).with_variant(
+    mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), *_MYSQL
+)
+# JSON, in ASCII.
+RESULT = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 
@@ -68,6 +73,20 @@ def tables(
         Column("idempotency_key", NAME, nullable=False),
         Column("applied_at", MOMENT, nullable=False),
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    # Which calls were made, and what came of them: no result until one has ended.
+    once = Table(
+        f"{prefix}once",
+        metadata,
+        Column("idempotency_key", NAME, nullable=False),
+        Column("token", TOKEN, nullable=False),
+        Column("fingerprint", FINGERPRINT),
+        Column("result", RESULT),
+        Column("made_at", MOMENT, nullable=False),
+        Column("expires_at", MOMENT, nullable=False),
+        PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -150,6 +169,7 @@ def tables(
         "lock": lock,
         "guard": guard,
         "applied": applied,
+        "once": once,
         "waiter": waiter,
         "run": run,
         "epoch": epoch,

@@ -25,6 +25,7 @@ EVERY_KIND = frozenset(
         "test_loss",
         "test_row",
         "test_borrowed",
+        "test_once",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
@@ -80,6 +81,7 @@ HOSTILE_FILES = {
             "test_borrowed",
             "test_counter",
             "test_counter_races",
+            "test_once",
             "test_waiters",
         }
     ),
@@ -99,6 +101,7 @@ BORROWING = frozenset(
         "test_counter_exact",
         "test_counter_races",
         "test_counter_stripes",
+        "test_once",
     }
 )
 

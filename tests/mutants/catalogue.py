@@ -10,6 +10,7 @@ from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
+from tests.mutants.once import ONCE
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.retiring import RETIRING
@@ -724,4 +725,5 @@ CATALOGUE = (
     *LOOKS_ALIKE,
     *PRESET,
     *RETIRING,
+    *ONCE,
 )

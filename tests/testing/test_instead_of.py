@@ -233,3 +233,14 @@ def test_counters_are_where_they_were(tmp_path: Path, shop: Engine) -> None:
         with Session(shop) as session:
             assert before.value(session, 7) == 4
             assert locks.counter(STOCK, key=ID).value(session, 7) == 4
+
+
+def test_calls_that_are_made_once_are_where_they_were(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/calls.db"
+    upgrade(url)
+    engine = create_engine(url)
+    with Locks(url) as locks, Faults(locks):
+        for replayed in (False, True):
+            with Session(engine) as session, session.begin(), locks.once(session, "key") as call:
+                assert call.replayed is replayed
+    engine.dispose()
