@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         ConnectTimeout,
         DBLockError,
         DeadlockDetected,
+        InProgress,
+        KeyReused,
         LockLost,
         NotAcquired,
         NotEnough,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from .lock_state import LockState, RowLockState, RunState, WaiterState
     from .locks import Locks
     from .multi import MultiLock
+    from .once import Once
     from .policy import Attempt, RetryPolicy
     from .protocol.schedule import Danger
     from .retrying import retry_on_conflict
@@ -52,6 +55,8 @@ __all__ = [
     "DBLockError",
     "Danger",
     "DeadlockDetected",
+    "InProgress",
+    "KeyReused",
     "Lease",
     "LockLost",
     "LockState",
@@ -60,6 +65,7 @@ __all__ = [
     "NotAcquired",
     "NotEnough",
     "NotHeld",
+    "Once",
     "OutcomeUnknown",
     "QueryTimeout",
     "RetryPolicy",
@@ -87,6 +93,7 @@ _HOMES = {
     "LockState": "lock_state",
     "Locks": "locks",
     "MultiLock": "multi",
+    "Once": "once",
     "RetryPolicy": "policy",
     "RowLock": "row",
     "RowLockState": "lock_state",

@@ -106,6 +106,22 @@ def check_idle(idle: object, what: str = "idle") -> float:
     return number
 
 
+def check_keep(keep: object) -> float:
+    """Return for how long the result of a call is kept: a minute to 100 years.
+
+    The record has to outlast the transaction that makes it.
+    """
+    number = seconds("keep", keep)
+    if number < IDLE_MIN:
+        raise ValueError(
+            f"keep is at least {IDLE_MIN:.0f} seconds, and longer than any repetition can be late: "
+            f"{keep!r}"
+        )
+    if number > IDLE_MAX:
+        raise OverflowError(f"keep is at most 100 years ({IDLE_MAX:.0f} seconds): {keep!r}")
+    return number
+
+
 def check_ttl(ttl: object, what: str = "a TTL") -> float:
     """Return a lease's TTL in seconds: from 0.1 to 366 days. Warns of one above a day."""
     number = seconds(what, ttl)

@@ -11,6 +11,8 @@
     ├── OutcomeUnknown                     no reply came, and dblock could not find out the outcome
     ├── Conflict                           another transaction came first: run yours again
     ├── NotEnough                          a counter would fall below its floor
+    ├── InProgress                         another call with the same key has not ended
+    ├── KeyReused                          the key belongs to a call with another payload
     ├── Unavailable                        the database was not reached, or cannot serve now
     │   ├── ConnectTimeout                 no connection within Timeouts.connect
     │   ├── QueryTimeout                   the server gave a statement up, after Timeouts.query
@@ -151,6 +153,17 @@ class NotEnough(DBLockError):
     ) -> None:
         super().__init__(message, name=name)
         self.available = available
+
+
+class InProgress(DBLockError):
+    """Another call with the same idempotency key has not ended within the wait. ``name`` is it.
+
+    If that call succeeds, a later try gets its result. If it fails, a later try is the first.
+    """
+
+
+class KeyReused(DBLockError):
+    """The idempotency key belongs to a call with another fingerprint. ``name`` is the key."""
 
 
 class Unavailable(DBLockError):

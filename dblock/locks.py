@@ -31,6 +31,7 @@ from .lease import Lease
 from .lease_options import LeaseOptions, plan
 from .lock_state import LockState, RunState
 from .multi import MultiLock
+from .once import Once
 from .policy import RetryPolicy
 from .protocol import job_runs, overview, release, retiring
 from .protocol.schedule import Danger
@@ -297,6 +298,33 @@ class Locks:
             retry=self._policy(retry),
         )
 
+    def once(
+        self,
+        session: Borrowable,
+        key: str,
+        *,
+        fingerprint: Any = None,
+        keep: Seconds = 24 * 3600.0,
+        wait: Seconds | None = None,
+    ) -> Once:
+        """Return a call that is made once for its idempotency key, in your transaction.
+
+        See :class:`Once`. The key is exact, as names are, and one for all that use this database:
+        write into it what the call is and whose, such as ``f"{customer}:order:{key}"``.
+
+        ``fingerprint`` is what the call was given: bytes, text or what JSON can express. dblock
+        keeps a hash of it. Another fingerprint under the same key raises KeyReused. None is not
+        compared.
+
+        ``keep`` is for how many seconds from its beginning the call is on record, a minute at
+        least. Afterwards the key counts as new.
+
+        If another transaction has begun a call with this key, this one waits for its end, ``wait``
+        seconds at most: None for ever, 0 not at all. Then you get InProgress. On SQLite any other
+        writer is waited for.
+        """
+        return Once(self.database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
+
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
         return self.retry if retry is None else retry.drawing(self.database.runtime.random)
 
@@ -384,7 +412,8 @@ class Locks:
     def prune(self, older_than: Seconds) -> Pruned:
         """Delete idempotency keys and records of runs that are older than so many seconds.
 
-        Return how many of each it deleted. Afterwards a deleted key or slot counts as new. The
+        Return how many of each it deleted. Afterwards a deleted key or slot counts as new. Keys of
+        :meth:`once` are deleted when they are kept no longer, whatever their age. The
         record of a name's last run stays for ever. Its row goes with :meth:`prune_names`.
         """
         age = seconds("older_than", older_than)

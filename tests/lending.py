@@ -29,7 +29,7 @@ TABLES = {
 }
 IMPATIENCE = {"postgresql": "SET lock_timeout = '2s'", "mariadb": "SET lock_wait_timeout = 2"}
 KEPT = {"dblock_schema", "dblock_epoch", "dblock_witness"}
-FILLED = {"dblock_lock", "dblock_guard", "dblock_applied", "dblock_waiter", "dblock_run"}
+FILLED = {f"dblock_{name}" for name in ("lock", "guard", "applied", "once", "waiter", "run")}
 
 
 @dataclass(frozen=True)

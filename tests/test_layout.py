@@ -25,7 +25,7 @@ FLOORS = [
     {"database", "lease_options"},
     {"counter_table", "fencing"},
     {"counter_stripes"},
-    {"lease", "row", "counter"},
+    {"lease", "row", "counter", "once"},
     {"multi", "cron"},
     {"locks"},
     {"doctor"},

@@ -22,7 +22,10 @@ from tests.servers import execute
 from tests.support import LONG
 
 ROOT = Path(__file__).parent.parent
-TABLES = ("lock", "guard", "applied", "waiter", "run", "epoch", "witness", "schema", "version")
+TABLES = (
+    *("lock", "guard", "applied", "once", "waiter", "run", "epoch", "witness"),
+    *("schema", "version"),
+)
 OLD_LEASE = f"""INSERT INTO dblock_lock VALUES ('old', 7, 'a token', 'somebody',
     now(), now() + interval '{LONG} seconds')"""
 UPGRADE = "import sys, dblock.schema; dblock.schema.upgrade(sys.argv[1])"

@@ -21,6 +21,7 @@ from .counter import AsyncCounter
 from .cron import AsyncCronJob
 from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock
 from .locks import AsyncLocks
+from .once import AsyncOnce
 from .retrying import retry_on_conflict
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "AsyncLease",
     "AsyncLocks",
     "AsyncMultiLock",
+    "AsyncOnce",
     "AsyncRowLock",
     "retry_on_conflict",
 ]

@@ -35,6 +35,7 @@ from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock
 from .holds import TaskHolds
 from .home import Home
 from .keeper import keeper_here, keeper_in_thread, keeper_thread
+from .once import AsyncOnce
 from .runtime import AsyncioRuntime
 
 if TYPE_CHECKING:
@@ -257,6 +258,19 @@ class AsyncLocks:
             column, key=key, version=version, floor=floor, stripes=stripes, retry=retry
         )
         return AsyncCounter(self._home, made)
+
+    def once(
+        self,
+        session: AsyncBorrowable,
+        key: str,
+        *,
+        fingerprint: Any = None,
+        keep: Seconds = 24 * 3600.0,
+        wait: Seconds | None = None,
+    ) -> AsyncOnce:
+        """Return a call that is made once for its key; see :meth:`dblock.Locks.once`."""
+        made = self.sync.once(sync_of(session), key, fingerprint=fingerprint, keep=keep, wait=wait)
+        return AsyncOnce(self._home, made)
 
     # --- looking and letting go --------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol import commands
-from ..protocol.state import Granted, LockRow, Queued, QueuePosition, RowOutcome
+from ..protocol.state import Granted, LockRow, Queued, QueuePosition, Record, RowOutcome
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
@@ -59,6 +59,7 @@ class Dialect(Values, Statements):
         self.adapter = self.driver(timeouts) if adapter is None else adapter
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
+        self.once_table = self.table("once")
         self.waiter_table = self.table("waiter")
         self.run_table = self.table("run")
 
@@ -85,6 +86,7 @@ class Dialect(Values, Statements):
         return {
             self.lock_table: "SELECT, INSERT, UPDATE, DELETE",
             self.applied_table: "SELECT, INSERT, DELETE",
+            self.once_table: "SELECT, INSERT, UPDATE, DELETE",
             self.waiter_table: "SELECT, INSERT, UPDATE, DELETE",
             self.run_table: "SELECT, INSERT, UPDATE, DELETE",
             self.table("schema"): "SELECT",
@@ -188,6 +190,34 @@ class Dialect(Values, Statements):
         """Lock a name's row of the ``table``, in the user's transaction; return the largest fence
         that it has seen, this one included."""
 
+    # --- calls that are made once ------------------------------------------------------------
+
+    #: How many seconds later it is, as the parameter ``keep``, by the clock in a user's session.
+    kept_until: ClassVar[str]
+    #: A key, and a result, as a parameter in a user's session.
+    exact_key: ClassVar[str]
+    exact_result: ClassVar[str]
+
+    @abstractmethod
+    def exact(self, text: str) -> object:
+        """Return the value of such a parameter."""
+
+    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.once_table} SET result = {self.exact_result}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
+            {"key": self.exact(key), "token": token, "result": self.exact(result)},
+            commands.FinishOnce(key, token),
+        )
+
+    def forget_once(self, key: str, token: str) -> Query[int]:
+        return Query(
+            f"""DELETE FROM {self.once_table}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
+            {"key": self.exact(key), "token": token},
+            commands.ForgetOnce(key, token),
+        )
+
     # --- migrations --------------------------------------------------------------------------
 
     def set_durability(self, durability: str) -> tuple[str, ...]:
@@ -249,6 +279,14 @@ def read_fence(reply: Reply) -> int:
 def read_tokens(reply: Reply) -> set[str]:
     """Read the tokens of the holds that were renewed."""
     return {row[0] for row in reply.rows}
+
+
+def read_record(reply: Reply) -> Record | None:
+    """Read the record of a call: its first columns are the token, the fingerprint, the result."""
+    if not reply.rows or reply.rows[0][0] is None:
+        return None
+    token, *columns = reply.rows[0][:3]
+    return Record(text(token), *(None if said is None else text(said) for said in columns))
 
 
 def read_row_lock(reply: Reply) -> RowOutcome:

@@ -119,6 +119,19 @@ class RunStatements(Dialect):
         old = f"applied_at < {self.ago}"
         return self._prune(self.applied_table, "idempotency_key", old, commands.PruneApplied(age))
 
+    def prune_once(self) -> Query[int]:
+        # Said twice: a record that was found may be another call's when it is to be deleted.
+        return Query(
+            f"""DELETE FROM {self.once_table} WHERE expires_at <= {self.clock}
+            AND idempotency_key IN (SELECT idempotency_key FROM (
+                SELECT idempotency_key FROM {self.once_table} WHERE expires_at <= {self.clock}
+                LIMIT {PRUNED_AT_ONCE}
+            ) AS some_of_them)""",
+            {},
+            commands.PruneOnce(),
+            self.patience,
+        )
+
     def prune_runs(self, age: float) -> Query[int]:
         later = f"""EXISTS (SELECT 1 FROM {self.run_table} AS later
             WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at)"""

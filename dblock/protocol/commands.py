@@ -210,6 +210,29 @@ class Gate(NamedTuple):
     fence: int
 
 
+class ClaimOnce(NamedTuple):
+    """Record a call, in the user's transaction, unless it is recorded; read the record."""
+
+    key: str
+    token: str
+    fingerprint: str | None
+    keep: float
+
+
+class FinishOnce(NamedTuple):
+    """Record the result of a call that this transaction has recorded."""
+
+    key: str
+    token: str
+
+
+class ForgetOnce(NamedTuple):
+    """Take back the record of a call that this transaction has recorded."""
+
+    key: str
+    token: str
+
+
 # --- those who are seen waiting ------------------------------------------------------------------
 
 
@@ -301,6 +324,10 @@ class PruneApplied(NamedTuple):
     age: float
 
 
+class PruneOnce(NamedTuple):
+    """Delete some of the records of calls that are kept no longer."""
+
+
 class PruneRuns(NamedTuple):
     """Delete some of the runs that are older, in seconds, not the last one of a name."""
 
@@ -373,6 +400,9 @@ Command = (
     | Apply
     | Unapply
     | Gate
+    | ClaimOnce
+    | FinishOnce
+    | ForgetOnce
     | Register
     | Unregister
     | Sweep
@@ -387,6 +417,7 @@ Command = (
     | ListHeldRuns
     | ListRowLocks
     | PruneApplied
+    | PruneOnce
     | PruneRuns
     | LookForUnused
     | RaiseFloor

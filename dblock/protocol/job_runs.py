@@ -129,8 +129,10 @@ def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | Non
 
 
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
-    """Delete the keys and the runs that are older than ``age`` seconds; return how many."""
+    """Delete the keys and the runs that are older than ``age`` seconds, and the records of calls
+    that are kept no longer; return how many."""
     keys = yield from _delete(dialect, dialect.prune_applied(age), patience, now)
+    keys += yield from _delete(dialect, dialect.prune_once(), patience, now)
     runs = yield from _delete(dialect, dialect.prune_runs(age), patience, now)
     return Pruned(keys, runs)
 

@@ -90,6 +90,14 @@ class Passed(NamedTuple):
     ttl: float
 
 
+class Record(NamedTuple):
+    """What is on record of a call that is made once. ``result`` is its JSON, None until it ends."""
+
+    token: str
+    fingerprint: str | None
+    result: str | None
+
+
 class Pruned(NamedTuple):
     """How many records were deleted."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..lock_state import RowLockState, RunState, WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, NamePage, Queued, Renewal, RowOutcome, Witness
+from .state import Granted, LockRow, NamePage, Queued, Record, Renewal, RowOutcome, Witness
 from .steps import Query
 from .timing import Timing
 
@@ -207,6 +207,32 @@ class Statements(ABC):
         the name.
         """
 
+    # --- calls that are made once ------------------------------------------------------------
+
+    @abstractmethod
+    def claim_once(
+        self,
+        key: str,
+        token: str,
+        fingerprint: str | None,
+        keep: float,
+        patience: float | None,
+    ) -> Query[Record | None]:
+        """Record a call, in the user's transaction, where none is on record that is still kept;
+        read the record, which is this call's if its token is.
+
+        A record that another transaction has not committed is waited for, ``patience`` as with
+        :meth:`lock_row`. None if there came a record meanwhile: ask again.
+        """
+
+    @abstractmethod
+    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
+        """Record the result of a call; no row when its record is gone."""
+
+    @abstractmethod
+    def forget_once(self, key: str, token: str) -> Query[int]:
+        """Take back the record of a call."""
+
     # --- the witness -------------------------------------------------------------------------
 
     def witness(self) -> Query[Witness | None]:
@@ -279,6 +305,10 @@ class Statements(ABC):
     @abstractmethod
     def prune_applied(self, age: float) -> Query[int]:
         """Delete some of the keys that are older than ``age`` seconds, if there are any."""
+
+    @abstractmethod
+    def prune_once(self) -> Query[int]:
+        """Delete some of the records of calls that are kept no longer, if there are any."""
 
     @abstractmethod
     def prune_runs(self, age: float) -> Query[int]:

@@ -32,6 +32,11 @@ LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
 HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
+FINGERPRINT = String(64).with_variant(
+    mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), *_MYSQL
+)
+# JSON, in ASCII.
+RESULT = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 
@@ -83,6 +88,27 @@ def tables(
         Column("applied_at", MOMENT, nullable=False, comment="When the change was made."),
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
         comment="Idempotency keys of counter changes.",
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    # Which calls were made, and what came of them: no result until one has ended.
+    once = Table(
+        f"{prefix}once",
+        metadata,
+        Column("idempotency_key", NAME, nullable=False, comment="The key of the call."),
+        Column("token", TOKEN, nullable=False, comment="Which transaction recorded the call."),
+        Column(
+            "fingerprint",
+            FINGERPRINT,
+            comment="A hash of what was asked for; NULL if it was not given.",
+        ),
+        Column(
+            "result", RESULT, comment="What the call returned, as JSON; NULL until it has ended."
+        ),
+        Column("made_at", MOMENT, nullable=False, comment="When the call was recorded."),
+        Column("expires_at", MOMENT, nullable=False, comment="Until when the record counts."),
+        PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
+        comment="Calls that are made once, and what came of them.",
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -208,6 +234,7 @@ def tables(
         "lock": lock,
         "guard": guard,
         "applied": applied,
+        "once": once,
         "waiter": waiter,
         "run": run,
         "epoch": epoch,

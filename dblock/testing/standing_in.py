@@ -35,11 +35,14 @@ def stand_in(
     locks.dialect = made.dialect
     # A counter locks nothing. It is in a table of the user's, and works there as it does.
     vars(locks)["counter"] = counting.counter
+    # So does a call that is made once: it is on record in the user's transaction.
+    vars(locks)["once"] = counting.once
 
     def stop() -> None:
         made.kept.close()
         made.close()
         vars(locks).pop("counter")
+        vars(locks).pop("once")
         locks.dialect = dialect
         for end in ends:
             end()

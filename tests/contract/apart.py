@@ -26,6 +26,7 @@ EVERY_KIND = frozenset(
         "test_row",
         "test_borrowed",
         "test_fencing",
+        "test_once",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
@@ -82,6 +83,7 @@ HOSTILE_FILES = {
             "test_counter",
             "test_counter_races",
             "test_fencing",
+            "test_once",
             "test_waiters",
         }
     ),
@@ -102,6 +104,7 @@ BORROWING = frozenset(
         "test_counter_races",
         "test_counter_stripes",
         "test_fencing",
+        "test_once",
     }
 )
 

@@ -11,6 +11,7 @@ from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
 from tests.mutants.mutant import Mutant
+from tests.mutants.once import ONCE
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.retiring import RETIRING
@@ -726,4 +727,5 @@ CATALOGUE = (
     *PRESET,
     *RETIRING,
     *FENCING,
+    *ONCE,
 )

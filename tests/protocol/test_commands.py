@@ -20,6 +20,7 @@ from dblock.protocol.steps import Query, count
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
 OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
 ASKING = ("report", "token", "me", 30.0, "ticket")
+CALL = ("order", "token", "fingerprint", 60.0)
 #: How each statement is asked for, and what it says then.
 STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
@@ -56,6 +57,11 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("apply", ("order",), {}, commands.Apply("order")),
     ("unapply", ("order",), {}, commands.Unapply("order")),
     ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
+    ("claim_once", (*CALL, 2.5), {}, commands.ClaimOnce(*CALL)),
+    ("claim_once", (*CALL, 0.0), {}, commands.ClaimOnce(*CALL)),
+    ("claim_once", (*CALL, None), {}, commands.ClaimOnce(*CALL)),
+    ("finish_once", ("order", "token", "{}"), {}, commands.FinishOnce("order", "token")),
+    ("forget_once", ("order", "token"), {}, commands.ForgetOnce("order", "token")),
     (
         "register",
         ("id", "report"),
@@ -77,6 +83,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("row_locks", (), {}, commands.ListRowLocks(None)),
     ("row_locks", ("report",), {}, commands.ListRowLocks("report")),
     ("prune_applied", (5.0,), {}, commands.PruneApplied(5.0)),
+    ("prune_once", (), {}, commands.PruneOnce()),
     ("prune_runs", (5.0,), {}, commands.PruneRuns(5.0)),
     ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
     ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
@@ -143,6 +150,9 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
     if isinstance(command, commands.LockRow) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
         assert patience == (limit if case.given[1] is None else case.given[1])
+    elif isinstance(command, commands.ClaimOnce) and dialect.name != "sqlite":
+        limit = dialect.longest_patience if dialect.name == "mariadb" else None
+        assert patience == (limit if case.given[-1] is None else case.given[-1])
     elif isinstance(command, commands.WaitInServer):
         assert patience == case.given[-1]
     elif "'lock_timeout', '" in sql:

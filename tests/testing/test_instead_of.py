@@ -248,4 +248,14 @@ def test_a_counter_of_before_counts_on_a_server(new_database: NewDatabase, kind:
             before.take(session, 7, 3)
         with Session(engine) as session:
             assert before.value(session, 7) == 7
+
+
+def test_calls_that_are_made_once_are_where_they_were(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/calls.db"
+    upgrade(url)
+    engine = create_engine(url)
+    with Locks(url) as locks, Faults(locks):
+        for replayed in (False, True):
+            with Session(engine) as session, session.begin(), locks.once(session, "key") as call:
+                assert call.replayed is replayed
     engine.dispose()

@@ -43,6 +43,12 @@ class Surface:
             return self._world.surface(found)
         return functools.partial(self._call, found)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("target", "_world") or not hasattr(type(self.target), name):
+            super().__setattr__(name, value)
+        else:
+            self._world.call(setattr, self.target, name, value)
+
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         args = tuple(given(argument) for argument in args)
         kwargs = {name: given(argument) for name, argument in kwargs.items()}

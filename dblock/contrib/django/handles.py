@@ -25,6 +25,7 @@ from ...arguments import Seconds
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...lease import Lease
 from ...locks import Locks
+from ...once import Once
 from ...row import RowLock
 from ...timeouts import Timeouts
 from . import conf
@@ -101,6 +102,24 @@ class DjangoLocks(Locks):
         ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`.
         """
         return model_counter(self.alias, field, key=key, version=version, floor=floor, retry=retry)
+
+    def once(  # type: ignore[override]
+        self,
+        key: str,
+        *,
+        on: Any = None,
+        fingerprint: Any = None,
+        keep: Seconds = 24 * 3600.0,
+        wait: Seconds | None = None,
+    ) -> Once:
+        """Return a call that is made once, in the atomic block around it.
+
+        ``on`` is another connection of Django's, or its alias. See :meth:`dblock.Locks.once`.
+        """
+        given: Any = alias_of(self.engine) if on is None else on
+        if isinstance(given, str):
+            given = connections[given]
+        return super().once(given, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
     def disconnect(self) -> None:
         """Close dblock's connections, those in use once they are not; new ones are made when

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ...protocol import commands
-from ...protocol.state import RowOutcome
+from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, any_row
-from ..dialect import read_fence, read_row_lock
+from ..dialect import read_fence, read_record, read_row_lock
 from .base import Tables
 from .fragments import EXACT, FREE, in_hex
 
@@ -80,6 +80,47 @@ class RowStatements(Tables):
             VALUES ({EXACT}, UTC_TIMESTAMP(6))""",
             in_hex(key),
             commands.Apply(key),
+        )
+
+    kept_until = "UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND"
+    exact_key = "UNHEX(%(key)s)"
+    exact_result = "UNHEX(%(result)s)"
+
+    def exact(self, text: str) -> object:
+        return text.encode().hex()
+
+    def claim_once(
+        self,
+        key: str,
+        token: str,
+        fingerprint: str | None,
+        keep: float,
+        patience: float | None,
+    ) -> Query[Record | None]:
+        seconds = self.longest_patience if patience is None else patience
+        if seconds < _WORTH_WAITING:
+            limit, seconds = "innodb_lock_wait_timeout = 0", 0.0
+        else:
+            # The second is exact, and undoes no more than its statement.
+            limit = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}, "
+            limit += f"max_statement_time = {seconds:.3f}"
+        # Each is set in its turn, so the expiry comes last. Not IGNORE: it takes a shared lock on a
+        # record that is there, and of two that have one neither could put its own there.
+        changes = ", ".join(
+            f"{column} = IF(expires_at <= UTC_TIMESTAMP(6), VALUES({column}), {column})"
+            for column in ("token", "fingerprint", "result", "made_at", "expires_at")
+        )
+        return Query(
+            f"""SET STATEMENT {limit} FOR INSERT INTO {self.once_table}
+            (idempotency_key, token, fingerprint, result, made_at, expires_at)
+            VALUES ({self.exact_key}, %(token)s, %(fingerprint)s, NULL,
+                UTC_TIMESTAMP(6), {self.kept_until})
+            ON DUPLICATE KEY UPDATE {changes}
+            RETURNING token, fingerprint, result""",
+            {"key": self.exact(key), "token": token, "fingerprint": fingerprint, "keep": keep},
+            commands.ClaimOnce(key, token, fingerprint, keep),
+            seconds,
+            read=read_record,
         )
 
     def unapply(self, key: str) -> Query[int]:

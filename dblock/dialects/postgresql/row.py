@@ -6,9 +6,9 @@ from datetime import datetime
 
 from ...lock_state import RowLockState
 from ...protocol import commands
-from ...protocol.state import RowOutcome
+from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence
+from ..dialect import read_fence, read_record
 from ..values import text, utc
 from .fragments import FREE, LAZY, milliseconds
 from .witness import OPEN, WitnessStatements
@@ -160,6 +160,60 @@ class RowStatements(WitnessStatements):
             VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
             commands.Apply(key),
+        )
+
+    kept_until = "clock_timestamp() + %(keep)s * interval '1 s'"
+    exact_key = "%(key)s"
+    exact_result = "%(result)s"
+
+    def exact(self, text: str) -> object:
+        return text
+
+    def claim_once(
+        self,
+        key: str,
+        token: str,
+        fingerprint: str | None,
+        keep: float,
+        patience: float | None,
+    ) -> Query[Record | None]:
+        changes = ", ".join(
+            f"{column} = excluded.{column}"
+            for column in ("token", "fingerprint", "result", "made_at", "expires_at")
+        )
+        # Read first, so that a repetition locks and writes nothing. A record that is there and not
+        # seen is newer than the statement, which says nothing then: the next one sees it.
+        return Query(
+            f"""WITH before AS MATERIALIZED (
+                SELECT current_setting('lock_timeout') AS patience
+            ), during AS MATERIALIZED (
+                SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+                FROM before WHERE before.patience IS NOT NULL
+            ), seen AS MATERIALIZED (
+                SELECT token, fingerprint, result FROM {self.once_table}
+                WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
+            ), made AS (
+                INSERT INTO {self.once_table} AS o
+                    (idempotency_key, token, fingerprint, made_at, expires_at)
+                SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), {self.kept_until}
+                WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+                ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
+                WHERE o.expires_at <= clock_timestamp()
+                RETURNING token, fingerprint, result
+            )
+            SELECT found.token, found.fingerprint, found.result,
+                set_config('lock_timeout', before.patience, true)
+            FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true""",
+            {
+                "key": key,
+                "token": token,
+                "fingerprint": fingerprint,
+                "keep": keep,
+                "patience": str(milliseconds(patience)),
+            },
+            commands.ClaimOnce(key, token, fingerprint, keep),
+            patience,
+            read=read_record,
         )
 
     def unapply(self, key: str) -> Query[int]:

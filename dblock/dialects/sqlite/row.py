@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...lock_state import RowLockState
 from ...protocol import commands
-from ...protocol.state import RowOutcome
+from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, any_row
-from ..dialect import Dialect, read_fence, read_row_lock
-from .fragments import FREE, NOW
+from ..dialect import Dialect, read_fence, read_record, read_row_lock
+from .fragments import FREE, NOW, SHIFTED, modifier
 
 
 class RowStatements(Dialect):
@@ -76,6 +76,36 @@ class RowStatements(Dialect):
             VALUES (:key, {NOW}) ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
             commands.Apply(key),
+        )
+
+    kept_until = SHIFTED.format(":keep")
+    exact_key = ":key"
+    exact_result = ":result"
+
+    def exact(self, text: str) -> object:
+        return text
+
+    def claim_once(
+        self,
+        key: str,
+        token: str,
+        fingerprint: str | None,
+        keep: float,
+        patience: float | None,
+    ) -> Query[Record | None]:
+        changes = ", ".join(
+            f"{column} = CASE WHEN o.expires_at <= {NOW} THEN excluded.{column} ELSE o.{column} END"
+            for column in ("token", "fingerprint", "result", "made_at", "expires_at")
+        )
+        return Query(
+            f"""INSERT INTO {self.once_table} AS o
+            (idempotency_key, token, fingerprint, result, made_at, expires_at)
+            VALUES (:key, :token, :fingerprint, NULL, {NOW}, {self.kept_until})
+            ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
+            RETURNING token, fingerprint, result""",
+            {"key": key, "token": token, "fingerprint": fingerprint, "keep": modifier(keep)},
+            commands.ClaimOnce(key, token, fingerprint, keep),
+            read=read_record,
         )
 
     def unapply(self, key: str) -> Query[int]:

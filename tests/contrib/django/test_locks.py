@@ -306,3 +306,48 @@ def test_a_job(dj: Database) -> None:
     last = locks.last_run("nightly")
     assert last is not None
     assert last.exit_status == 0
+
+
+def test_a_call_is_made_once(dj: Database, others: Locks) -> None:
+    """In the atomic block: its key, its effect and its result, all of it or nothing."""
+    table()
+
+    def call(number: int, *, fail: bool = False) -> tuple[object, bool]:
+        with transaction.atomic(), locks.once("order:42") as made:
+            if not made.replayed:
+                add(number)
+                made.result = {"id": number}
+            if fail:
+                raise KeyError
+            return made.result, made.replayed
+
+    with pytest.raises(KeyError):
+        call(1, fail=True)
+    assert facts() == set()
+    assert call(2) == ({"id": 2}, False)
+    assert call(3) == ({"id": 2}, True)
+    assert facts() == {2}
+    with pytest.raises(ValueError, match="in no transaction"), locks.once("order:42"):
+        pass
+
+
+def test_a_failed_call_leaves_no_key(dj: Database) -> None:
+    """Where the error is caught in the block around it, and that is committed."""
+    table()
+
+    def fail(key: str) -> None:
+        with locks.once(key):
+            add(1)
+            raise KeyError
+
+    with transaction.atomic():
+        with pytest.raises(KeyError):
+            fail("a")
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM facts")
+        with pytest.raises(KeyError), transaction.atomic():
+            fail("b")
+    assert facts() == set()
+    with transaction.atomic(), locks.once("a") as a, locks.once("b") as b:
+        assert not a.replayed
+        assert not b.replayed

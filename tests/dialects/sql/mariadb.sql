@@ -185,6 +185,38 @@ INSERT INTO fences (name, fence) VALUES (UNHEX(%(name)s), %(fence)s)
 ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 RETURNING fence
 
+-- claim_once, waits 2.5 s
+SET STATEMENT innodb_lock_wait_timeout = 4, max_statement_time = 2.500 FOR INSERT INTO `dblock_once`
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
+    UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND)
+ON DUPLICATE KEY UPDATE token = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(token), token), fingerprint = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(fingerprint), fingerprint), result = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(result), result), made_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(made_at), made_at), expires_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(expires_at), expires_at)
+RETURNING token, fingerprint, result
+
+-- claim_once, waits 0 s
+SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT INTO `dblock_once`
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
+    UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND)
+ON DUPLICATE KEY UPDATE token = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(token), token), fingerprint = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(fingerprint), fingerprint), result = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(result), result), made_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(made_at), made_at), expires_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(expires_at), expires_at)
+RETURNING token, fingerprint, result
+
+-- claim_once, waits 5 s
+SET STATEMENT innodb_lock_wait_timeout = 6, max_statement_time = 5.000 FOR INSERT INTO `dblock_once`
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
+    UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND)
+ON DUPLICATE KEY UPDATE token = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(token), token), fingerprint = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(fingerprint), fingerprint), result = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(result), result), made_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(made_at), made_at), expires_at = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(expires_at), expires_at)
+RETURNING token, fingerprint, result
+
+-- finish_once
+UPDATE `dblock_once` SET result = UNHEX(%(result)s)
+WHERE idempotency_key = UNHEX(%(key)s) AND token = %(token)s
+
+-- forget_once
+DELETE FROM `dblock_once`
+WHERE idempotency_key = UNHEX(%(key)s) AND token = %(token)s
+
 -- register, waits 0 s
 INSERT INTO `dblock_waiter`
     (id, lock_name, strategy, owner, since, expires_at, holds)
@@ -270,6 +302,13 @@ WHERE l.token IS NOT NULL
 -- prune_applied, waits 0 s
 DELETE FROM `dblock_applied` WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
     SELECT idempotency_key FROM `dblock_applied` AS old WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND LIMIT 1000
+) AS some_of_them)
+
+-- prune_once, waits 0 s
+DELETE FROM `dblock_once` WHERE expires_at <= UTC_TIMESTAMP(6)
+AND idempotency_key IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM `dblock_once` WHERE expires_at <= UTC_TIMESTAMP(6)
+    LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs, waits 0 s

@@ -318,6 +318,80 @@ INSERT INTO fences AS seen (name, fence) VALUES (%(name)s, %(fence)s)
 ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
 RETURNING fence
 
+-- claim_once, waits 2.5 s
+WITH before AS MATERIALIZED (
+    SELECT current_setting('lock_timeout') AS patience
+), during AS MATERIALIZED (
+    SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+    FROM before WHERE before.patience IS NOT NULL
+), seen AS MATERIALIZED (
+    SELECT token, fingerprint, result FROM "dblock_once"
+    WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
+), made AS (
+    INSERT INTO "dblock_once" AS o
+        (idempotency_key, token, fingerprint, made_at, expires_at)
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
+    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
+    WHERE o.expires_at <= clock_timestamp()
+    RETURNING token, fingerprint, result
+)
+SELECT found.token, found.fingerprint, found.result,
+    set_config('lock_timeout', before.patience, true)
+FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true
+
+-- claim_once, waits 0 s
+WITH before AS MATERIALIZED (
+    SELECT current_setting('lock_timeout') AS patience
+), during AS MATERIALIZED (
+    SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+    FROM before WHERE before.patience IS NOT NULL
+), seen AS MATERIALIZED (
+    SELECT token, fingerprint, result FROM "dblock_once"
+    WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
+), made AS (
+    INSERT INTO "dblock_once" AS o
+        (idempotency_key, token, fingerprint, made_at, expires_at)
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
+    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
+    WHERE o.expires_at <= clock_timestamp()
+    RETURNING token, fingerprint, result
+)
+SELECT found.token, found.fingerprint, found.result,
+    set_config('lock_timeout', before.patience, true)
+FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true
+
+-- claim_once
+WITH before AS MATERIALIZED (
+    SELECT current_setting('lock_timeout') AS patience
+), during AS MATERIALIZED (
+    SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+    FROM before WHERE before.patience IS NOT NULL
+), seen AS MATERIALIZED (
+    SELECT token, fingerprint, result FROM "dblock_once"
+    WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
+), made AS (
+    INSERT INTO "dblock_once" AS o
+        (idempotency_key, token, fingerprint, made_at, expires_at)
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
+    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
+    WHERE o.expires_at <= clock_timestamp()
+    RETURNING token, fingerprint, result
+)
+SELECT found.token, found.fingerprint, found.result,
+    set_config('lock_timeout', before.patience, true)
+FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true
+
+-- finish_once
+UPDATE "dblock_once" SET result = %(result)s
+WHERE idempotency_key = %(key)s AND token = %(token)s
+
+-- forget_once
+DELETE FROM "dblock_once"
+WHERE idempotency_key = %(key)s AND token = %(token)s
+
 -- register, a crash may undo it
 INSERT INTO "dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)
@@ -440,6 +514,13 @@ WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 -- prune_applied
 DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
     SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) LIMIT 1000
+) AS some_of_them)
+
+-- prune_once
+DELETE FROM "dblock_once" WHERE expires_at <= clock_timestamp()
+AND idempotency_key IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_once" WHERE expires_at <= clock_timestamp()
+    LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs

@@ -103,6 +103,35 @@ INSERT INTO fences (name, fence) VALUES (:name, :fence)
 ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
 RETURNING fence
 
+-- claim_once
+INSERT INTO "dblock_once" AS o
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (:key, :token, :fingerprint, NULL, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :keep))
+ON CONFLICT (idempotency_key) DO UPDATE SET token = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.token ELSE o.token END, fingerprint = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.fingerprint ELSE o.fingerprint END, result = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.result ELSE o.result END, made_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.made_at ELSE o.made_at END, expires_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.expires_at ELSE o.expires_at END
+RETURNING token, fingerprint, result
+
+-- claim_once
+INSERT INTO "dblock_once" AS o
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (:key, :token, :fingerprint, NULL, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :keep))
+ON CONFLICT (idempotency_key) DO UPDATE SET token = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.token ELSE o.token END, fingerprint = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.fingerprint ELSE o.fingerprint END, result = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.result ELSE o.result END, made_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.made_at ELSE o.made_at END, expires_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.expires_at ELSE o.expires_at END
+RETURNING token, fingerprint, result
+
+-- claim_once
+INSERT INTO "dblock_once" AS o
+(idempotency_key, token, fingerprint, result, made_at, expires_at)
+VALUES (:key, :token, :fingerprint, NULL, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :keep))
+ON CONFLICT (idempotency_key) DO UPDATE SET token = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.token ELSE o.token END, fingerprint = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.fingerprint ELSE o.fingerprint END, result = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.result ELSE o.result END, made_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.made_at ELSE o.made_at END, expires_at = CASE WHEN o.expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') THEN excluded.expires_at ELSE o.expires_at END
+RETURNING token, fingerprint, result
+
+-- finish_once
+UPDATE "dblock_once" SET result = :result
+WHERE idempotency_key = :key AND token = :token
+
+-- forget_once
+DELETE FROM "dblock_once"
+WHERE idempotency_key = :key AND token = :token
+
 -- register, waits 0.05 s
 INSERT INTO "dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)
@@ -193,6 +222,13 @@ UPDATE "dblock_lock" SET fence = fence WHERE false
 -- prune_applied, waits 0.05 s
 DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
     SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') LIMIT 1000
+) AS some_of_them)
+
+-- prune_once, waits 0.05 s
+DELETE FROM "dblock_once" WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')
+AND idempotency_key IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_once" WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')
+    LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs, waits 0.05 s

@@ -9,7 +9,7 @@ from dblock.contrib.django.models import LockName, RunKey
 
 
 class Migration(migrations.Migration):
-    dependencies = (("dblock", "0004_pause"),)
+    dependencies = (("dblock", "0005_once"),)
     operations = (
         migrations.CreateModel(
             name="Run",

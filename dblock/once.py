@@ -1,0 +1,174 @@
+"""A call that is made once: what it does and what came of it are one transaction, the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from .arguments import Seconds, check_keep, check_name, seconds
+from .protocol import once
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .io.borrowed import Borrowable, Borrowed, Root
+
+RESULT_MAX = 2**20
+
+
+class Once:
+    """A call that is made once for its idempotency key, by :meth:`Locks.once`.
+
+    ``with`` it in your transaction::
+
+        with session.begin():
+            with locks.once(session, key) as call:
+                if call.replayed:
+                    return call.result
+                session.add(order)
+                call.result = {"order": 7}
+
+    The key and the result are recorded in that transaction and commit with your work: all of it or
+    nothing, whatever dies when.
+
+    If the block raises, nothing is recorded. Let the error roll back your transaction, or give the
+    block a savepoint. If you catch the error and commit, your work so far is kept without the key,
+    and the next call does it again.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        on: Borrowable,
+        key: str,
+        *,
+        fingerprint: Any,
+        keep: Seconds,
+        wait: Seconds | None,
+    ) -> None:
+        self.key = check_name(key, "an idempotency key")
+        self._fingerprint = None if fingerprint is None else fingerprint_of(fingerprint)
+        self._keep = check_keep(keep)
+        self._wait = None if wait is None else seconds("wait", wait)
+        self._database = database
+        self._on = on
+        self._token = ""
+        self._transaction: Borrowed | None = None
+        self._root: Root | None = None
+        self._replayed = False
+        self._result: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Once {self.key!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is in a transaction, which you cannot send to another process")
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier call was made with this key: then do nothing, and use its result."""
+        return self._replayed
+
+    @property
+    def result(self) -> Any:
+        """What came of the call. Set it to what JSON can express, at most a mebibyte of it."""
+        return self._result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        if self._replayed:
+            raise ValueError(
+                f"the call {self.key!r} was made before, and its result is recorded: "
+                "look at call.replayed first"
+            )
+        _recorded(result)  # bad ones are told where they are set
+        self._result = result
+
+    def __enter__(self) -> Self:
+        if self._transaction is not None:
+            raise ValueError(f"{self!r} is entered once: make another one with locks.once()")
+        database = self._database
+        transaction = database.borrow(self._on)
+        token = database.runtime.token(16)
+        recorded = database.run(
+            once.claim(
+                database.dialect,
+                self.key,
+                token,
+                self._fingerprint,
+                self._keep,
+                wait=self._wait,
+                patience=database.timeouts.socket,
+                start=database.runtime.now(),
+            ),
+            transaction,
+        )
+        self._transaction, self._root, self._token = transaction, transaction.root, token
+        if recorded is not None:
+            self._replayed, self._result = True, json.loads(recorded)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._replayed:
+            return
+        if kind is not None:
+            self._forget()
+            return
+        try:
+            recorded = _recorded(self._result)  # it may have been changed since it was set
+            if not self._active:
+                raise once.gone(self.key)
+            database = self._database
+            database.run(
+                once.finish(database.dialect, self.key, self._token, recorded), self._transaction
+            )
+        except BaseException:
+            self._forget()
+            raise
+
+    @property
+    def _active(self) -> bool:
+        return self._root is not None and self._root.is_active
+
+    def _forget(self) -> None:
+        """Leave no key where the transaction goes on all the same."""
+        if self._active:
+            database = self._database
+            # It fails when the transaction cannot go on.
+            with contextlib.suppress(Exception):
+                database.run(
+                    once.forget(database.dialect, self.key, self._token), self._transaction
+                )
+
+
+def fingerprint_of(payload: Any) -> str:
+    """Return a hash of a payload: of bytes, of text, or of what JSON can express."""
+    if not isinstance(payload, str | bytes | bytearray | memoryview):
+        payload = _json("a fingerprint", payload, sort=True)
+    if isinstance(payload, str):
+        payload = payload.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(payload).hexdigest()
+
+
+def _recorded(result: Any) -> str:
+    recorded = _json("a result", result)
+    if len(recorded) > RESULT_MAX:
+        raise ValueError(
+            f"a result is at most {RESULT_MAX} characters of JSON, this one has {len(recorded)}: "
+            "keep the rest in a table of yours, and its key in the result"
+        )
+    return recorded
+
+
+def _json(what: str, value: Any, *, sort: bool = False) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, sort_keys=sort, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise type(error)(f"{what} is what JSON can express: {error}") from None

@@ -1,0 +1,134 @@
+"""A call that is made once: its key and its result are on record in the user's transaction.
+
+The key is recorded first, and it is unique. So a second call with it waits in the server until the
+first one's transaction has ended: then it finds the result, or it is the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import InProgress, KeyReused, Unsupported
+from ..printable import printable
+from .deadline import Deadline
+from .explain import explain, transaction_broken
+from .faults import Fault, StatementError
+from .retry import PAUSE
+from .state import Record
+from .steps import ExecuteInTransaction, Procedure, Query, Sleep
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+
+def claim(
+    dialect: Statements,
+    key: str,
+    token: str,
+    fingerprint: str | None,
+    keep: float,
+    *,
+    wait: float | None,
+    patience: float,
+    start: float,
+) -> Procedure[str | None]:
+    """Record a call, waiting up to ``wait`` seconds for others with its key; None if it is the
+    first, else the result of that.
+
+    Raises InProgress and KeyReused, and leaves the transaction usable then.
+    """
+    deadline = Deadline(start, wait, patience, start)
+    while True:
+        left = None if deadline.left is None else max(0.0, deadline.left)
+        limits = [seconds for seconds in (left, dialect.longest_patience) if seconds is not None]
+        chunk = min(limits, default=None)
+        query = dialect.claim_once(key, token, fingerprint, keep, chunk)
+        try:
+            reply = yield _bounded(query, left, chunk, deadline.timeout)
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED:
+                raise transaction_broken(failure, key) from failure.__cause__
+            undone = chunk is not None or not dialect.failure_aborts
+            if failure.fault not in (Fault.BUSY, Fault.CANCELED) or not undone:
+                raise explain(dialect, failure, key) from failure.__cause__
+            if left == 0:
+                raise _in_progress(dialect, key, wait) from failure.__cause__
+            # Where it did not wait in the server, it waits here.
+            deadline.now = (yield Sleep(deadline.within(PAUSE))).now
+            continue
+        deadline.now = reply.now
+        record = query.read(reply)
+        if record is not None:
+            return _judge(record, key, token, fingerprint)
+
+
+def _bounded(
+    query: Query[Record | None], left: float | None, chunk: float | None, timeout: float
+) -> ExecuteInTransaction:
+    """Return the step that records a call. Where its wait has a bound it fails at that."""
+    if chunk is None:
+        return ExecuteInTransaction(query, left)
+    return ExecuteInTransaction(
+        query, left, chunk + timeout, keep=lambda reply: query.read(reply) is not None
+    )
+
+
+def _in_progress(dialect: Statements, key: str, wait: float | None) -> InProgress:
+    within = f" within {wait:g} s" if wait else ""
+    other = ", or another writer to this file," if dialect.one_writer else ""
+    return InProgress(
+        f"another call with the idempotency key {printable(repr(key))}{other} "
+        f"has not ended{within}",
+        name=key,
+    )
+
+
+def _judge(record: Record, key: str, token: str, fingerprint: str | None) -> str | None:
+    """Return what a record says to a call."""
+    if record.token == token:
+        return None
+    shown = printable(repr(key))
+    if None not in (fingerprint, record.fingerprint) and fingerprint != record.fingerprint:
+        raise KeyReused(
+            f"the idempotency key {shown} belongs to a call with another fingerprint: "
+            "give each call a key of its own",
+            name=key,
+        )
+    if record.result is None:
+        raise InProgress(
+            f"a call with the idempotency key {shown} has been recorded without a result: it is "
+            "under way in this transaction, or its transaction was committed before its block "
+            "ended",
+            name=key,
+        )
+    return record.result
+
+
+def finish(dialect: Statements, key: str, token: str, result: str) -> Procedure[None]:
+    """Record the result of a call. Raises Unsupported if its record is gone."""
+    if not (yield from _change(dialect, dialect.finish_once(key, token, result), key)):
+        raise gone(key)
+
+
+def forget(dialect: Statements, key: str, token: str) -> Procedure[None]:
+    """Take back the record of a call."""
+    yield from _change(dialect, dialect.forget_once(key, token), key)
+
+
+def _change(dialect: Statements, query: Query[int], key: str) -> Procedure[int]:
+    try:
+        reply = yield ExecuteInTransaction(query)
+    except StatementError as failure:
+        if failure.fault is Fault.DISCONNECTED:
+            raise transaction_broken(failure, key) from failure.__cause__
+        raise explain(dialect, failure, key) from failure.__cause__
+    return reply.matched
+
+
+def gone(key: str) -> Unsupported:
+    """Return the error for a call whose transaction ended before it did."""
+    return Unsupported(
+        f"the transaction of the call {printable(repr(key))} ended inside its block, or a "
+        "savepoint from before it was rolled back: commit or roll back after the block",
+        name=key,
+    )
