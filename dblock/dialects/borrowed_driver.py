@@ -26,8 +26,8 @@ class BorrowedDriver(ABC):
     package: ClassVar[str]
     #: Whether it is an event loop's.
     is_async: ClassVar[bool] = False
-    #: Whether its cursors do without what SQLAlchemy does around a statement.
-    on_its_own: ClassVar[bool] = True
+    #: Whether its cursor can be used without what SQLAlchemy does around a statement.
+    plain_cursor: ClassVar[bool] = True
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
         """Return what the methods below are given of a connection of SQLAlchemy's."""

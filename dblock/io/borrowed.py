@@ -293,10 +293,11 @@ class BorrowedTransaction(TableTransaction):
 
     @property
     def watched(self) -> bool:
-        """Whether something is done around each statement, or to be looked at before it."""
+        """Whether statements have to go through SQLAlchemy: somebody listens or logs, a savepoint
+        is open, or the driver needs it."""
         connection = self.connection
         return (
-            not self.driver.on_its_own
+            not self.driver.plain_cursor
             or connection._echo
             or connection._has_events
             or connection.engine._has_events
@@ -306,8 +307,8 @@ class BorrowedTransaction(TableTransaction):
         )
 
     def _send(self, query: Query[Any]) -> tuple[Any, Sequence[Any]]:
-        """Return the cursor that ran a statement, and the rows: one for each of the driver's
-        connections, for making it takes as long as running does."""
+        """Run a statement; return its cursor and its rows. Each of the driver's connections keeps
+        one cursor, because making one takes as long as a statement."""
         connection = self.connection
         sql, params = self.driver.written(query)
         if not connection.in_transaction():

@@ -132,9 +132,9 @@ def lock(
             state, tries.deadline.now = yield from look(
                 dialect, name, tries.deadline.reach, tries.deadline.now
             )
-            conflict = _conflict(dialect, name, state, tried) if borrowed else None
+            conflict = _conflict(dialect, name, state, stale=tried.stale) if borrowed else None
             if conflict is not None and not tries.closed:
-                if tries.left == 0 and state is not None and state.held and not tried.in_the_way:
+                if state is not None and state.held and tries.left == 0:
                     return Refused(state)
                 raise conflict
             if state is None and (yield from _create(dialect, tries)):
@@ -197,31 +197,6 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
 
 def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in the user's transaction; None as with :func:`_try_own`."""
-    at_once = (yield from _try_at_once(dialect, tries)) if dialect.failure_aborts else None
-    if at_once is None or not (at_once.final or tries.left == 0):
-        tried = yield from _wait_borrowed(dialect, tries)
-    else:
-        tried = at_once
-    if tried is not None and tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
-        return (yield from _try_borrowed(dialect, tries))
-    return tried
-
-
-def _try_at_once(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome]:
-    """Lock the row if nobody has it. That does not fail, so it needs no savepoint around it."""
-    query = dialect.lock_row(tries.name, 0.0, borrowed=True)
-    try:
-        reply = yield ExecuteInTransaction(query)
-    except StatementError as failure:
-        if failure.fault is Fault.DISCONNECTED:
-            raise transaction_broken(failure, tries.name) from failure.__cause__
-        raise explain(dialect, failure, tries.name) from failure.__cause__
-    tries.deadline.now = reply.now
-    return query.read(reply)
-
-
-def _wait_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
-    """Wait for the row in the user's transaction."""
     name = tries.name
     chunk = yield from tries.chunk(dialect)
     left = 0.001 if tries.left == 0 else tries.left
@@ -246,20 +221,22 @@ def _wait_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcom
         tries.deadline.now = (yield Sleep(0)).now
         return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
+    if tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
+        return (yield from _try_borrowed(dialect, tries))
     return tried
 
 
 def _conflict(
-    dialect: Statements, name: str, state: LockRow | None, tried: RowOutcome
+    dialect: Statements, name: str, state: LockRow | None, *, stale: bool
 ) -> Conflict | None:
     """Return why a refused try is of no use in this transaction, if it is of none."""
     if state is None:
         if not dialect.refusal_holds or dialect.one_writer:
             return None
         why = "was deleted just now, and this transaction keeps others from creating it"
-    elif tried.stale:
+    elif stale:
         why = "is newer than this transaction's snapshot"
-    elif state.held and (dialect.refusal_holds or tried.in_the_way):
+    elif state.held and dialect.refusal_holds:
         why = "was leased just before, and this transaction is in the way of that lease"
     else:
         return None

@@ -64,19 +64,12 @@ class RowOutcome(NamedTuple):
     """What became of locking a row.
 
     ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``
-    that nothing may be granted yet, ``in_the_way`` that the row was leased just before, and is
-    locked until the transaction ends.
+    that nothing may be granted yet.
     """
 
     locked: bool
     stale: bool = False
     closed: bool = False
-    in_the_way: bool = False
-
-    @property
-    def final(self) -> bool:
-        """Whether it is of no use to wait for others who have locked the row."""
-        return self.locked or self.closed or self.in_the_way
 
 
 class Passed(NamedTuple):

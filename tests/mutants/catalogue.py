@@ -57,11 +57,11 @@ CATALOGUE = (
     ),
     Mutant(
         "a-row-lock-in-a-leases-way",
-        "a transaction that has locked the row of a lease is told",
-        "postgresql.row._row_lock",
-        "in_the_way=free is False",
-        "in_the_way=False",
-        f"{BESIDE}::test_the_transaction_is_told_that_it_is_in_the_way[threads-postgresql-0]",
+        "a refused row lock leaves nothing locked in the user's transaction",
+        "Borrowed.run",
+        "if not step.keep(reply):",
+        "if False:",
+        f"{BESIDE}::test_nothing_is_in_the_leases_way[threads-postgresql-0]",
     ),
     Mutant(
         "lease-ignores-row-locks",

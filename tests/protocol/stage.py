@@ -206,8 +206,8 @@ class Stage:
                 return [] if answer == "missing" else [(1, None, pause, 3600.0)]
             case commands.Renew(asked):
                 return [(one.token,) for one in asked] if answer == "renewed" else []
-            case commands.LockRow():
-                return self._row(answer)
+            case commands.LockRow(borrowed=borrowed):
+                return self._row(answer, borrowed=borrowed)
             case commands.EndSession():
                 return [] if answer == "gone" else yes
             case commands.Leave():
@@ -245,11 +245,12 @@ class Stage:
     def _place(self, before: int | None, free: bool) -> tuple[object, ...]:
         return (before, free, self._clock) if self.dialect.can_notify else (before, free)
 
-    def _row(self, answer: str) -> Rows:
-        free = {"locked": True, "leased": False}.get(answer)
+    def _row(self, answer: str, *, borrowed: bool) -> Rows:
+        locked = answer == "locked"
         if self.dialect.name != "postgresql":
-            return [(3,)] if free else []
-        return [(answer != "stale", free, answer != "closed")]
+            return [(3,)] if locked else []
+        row = (answer != "stale", 3 if locked else None)
+        return [(*row, *(("0",) if borrowed else ()), answer != "closed")]
 
 
 def _state(place: str) -> tuple[object, ...]:

@@ -457,7 +457,7 @@ SCENES = [
     Scene(
         "the user's row under a lease, until that is released",
         users,
-        {"lock_row": ["none", "none", "locked"], "look": ["held", "held", "free"]},
+        {"lock_row": ["none", "locked"], "look": ["held", "held", "free"]},
         QUEUES,
     ),
     Scene(
@@ -474,32 +474,17 @@ SCENES = [
             "create": ["there"],
             "look": ["free", "held", "free"],
         },
-        LOOKS_FIRST,
     ),
-    Scene(
-        "the user's row, leased while it was tried",
-        users,
-        {"lock_row": ["leased"], "look": ["held"]},
-        QUEUES,
-    ),
-    Scene("the user's row, waited for in the server", users, {"lock_row": ["none"]}, QUEUES),
     Scene(
         "the user's row, newer than the snapshot",
         users,
-        {"lock_row": ["stale"] * 2, "look": ["free"] * 2},
+        {"lock_row": ["stale"], "look": ["free"] * 2},
         QUEUES,
     ),
     Scene(
         "the user's row that is busy, and nobody waits for it",
         partial(users, wait=0),
         {"lock_row": ["!busy"], "look": ["free"] * 9},
-        LOOKS_FIRST,
-    ),
-    Scene(
-        "the user's row that is busy, and nobody waits for it",
-        partial(users, wait=0),
-        {"lock_row": ["none"], "look": ["free"]},
-        QUEUES,
     ),
     Scene(
         "the user's row, and the connection is lost",

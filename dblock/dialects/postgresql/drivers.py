@@ -70,7 +70,7 @@ class Asyncpg(BorrowedDriver):
     drivers: ClassVar[tuple[str, ...]] = ("asyncpg",)
     package = "asyncpg"
     is_async = True
-    on_its_own = False  # SQLAlchemy lets it prepare anew what a migration has made stale
+    plain_cursor = False  # SQLAlchemy lets it prepare anew what a migration has made stale
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
         return lent.dbapi_connection  # it knows of autocommit, asyncpg itself does not

@@ -50,7 +50,7 @@ class RowStatements(WitnessStatements):
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         free = (
-            f"SELECT true AS free FROM {self.lock_table} "
+            f"SELECT fence FROM {self.lock_table} "
             f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
         )
         if not borrowed:
@@ -61,30 +61,12 @@ class RowStatements(WitnessStatements):
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
                     AND {LAZY} IS NOT NULL
                     FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
-                SELECT {_NEWEST}, locked.free, EXISTS (TABLE open)
+                SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true""",
                 {"name": name, "patience": str(milliseconds(patience))},
                 commands.LockRow(name, borrowed),
                 patience,
                 durable=False,
-                read=_row_lock,
-            )
-        if patience == 0:
-            # Nothing of it fails, so that it needs no savepoint. What was free when it began, and
-            # was leased before it came to it, is locked all the same: that has to be told.
-            return Query(
-                f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}),
-                seen AS MATERIALIZED ({free}),
-                locked AS MATERIALIZED (
-                    SELECT {FREE} AS free FROM {self.lock_table}
-                    WHERE lock_name = %(name)s AND EXISTS (TABLE seen)
-                    FOR UPDATE SKIP LOCKED
-                )
-                SELECT {_NEWEST}, locked.free, EXISTS (TABLE open)
-                FROM (SELECT) AS always LEFT JOIN locked ON true""",
-                {"name": name},
-                commands.LockRow(name, borrowed),
-                patience,
                 read=_row_lock,
             )
         return Query(
@@ -96,8 +78,8 @@ class RowStatements(WitnessStatements):
             ), locked AS MATERIALIZED (
                 {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
             )
-            SELECT {_NEWEST}, locked.free, EXISTS (TABLE open),
-                set_config('lock_timeout', before.patience, true)
+            SELECT {_NEWEST}, locked.fence,
+                set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(milliseconds(patience))},
             commands.LockRow(name, borrowed),
@@ -243,5 +225,5 @@ def _transaction(
 
 
 def _row_lock(reply: Reply) -> RowOutcome:
-    newest, free, open, *_ = reply.rows[0]
-    return RowOutcome(bool(free), not newest, not open, in_the_way=free is False)
+    newest, fence, *_, open = reply.rows[0]
+    return RowOutcome(fence is not None, stale=not newest, closed=not open)

@@ -263,11 +263,11 @@ WHERE NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
 ON CONFLICT (lock_name) DO NOTHING
 
 -- lock_row, waits 2.5 s, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT true AS free FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE )
-SELECT current_setting('transaction_isolation') = 'read committed', locked.free, EXISTS (TABLE open)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- lock_row, waits 2.5 s
@@ -277,26 +277,26 @@ WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmi
     SELECT set_config('lock_timeout', %(patience)s, true) AS patience
     FROM before WHERE before.patience IS NOT NULL
 ), locked AS MATERIALIZED (
-    SELECT true AS free FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+    SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
 )
-SELECT current_setting('transaction_isolation') = 'read committed', locked.free, EXISTS (TABLE open),
-    set_config('lock_timeout', before.patience, true)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence,
+    set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
 FROM before LEFT JOIN locked ON true
 
 -- lock_row, waits 0 s, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT true AS free FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE SKIP LOCKED)
-SELECT current_setting('transaction_isolation') = 'read committed', locked.free, EXISTS (TABLE open)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- lock_row, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT true AS free FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE )
-SELECT current_setting('transaction_isolation') = 'read committed', locked.free, EXISTS (TABLE open)
+SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- guard, waits 0 s

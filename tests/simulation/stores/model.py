@@ -679,7 +679,7 @@ class ModelStore(Store):
         patience = milliseconds(query.patience) / 1000 or None
         self._await_row(driver, key, "update", patience)
         driver.locked[key] = "update"
-        return [(True, True, opened)], 1
+        return [(True, name.fence, opened)], 1
 
     def _guard(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
