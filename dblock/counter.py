@@ -46,7 +46,7 @@ class Counter:
     """
 
     #: What its statements are made by, for subclasses.
-    table_class: type[CounterTable[Any]] = SessionTable
+    _table_class: type[CounterTable[Any]] = SessionTable
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Counter:
         if stripes is not None:
             check_stripes(self._columns, stripes, floor)
             self._stripes = StripedTable(database, types, self._columns, retry, stripes)
-        self._table: CounterTable[Any] = self._stripes or self.table_class(
+        self._table: CounterTable[Any] = self._stripes or self._table_class(
             database, types, self._columns, retry
         )
         self._dialect = database.dialect

@@ -182,7 +182,8 @@ class Running:
 
 
 class CronJob(Protocol[P, T_co]):
-    """What :meth:`Locks.cron` makes of a function: a function too, as queues want their tasks.
+    """What :meth:`Locks.cron` makes of a function. It is a plain function, because task queues
+    register functions.
 
     Call it to run the job. The call returns what the function returns. It returns None if the run
     was skipped, because somebody else has the job or because the job has succeeded in its slot.

@@ -71,13 +71,14 @@ class RunStatements(Dialect):
         return f"""lock_name = {self.parameter("name")} AND slot = {self.parameter("slot")}
                 AND fence = {self.parameter("fence")}"""
 
-    def runs(self, name: str, limit: int) -> Query[list[RunState]]:
+    def runs(self, name: str, limit: int, slot: str | None = None) -> Query[list[RunState]]:
+        only = "" if slot is None else f"AND slot = {self.parameter('slot')}"
         return Query(
             f"""SELECT {self._run_columns} FROM {self.run_table} AS run
-            WHERE lock_name = {self.name_parameter}
+            WHERE lock_name = {self.name_parameter} {only}
             ORDER BY started_at DESC, fence DESC LIMIT {limit}""",
-            {"name": self.key(name)},
-            commands.ListRuns(name, limit),
+            {"name": self.key(name)} | ({} if slot is None else {"slot": self.key(slot)}),
+            commands.ListRuns(name, limit, slot),
             self.patience,
             read=_runs,
         )
@@ -117,39 +118,41 @@ class RunStatements(Dialect):
 
     def prune_applied(self, age: float) -> Query[int]:
         old = f"applied_at < {self.ago}"
-        return self._prune(self.applied_table, "idempotency_key", old, commands.PruneApplied(age))
+        return self._prune(
+            self.applied_table, "idempotency_key", old, commands.PruneApplied(age), age
+        )
 
     def prune_once(self) -> Query[int]:
-        # Said twice: a record that was found may be another call's when it is to be deleted.
-        return Query(
-            f"""DELETE FROM {self.once_table} WHERE expires_at <= {self.clock}
-            AND idempotency_key IN (SELECT idempotency_key FROM (
-                SELECT idempotency_key FROM {self.once_table} WHERE expires_at <= {self.clock}
-                LIMIT {PRUNED_AT_ONCE}
-            ) AS some_of_them)""",
-            {},
-            commands.PruneOnce(),
-            self.patience,
-        )
+        old = f"expires_at <= {self.clock}"
+        return self._prune(self.once_table, "idempotency_key", old, commands.PruneOnce())
 
     def prune_runs(self, age: float) -> Query[int]:
         later = f"""EXISTS (SELECT 1 FROM {self.run_table} AS later
-            WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at)"""
-        old = f"started_at < {self.ago} AND {later}"
-        return self._prune(self.run_table, "lock_name, slot", old, commands.PruneRuns(age))
+            WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at)"""
+        return self._prune(
+            self.run_table,
+            "lock_name, slot",
+            f"started_at < {self.ago}",
+            commands.PruneRuns(age),
+            age,
+            only=f"AND {later}",
+        )
 
     def _prune(
         self,
         table: str,
         key: str,
         old: str,
-        command: commands.PruneApplied | commands.PruneRuns,
+        command: commands.PruneApplied | commands.PruneOnce | commands.PruneRuns,
+        age: float | None = None,
+        only: str = "",
     ) -> Query[int]:
+        # That they are old is said twice: a row that was found may have begun anew since.
         return Query(
-            f"""DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM (
-                SELECT {key} FROM {table} AS old WHERE {old} LIMIT {PRUNED_AT_ONCE}
+            f"""DELETE FROM {table} WHERE {old} AND ({key}) IN (SELECT {key} FROM (
+                SELECT {key} FROM {table} AS found WHERE {old} {only} LIMIT {PRUNED_AT_ONCE}
             ) AS some_of_them)""",
-            {"age": command.age},
+            {} if age is None else {"age": age},
             command,
             self.patience,
         )

@@ -306,6 +306,7 @@ class ListRuns(NamedTuple):
 
     name: str
     limit: int
+    slot: str | None = None
 
 
 class ListLastRuns(NamedTuple):

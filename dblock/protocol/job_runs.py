@@ -28,9 +28,6 @@ PERIODS = {
     "month": "%Y-%m",
 }
 
-#: More runs of a name than are ever on record.
-ALL = 2**31 - 1
-
 #: What of a day comes twice when summer time ends, and is two slots.
 _REPEATED = ("minute", "hour")
 
@@ -102,17 +99,20 @@ def reopen(
     By the fence of the run that is seen first, so that it can be repeated after a lost reply
     without touching the run after it.
     """
-    for run in (yield from recorded(dialect, name, ALL, now)):
-        if run.slot == slot and run.outcome == "succeeded":
+    for run in (yield from recorded(dialect, name, 1, now, slot)):
+        if run.outcome == "succeeded":
             query = dialect.forget_run(name, slot, run.fence)
             yield from retry_or_raise(dialect, query, name, patience, now)
             return True
     return False
 
 
-def recorded(dialect: Statements, name: str, limit: int, now: float) -> Procedure[list[RunState]]:
-    """Read the runs of a name that are on record, so many, the one that began last first."""
-    query = dialect.runs(name, limit)
+def recorded(
+    dialect: Statements, name: str, limit: int, now: float, slot: str | None = None
+) -> Procedure[list[RunState]]:
+    """Read the runs of a name that are on record, so many, the one that began last first; only that
+    of a slot, if one is given."""
+    query = dialect.runs(name, limit, slot)
     return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
 
 

@@ -291,8 +291,9 @@ class Statements(ABC):
         """Delete the record of a run; no row when it is not the recorded one any more."""
 
     @abstractmethod
-    def runs(self, name: str, limit: int) -> Query[list[RunState]]:
-        """Read the runs of a name that are on record, so many, the one that began last first."""
+    def runs(self, name: str, limit: int, slot: str | None = None) -> Query[list[RunState]]:
+        """Read the runs of a name that are on record, so many, the one that began last first; only
+        that of a slot, if one is given."""
 
     @abstractmethod
     def last_runs(self, limit: int) -> Query[list[RunState]]:

@@ -42,9 +42,9 @@ ONCE = (
     Mutant(
         "a-key-that-was-taken-over-is-pruned",
         "a call that is on record stays so for as long as it is kept",
-        "runs.RunStatements.prune_once",
-        "WHERE expires_at <= {self.clock}\n            AND idempotency_key IN",
-        "WHERE idempotency_key IN",
+        "runs.RunStatements._prune",
+        "DELETE FROM {table} WHERE {old} AND ({key}) IN",
+        "DELETE FROM {table} WHERE ({key}) IN",
         f"{TESTS}::test_a_key_that_is_taken_over_is_not_pruned[threads-postgresql]",
     ),
     Mutant(

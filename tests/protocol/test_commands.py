@@ -78,6 +78,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("end_run", ("report", "day", 7, 1), {}, commands.EndRun("report", "day", 7, 1)),
     ("forget_run", ("report", "day", 7), {}, commands.ForgetRun("report", "day", 7)),
     ("runs", ("report", 5), {}, commands.ListRuns("report", 5)),
+    ("runs", ("report", 1, "day"), {}, commands.ListRuns("report", 1, "day")),
     ("last_runs", (5,), {}, commands.ListLastRuns(5)),
     ("held_runs", (), {}, commands.ListHeldRuns()),
     ("row_locks", (), {}, commands.ListRowLocks(None)),

@@ -44,7 +44,7 @@ class Surface:
         return functools.partial(self._call, found)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("target", "_world") or not hasattr(type(self.target), name):
+        if name == "target" or name.startswith("_") or not hasattr(type(self.target), name):
             super().__setattr__(name, value)
         else:
             self._world.call(setattr, self.target, name, value)

@@ -232,7 +232,7 @@ class FieldTable(CounterTable[ModelTransaction]):
 class FieldCounter(Counter):
     """A counter in one database of Django's. Its sessions are Django's connections."""
 
-    table_class = FieldTable
+    _table_class = FieldTable
 
 
 class KeyType(types.TypeDecorator[Any]):

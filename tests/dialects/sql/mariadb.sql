@@ -280,6 +280,14 @@ run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
+-- list_runs, waits 0 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
+WHERE lock_name = %(name)s AND slot = %(slot)s
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
 -- list_last_runs, waits 0 s
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
@@ -300,21 +308,19 @@ FROM `dblock_lock` AS l JOIN `dblock_run` AS run
 WHERE l.token IS NOT NULL
 
 -- prune_applied, waits 0 s
-DELETE FROM `dblock_applied` WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM `dblock_applied` AS old WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND LIMIT 1000
+DELETE FROM `dblock_applied` WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM `dblock_applied` AS found WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_once, waits 0 s
-DELETE FROM `dblock_once` WHERE expires_at <= UTC_TIMESTAMP(6)
-AND idempotency_key IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM `dblock_once` WHERE expires_at <= UTC_TIMESTAMP(6)
-    LIMIT 1000
+DELETE FROM `dblock_once` WHERE expires_at <= UTC_TIMESTAMP(6) AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM `dblock_once` AS found WHERE expires_at <= UTC_TIMESTAMP(6)  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs, waits 0 s
-DELETE FROM `dblock_run` WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
-    SELECT lock_name, slot FROM `dblock_run` AS old WHERE started_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND EXISTS (SELECT 1 FROM `dblock_run` AS later
-WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+DELETE FROM `dblock_run` WHERE started_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM `dblock_run` AS found WHERE started_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND EXISTS (SELECT 1 FROM `dblock_run` AS later
+WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at) LIMIT 1000
 ) AS some_of_them)
 
 -- look_for_unused, waits 0 s

@@ -452,6 +452,14 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
+-- list_runs
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+WHERE lock_name = %(name)s AND slot = %(slot)s
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
 -- list_last_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
@@ -512,21 +520,19 @@ LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
 WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 
 -- prune_applied
-DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) LIMIT 1000
+DELETE FROM "dblock_applied" WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_applied" AS found WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s)  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_once
-DELETE FROM "dblock_once" WHERE expires_at <= clock_timestamp()
-AND idempotency_key IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_once" WHERE expires_at <= clock_timestamp()
-    LIMIT 1000
+DELETE FROM "dblock_once" WHERE expires_at <= clock_timestamp() AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_once" AS found WHERE expires_at <= clock_timestamp()  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs
-DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
-    SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "dblock_run" AS later
-WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+DELETE FROM "dblock_run" WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "dblock_run" AS found WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "dblock_run" AS later
+WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at) LIMIT 1000
 ) AS some_of_them)
 
 -- look_for_unused

@@ -192,6 +192,14 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 WHERE lock_name = :name
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
+-- list_runs, waits 0.05 s
+SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
+run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+    WHERE held.lock_name = run.lock_name AND held.fence = run.fence
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+WHERE lock_name = :name AND slot = :slot
+ORDER BY started_at DESC, fence DESC LIMIT 1
+
 -- list_last_runs, waits 0.05 s
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
@@ -220,21 +228,19 @@ UPDATE "dblock_lock" SET fence = fence WHERE false
 
 
 -- prune_applied, waits 0.05 s
-DELETE FROM "dblock_applied" WHERE (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_applied" AS old WHERE applied_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') LIMIT 1000
+DELETE FROM "dblock_applied" WHERE applied_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_applied" AS found WHERE applied_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_once, waits 0.05 s
-DELETE FROM "dblock_once" WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')
-AND idempotency_key IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_once" WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')
-    LIMIT 1000
+DELETE FROM "dblock_once" WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "dblock_once" AS found WHERE expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs, waits 0.05 s
-DELETE FROM "dblock_run" WHERE (lock_name, slot) IN (SELECT lock_name, slot FROM (
-    SELECT lock_name, slot FROM "dblock_run" AS old WHERE started_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND EXISTS (SELECT 1 FROM "dblock_run" AS later
-WHERE later.lock_name = old.lock_name AND later.started_at > old.started_at) LIMIT 1000
+DELETE FROM "dblock_run" WHERE started_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "dblock_run" AS found WHERE started_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND EXISTS (SELECT 1 FROM "dblock_run" AS later
+WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at) LIMIT 1000
 ) AS some_of_them)
 
 -- look_for_unused, waits 0.05 s
