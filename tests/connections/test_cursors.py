@@ -91,16 +91,6 @@ def test_a_row_lock_is_seen_too(db: Database, engine: Engine) -> None:
     assert any("dblock_lock" in statement for statement in said)
 
 
-def test_in_psycopgs_pipeline(db: Database, engine: Engine) -> None:
-    if engine.driver != "psycopg":
-        return
-    with Locks(db.url) as locks, engine.connect() as connection:
-        driver: Any = connection.connection.driver_connection
-        with driver.pipeline(), pytest.raises(ValueError, match="in pipeline mode"):
-            locks.row("order", on=connection).acquire()
-        assert locks.row("order", on=connection).acquire()
-
-
 def test_in_a_savepoint(stock: Counter, engine: Engine) -> None:
     with new_session(engine) as session:
         assert stock.take(session, 1)

@@ -248,6 +248,7 @@ def test_a_counter_of_before_counts_on_a_server(new_database: NewDatabase, kind:
             before.take(session, 7, 3)
         with Session(engine) as session:
             assert before.value(session, 7) == 7
+    engine.dispose()
 
 
 def test_calls_that_are_made_once_are_where_they_were(tmp_path: Path) -> None:

@@ -135,8 +135,6 @@ class Psycopg(Adapter):
             read_deadline.bound(connection, None)
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        if connection.pgconn.pipeline_status:
-            return "its connection is in pipeline mode, in which no statement is answered at once"
         return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
 
     def listen(
