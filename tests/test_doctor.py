@@ -17,7 +17,7 @@ from dblock.schema import upgrade
 from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
-from tests.support import LONG
+from tests.support import LONG, eventually
 
 
 def findings(url: str) -> dict[str, Finding]:
@@ -190,11 +190,11 @@ def test_a_standby(own_server: OwnServers) -> None:
     upgrade(server.url)
     assert level(server.url, "replication") == "ok"
     standby = server.standby()
-    assert level(server.url, "replication") == "note"
+    eventually(lambda: level(server.url, "replication") == "note")  # it has connected
     assert level(standby.url, "server") == "wrong"
     execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
     execute(server.url, "SELECT pg_reload_conf()")
-    assert level(server.url, "replication") == "ok"
+    eventually(lambda: level(server.url, "replication") == "ok")
 
 
 # --- MariaDB -------------------------------------------------------------------------------------
