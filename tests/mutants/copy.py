@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-TREE = ("dblock", "migrations", "tests", "pyproject.toml", "alembic.ini", "README.md")
+TREE = ("dblock", "migrations", "tests", "examples", "pyproject.toml", "alembic.ini", "README.md")
 PASSED, FAILED = 0, 1  # pytest's exit codes; all others mean that the test was not run
 
 
