@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from pathlib import Path
 
 from dblock import Locks
 from tests.cli.conftest import Here, Program
 from tests.conftest import Database
-from tests.support import Threads, eventually
+from tests.support import ROUNDING, Threads, eventually
 
 DASHBOARD = Path(__file__).parents[2] / "examples" / "grafana" / "dblock.json"
 ODD = 'a "quoted" \\ name\nof two lines ☾'
@@ -100,6 +101,7 @@ def test_so_many_names_at_most(sqlite: Program, here: Here) -> None:
     with Locks(sqlite.environment["DBLOCK_URL"]) as locks:
         for name in names:
             locks.lease(name, renew=False).acquire()
+            time.sleep(2 * ROUNDING)  # else two may have begun at the same moment
             locks.cron(f"job of {name}")(lambda: None)()
         code, out, err = sqlite("metrics", "--limit", "3")
     assert (code, err) == (0, "")
