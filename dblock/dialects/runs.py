@@ -118,9 +118,7 @@ class RunStatements(Dialect):
 
     def prune_applied(self, age: float) -> Query[int]:
         old = f"applied_at < {self.ago}"
-        return self._prune(
-            self.applied_table, "idempotency_key", old, commands.PruneApplied(age), age
-        )
+        return self._prune(self.applied_table, "idempotency_key", old, commands.PruneApplied(age))
 
     def prune_once(self) -> Query[int]:
         old = f"expires_at <= {self.clock}"
@@ -134,7 +132,6 @@ class RunStatements(Dialect):
             "lock_name, slot",
             f"started_at < {self.ago}",
             commands.PruneRuns(age),
-            age,
             only=f"AND {later}",
         )
 
@@ -144,7 +141,6 @@ class RunStatements(Dialect):
         key: str,
         old: str,
         command: commands.PruneApplied | commands.PruneOnce | commands.PruneRuns,
-        age: float | None = None,
         only: str = "",
     ) -> Query[int]:
         # That they are old is said twice: a row that was found may have begun anew since.
@@ -152,7 +148,7 @@ class RunStatements(Dialect):
             f"""DELETE FROM {table} WHERE {old} AND ({key}) IN (SELECT {key} FROM (
                 SELECT {key} FROM {table} AS found WHERE {old} {only} LIMIT {PRUNED_AT_ONCE}
             ) AS some_of_them)""",
-            {} if age is None else {"age": age},
+            command._asdict(),
             command,
             self.patience,
         )
