@@ -83,8 +83,6 @@ class Borrowed(ABC):
     def release(self, savepoint: Any) -> None: ...
 
     def run(self, step: ExecuteInTransaction) -> Reply:
-        if step.patience is None and step.within is None and step.keep is None:
-            return self.execute(step.query)
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
