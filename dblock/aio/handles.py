@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=contextlib.AbstractContextManager[Any])
 H = TypeVar("H", bound=Handle)
 
 
@@ -34,10 +35,10 @@ def check_coroutine(function: Callable[..., object]) -> None:
         raise TypeError(f"{function!r} is not a coroutine function: decorate an `async def`")
 
 
-class AsyncHandle(ABC, Generic[H]):
-    """A lock for tasks. ``sync`` is the sync lock that does the work."""
+class AsyncContext(Generic[C]):
+    """What tasks enter and leave. ``sync`` does the work, run through the bridge."""
 
-    def __init__(self, home: Home, sync: H) -> None:
+    def __init__(self, home: Home, sync: C) -> None:
         self._home = home
         self.sync = sync
 
@@ -47,6 +48,22 @@ class AsyncHandle(ABC, Generic[H]):
     def __reduce__(self) -> NoReturn:
         self.sync.__reduce__()
         raise AssertionError("not reached")
+
+    async def __aenter__(self) -> Self:
+        await self._home.run(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._home.run(self.sync.__exit__, kind, error, traceback)
+
+
+class AsyncHandle(AsyncContext[H], ABC):
+    """A lock for tasks. ``sync`` is the sync lock that does the work."""
 
     @property
     def wait(self) -> float | None:
@@ -66,18 +83,6 @@ class AsyncHandle(ABC, Generic[H]):
         Raises NotHeld if you do not hold it, and LockLost if you have lost it.
         """
         await self._home.run(self.sync.release)
-
-    async def __aenter__(self) -> Self:
-        await self._home.run(self.sync.__enter__)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._home.run(self.sync.__exit__, kind, error, traceback)
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate a coroutine function: it holds the lock while it runs."""
