@@ -25,6 +25,17 @@ TURN = 0.025
 
 PATIENT = f"set_config('lock_timeout', '{TURN * 1000:.0f}', true) IS NOT NULL"
 
+#: The lock timeout of one statement in a user's transaction, which has its own again at the end.
+#: What waits asks whether it is set, and what restores it is read from what was before.
+LIMITED = """before AS MATERIALIZED (
+                SELECT current_setting('lock_timeout') AS patience
+            ), during AS MATERIALIZED (
+                SELECT set_config('lock_timeout', %(patience)s, true) AS patience
+                FROM before WHERE before.patience IS NOT NULL
+            )"""
+IS_LIMITED = "(SELECT count(patience) FROM during) = 1"
+UNLIMITED = "set_config('lock_timeout', before.patience, true)"
+
 
 def milliseconds(patience: float | None) -> int:
     """Return seconds as the server's settings have them, in which 0 is without a limit."""

@@ -10,7 +10,7 @@ from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, Reply, any_row
 from ..dialect import read_fence, read_record
 from ..values import text, utc
-from .fragments import FREE, LAZY, milliseconds
+from .fragments import FREE, IS_LIMITED, LAZY, LIMITED, UNLIMITED, milliseconds
 from .witness import OPEN, WitnessStatements
 
 # Whether a statement sees the newest rows. Asked there: without an encoding text comes as bytes.
@@ -70,16 +70,11 @@ class RowStatements(WitnessStatements):
                 read=_row_lock,
             )
         return Query(
-            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), before AS MATERIALIZED (
-                SELECT current_setting('lock_timeout') AS patience
-            ), during AS MATERIALIZED (
-                SELECT set_config('lock_timeout', %(patience)s, true) AS patience
-                FROM before WHERE before.patience IS NOT NULL
-            ), locked AS MATERIALIZED (
-                {free} AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED}, locked AS MATERIALIZED (
+                {free} AND {IS_LIMITED} FOR UPDATE
             )
             SELECT {_NEWEST}, locked.fence,
-                set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
+                {UNLIMITED}, EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(milliseconds(patience))},
             commands.LockRow(name, borrowed),
@@ -166,25 +161,20 @@ class RowStatements(WitnessStatements):
         # Read first, so that a repetition locks and writes nothing. A record that is there and not
         # seen is newer than the statement, which says nothing then: the next one sees it.
         return Query(
-            f"""WITH before AS MATERIALIZED (
-                SELECT current_setting('lock_timeout') AS patience
-            ), during AS MATERIALIZED (
-                SELECT set_config('lock_timeout', %(patience)s, true) AS patience
-                FROM before WHERE before.patience IS NOT NULL
-            ), seen AS MATERIALIZED (
+            f"""WITH {LIMITED}, seen AS MATERIALIZED (
                 SELECT token, fingerprint, result FROM {self.once_table}
                 WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
             ), made AS (
                 INSERT INTO {self.once_table} AS o
                     (idempotency_key, token, fingerprint, made_at, expires_at)
                 SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), {self.kept_until}
-                WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+                WHERE NOT EXISTS (TABLE seen) AND {IS_LIMITED}
                 ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
                 WHERE o.expires_at <= clock_timestamp()
                 RETURNING token, fingerprint, result
             )
             SELECT found.token, found.fingerprint, found.result,
-                set_config('lock_timeout', before.patience, true)
+                {UNLIMITED}
             FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true""",
             {
                 "key": key,
