@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .database import Database
     from .io.borrowed import Borrowable
     from .io.runtime import Event
+    from .io.user_locks import UserLock
     from .lease_options import LeaseOptions
     from .protocol.waiters import Waiter
 
@@ -92,17 +93,18 @@ class Lease(SingleHandle):
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
         reply was lost and could not be found out, Unavailable when the database is away.
         """
-        callers = self._database.callers
-        mine = self._holds.find()
-        if mine is not None and self.reentrant and mine is callers.find(self.name):
-            mine.count += 1
-            return None
+        callers, options = self._database.callers, self._options
+        if options.reentrant:
+            mine = self._holds.find()
+            if mine is not None and mine is callers.find(self.name):
+                mine.count += 1
+                return None
         refusal = callers.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.one_writer
         )
         if refusal is not None:
             return refusal
-        options, contenders = self._options, self._database.contenders
+        contenders = self._database.contenders
         owner, names = self._database.owner(options.label), contenders.names
         plan, token = options.plan, self._runtime.token(16)
         request = LeaseRequest(
@@ -141,22 +143,9 @@ class Lease(SingleHandle):
                 procedure, orphaned=orphaned, user_lock=user_lock, waiter=place
             )
             if isinstance(outcome, Held):
-                hold = LeaseHold(
-                    self.name,
-                    self._runtime,
-                    self._runtime.now(),
-                    lease=outcome,
-                    token=request.token,
-                    schedule=RenewalSchedule(options.plan, outcome.term, self._runtime.random()),
-                    database=self._database.kept,
-                    on_danger=options.on_danger,
-                    on_lost=options.on_lost,
-                    user_lock=user_lock if user_lock is not None and user_lock.kept else None,
-                )
+                hold = self._hold(outcome, request.token, user_lock)
                 names.note(self.name, outcome.contended, hold.since)
-                self._holds.add(hold)
-                self._database.keeper().keep(hold)
-                self._tell(Kind.ACQUIRED, start)
+                self._keep(hold, start)
             if waiters:
                 self._database.withdraw(waiters[0])
         except BaseException as error:
@@ -174,6 +163,28 @@ class Lease(SingleHandle):
         if user_lock is not None:
             user_lock.drop()
         return self._database.not_acquired(self.name, outcome, wait)
+
+    def _hold(self, held: Held, token: str, user_lock: UserLock | None = None) -> LeaseHold:
+        """Return the hold of a lease that was granted under ``token``."""
+        options = self._options
+        return LeaseHold(
+            self.name,
+            self._runtime,
+            self._runtime.now(),
+            lease=held,
+            token=token,
+            schedule=RenewalSchedule(options.plan, held.term, self._runtime.random()),
+            database=self._database.kept,
+            on_danger=options.on_danger,
+            on_lost=options.on_lost,
+            user_lock=user_lock if user_lock is not None and user_lock.kept else None,
+        )
+
+    def _keep(self, hold: LeaseHold, start: float) -> None:
+        """Take a new hold down, have it renewed, and tell of it."""
+        self._holds.add(hold)
+        self._database.keeper().keep(hold)
+        self._tell(Kind.ACQUIRED, start)
 
     def _last(self, at_least: float) -> None:
         """Let holds last so long from their start, whatever becomes of this process."""
