@@ -29,7 +29,9 @@ TABLES = {
 }
 IMPATIENCE = {"postgresql": "SET lock_timeout = '2s'", "mariadb": "SET lock_wait_timeout = 2"}
 KEPT = {"dblock_schema", "dblock_epoch", "dblock_witness"}
-FILLED = {f"dblock_{name}" for name in ("lock", "guard", "applied", "once", "waiter", "run")}
+FILLED = {
+    f"dblock_{name}" for name in ("lock", "guard", "applied", "once", "value", "waiter", "run")
+}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tests.support import LONG
 
 ROOT = Path(__file__).parent.parent
 TABLES = (
-    *("lock", "guard", "applied", "once", "waiter", "run", "epoch", "witness"),
+    *("lock", "guard", "applied", "once", "value", "waiter", "run", "epoch", "witness"),
     *("schema", "version"),
 )
 OLD_LEASE = f"""INSERT INTO dblock_lock VALUES ('old', 7, 'a token', 'somebody',

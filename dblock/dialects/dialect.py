@@ -60,6 +60,7 @@ class Dialect(Values, Statements):
         self.lock_table = self.table("lock")
         self.applied_table = self.table("applied")
         self.once_table = self.table("once")
+        self.value_table = self.table("value")
         self.waiter_table = self.table("waiter")
         self.run_table = self.table("run")
 
@@ -87,6 +88,7 @@ class Dialect(Values, Statements):
             self.lock_table: "SELECT, INSERT, UPDATE, DELETE",
             self.applied_table: "SELECT, INSERT, DELETE",
             self.once_table: "SELECT, INSERT, UPDATE, DELETE",
+            self.value_table: "SELECT, INSERT, UPDATE, DELETE",
             self.waiter_table: "SELECT, INSERT, UPDATE, DELETE",
             self.run_table: "SELECT, INSERT, UPDATE, DELETE",
             self.table("schema"): "SELECT",

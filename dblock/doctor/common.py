@@ -12,7 +12,7 @@ from ..protocol.steps import Reply
 from ..version import SCHEMA_VERSION, Schema
 from .finding import Check, Finding, Look, Patient, note, ok, wrong
 
-TABLES = ("lock", "guard", "applied", "once", "run")
+TABLES = ("lock", "guard", "applied", "once", "value", "run")
 # Clocks that NTP keeps differ by less.
 CLOCKS_MAY_DIFFER = 1.0
 # A clock that NTP slews goes wrong by less than that while the doctor looks.

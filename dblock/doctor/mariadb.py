@@ -132,7 +132,7 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
     """Check the engine, the collation and the index of each table."""
     dialect = patient.dialect
     where = f"table_schema = {'%(schema)s' if dialect.schema else 'DATABASE()'}"
-    for name in ("lock", "guard", "applied", "once", "run"):
+    for name in ("lock", "guard", "applied", "once", "value", "run"):
         table = dialect.prefix + name
         asked = {"table": table} | ({"schema": dialect.schema} if dialect.schema else {})
         engines = patient.ask(

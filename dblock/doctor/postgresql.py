@@ -204,7 +204,7 @@ def collation(patient: Patient) -> Iterator[Finding]:
 
 
 def index(patient: Patient) -> Iterator[Finding]:
-    for name in ("lock", "applied", "once", "run"):
+    for name in ("lock", "applied", "once", "value", "run"):
         table = patient.dialect.table(name)
         ((there, good),) = patient.ask(
             "SELECT to_regclass(%(table)s) IS NOT NULL, EXISTS (SELECT FROM pg_index WHERE "

@@ -71,7 +71,7 @@ def integrity(patient: Patient) -> Iterator[Finding]:
 
 
 def index(patient: Patient) -> Iterator[Finding]:
-    for name in ("lock", "applied", "once", "run"):
+    for name in ("lock", "applied", "once", "value", "run"):
         columns = patient.ask(f"PRAGMA table_info({patient.dialect.prefix + name})")
         if columns and not any(primary for *_, primary in columns):
             yield wrong(

@@ -35,8 +35,8 @@ HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 FINGERPRINT = String(64).with_variant(
     mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), *_MYSQL
 )
-# JSON, in ASCII.
-RESULT = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
+# In ASCII.
+JSON = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 MOMENT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 
 
@@ -103,12 +103,30 @@ def tables(
             comment="A hash of what was asked for; NULL if it was not given.",
         ),
         Column(
-            "result", RESULT, comment="What the call returned, as JSON; NULL until it has ended."
+            "result", JSON, comment="What the call returned, as JSON; NULL until it has ended."
         ),
         Column("made_at", MOMENT, nullable=False, comment="When the call was recorded."),
         Column("expires_at", MOMENT, nullable=False, comment="Until when the record counts."),
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
         comment="Calls that are made once, and what came of them.",
+        schema=schema,
+        mysql_engine="InnoDB",
+    )
+    # What names carry beside their leases. It outlives the lease: the fence says whose it was.
+    value = Table(
+        f"{prefix}value",
+        metadata,
+        Column("lock_name", NAME, nullable=False, comment="The name."),
+        Column(
+            "fence",
+            BigInteger,
+            nullable=False,
+            comment="The fence of the hold that wrote the value; 0 if none did.",
+        ),
+        Column("value", JSON, comment="The value, as JSON."),
+        Column("written_at", MOMENT, nullable=False, comment="When it was written."),
+        PrimaryKeyConstraint("lock_name", name=f"{prefix}value_pkey"),
+        comment="Values of names: what a leader proclaims, the limit of a semaphore.",
         schema=schema,
         mysql_engine="InnoDB",
     )
@@ -235,6 +253,7 @@ def tables(
         "guard": guard,
         "applied": applied,
         "once": once,
+        "value": value,
         "waiter": waiter,
         "run": run,
         "epoch": epoch,

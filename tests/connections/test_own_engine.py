@@ -170,7 +170,8 @@ def test_settings_of_a_session(world: World, new_database: NewDatabase) -> None:
     """Here the tables are in a schema that is found by one."""
     db = new_database("postgresql+asyncpg", migrated=True)
     execute(db.url, 'CREATE SCHEMA "of others"')
-    for table in ("lock", "waiter", "schema", "epoch", "witness", "applied", "once", "run"):
+    tables = "lock waiter schema epoch witness applied once value run"
+    for table in tables.split():
         execute(db.url, f'ALTER TABLE dblock_{table} SET SCHEMA "of others"')
     settings = {"search_path": '"of others"', "application_name": "the shop"}
     engine = world.engine(

@@ -64,7 +64,7 @@ class _Simulated(Simulated):
 _DATABASE, _USER = "simulated", "client"
 _EPOCH = int(datetime.fromisoformat(f"{EPOCH}+00:00").timestamp())
 _TABLES = (
-    *(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied", "once")),
+    *(f"dblock_{name}" for name in ("lock", "guard", "waiter", "run", "applied", "once", "value")),
     *(table.name for table in USERS.sorted_tables),
 )
 #: What a statement could leave behind in a session.

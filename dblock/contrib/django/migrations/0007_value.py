@@ -1,0 +1,12 @@
+"""What names carry beside their leases, as Alembic's dblock_0006 has it."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from dblock.contrib.django.operations import Tables
+
+
+class Migration(migrations.Migration):
+    dependencies = (("dblock", "0006_run"),)
+    operations = (Tables("dblock_0006", since="dblock_0005"),)
