@@ -102,9 +102,7 @@ def tables(
             FINGERPRINT,
             comment="A hash of what was asked for; NULL if it was not given.",
         ),
-        Column(
-            "result", JSON, comment="What the call returned, as JSON; NULL until it has ended."
-        ),
+        Column("result", JSON, comment="What the call returned, as JSON; NULL until it has ended."),
         Column("made_at", MOMENT, nullable=False, comment="When the call was recorded."),
         Column("expires_at", MOMENT, nullable=False, comment="Until when the record counts."),
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
