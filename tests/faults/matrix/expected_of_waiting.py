@@ -21,6 +21,8 @@ from tests.faults.matrix.expected import (
 from tests.faults.matrix.waiting import IN_QUEUE, ITS_ROW
 
 GOT = Cell(("acquired",), ("held, fence 2",))
+# The first term of what was passed on may be over when the waiter has waited for a deaf connection.
+AT_LAST = left(replace(GOT, found=("held, fence 2", "held, fence 3")))
 REFUSED = Cell(("refused",), ("another's",))
 PASSED = Cell(("released",), ("the next one's, fence 2",))
 # The server does it when it runs on, and the next one has the name then.
@@ -46,15 +48,15 @@ AT_A_SERVER = Fault.STOPPED, Fault.RESTARTED
 WAITING_ROWS = (
     on(
         POSTGRESQL,
-        made=row("wait", "find a channel", GOT, deaf=left(GOT), stopped=UNKNOWN),
+        made=row("wait", "find a channel", GOT, deaf=AT_LAST, stopped=UNKNOWN),
     ),
-    on(POSTGRESQL, made=row("wait", "listen", GOT, deaf=left(GOT), stopped=UNKNOWN)),
+    on(POSTGRESQL, made=row("wait", "listen", GOT, deaf=AT_LAST, stopped=UNKNOWN)),
     on(POSTGRESQL, PGBOUNCER, made=row("wait", "join", GOT, stopped=UNKNOWN)),
-    on(POSTGRESQL, made=row("wait", "call", GOT, deaf=left(GOT)), but=AS_A_CALL),
+    on(POSTGRESQL, made=row("wait", "call", GOT, deaf=AT_LAST), but=AS_A_CALL),
     on(PGBOUNCER, made=row("wait", "look in the queue", GOT), but=AT_A_SERVER),
     on(MARIADB, made=row("wait", "wait in the server", GOT, stopped=UNKNOWN)),
-    on(*ALL, made=row("wait", "register", GOT, deaf=left(GOT), stopped=UNKNOWN)),
-    on(*ALL, made=row("wait", "sweep", GOT, deaf=left(GOT), stopped=RELEASED, restarted=ANEW)),
+    on(*ALL, made=row("wait", "register", GOT, deaf=AT_LAST, stopped=UNKNOWN)),
+    on(*ALL, made=row("wait", "sweep", GOT, deaf=AT_LAST, stopped=RELEASED, restarted=ANEW)),
     on(POSTGRESQL, made=row("wait", "renew", GOT, stopped=RELEASED, restarted=ANEW)),
     on(PGBOUNCER, made=row("wait", "take", GOT), but=AT_A_SERVER),
     on(MARIADB, made=row("wait", "grant", GOT, stopped=RELEASED, restarted=ANEW), nth=2),
