@@ -26,6 +26,8 @@ CALLS, CALLS_ASYNCIO = 138, 203
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
 WARM, PAIRS = 20, 10
+#: The quietest counts: something may happen meanwhile that is not part of a pair.
+ROUNDS = 5
 
 
 @contextmanager
@@ -57,9 +59,13 @@ def test_a_pair(db: Database) -> None:
 
         for _ in range(WARM):  # prepared by then
             pair()
-        with counting() as calls:
-            for _ in range(PAIRS):
-                pair()
+        rounds = []
+        for _ in range(ROUNDS):
+            with counting() as calls:
+                for _ in range(PAIRS):
+                    pair()
+            rounds.append(calls)
+    calls = min(rounds, key=Counter.total)
     assert per_pair(calls, lambda file: "psycopg" in file) == 0
     assert per_pair(calls, lambda file: file != __file__) <= CALLS
 
@@ -73,9 +79,12 @@ def test_a_pair_in_asyncio(db: Database) -> None:
     async def main() -> Counter[str]:
         async with AsyncLocks(async_url(db.url)) as locks:
             await pairs(locks, WARM)
-            with counting() as calls:
-                await pairs(locks, PAIRS)
-            return calls
+            rounds = []
+            for _ in range(ROUNDS):
+                with counting() as calls:
+                    await pairs(locks, PAIRS)
+                rounds.append(calls)
+            return min(rounds, key=Counter.total)
 
     calls = asyncio.run(main())
     assert per_pair(calls, lambda file: "psycopg" in file) == 0

@@ -38,7 +38,7 @@ def contest(contenders: Sequence[Locks], over: Callable[[list[int]], bool]) -> l
 
     with ThreadPoolExecutor(len(contenders)) as pool:
         for one in [pool.submit(contend, *numbered) for numbered in enumerate(contenders)]:
-            one.result(SECONDS)
+            one.result(2 * SECONDS)
     return turns
 
 
