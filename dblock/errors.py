@@ -82,6 +82,8 @@ class LockLost(DBLockError):
     ``"forced"``
         somebody freed the lease with ``release(name, force=True)``, or the database's clock was set
         forward, so that somebody else had it before its time was over;
+    ``"attached"``
+        somebody has attached the hold (:meth:`Lease.detach`), and goes on with it;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``
