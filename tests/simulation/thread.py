@@ -261,7 +261,7 @@ class Thread:
         self._give_back(lease, ttl, lambda: texts.append(lease.detach(ttl)))
         return texts[0]
 
-    def attach(self, text: str, ttl: float, settling: float = 0.0) -> Lease:
+    def attach(self, text: str, ttl: float) -> Lease:
         """Go on with a hold, and believe in it. Raises LockLost where it is told to be over."""
         lease = self.locks.attach(
             text,
@@ -272,17 +272,15 @@ class Thread:
         start, knowing = self.loop.now, self.beliefs.knowing
         knowing.begin(self.actor, lease.name)
         try:
-            with self.calling(f"attaching {lease.name!r}", settling):
+            with self.calling(f"attaching {lease.name!r}"):
                 lease.acquire()
         except OutcomeUnknown as error:
             if knowing.doubt(self.actor, lease.name) is Doubt.NONE:
                 raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
-            if (
-                isinstance(error, Unavailable)
-                and knowing.doubt(self.actor, lease.name) is Doubt.OPEN
-            ):
+            doubt = knowing.doubt(self.actor, lease.name)
+            if doubt is Doubt.OPEN and not isinstance(error, LockLost):
                 raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lease.name, start)
             known = isinstance(error, LockLost) and error.reason != "failover"

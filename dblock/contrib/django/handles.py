@@ -212,7 +212,11 @@ class DjangoLease(Lease):
             self.release()
             return
         self.check()
-        wrapper.on_commit(_Later(partial(self._end, hold)).release, robust=True)
+        wrapper.on_commit(_Later(partial(self._end_later, hold)).release, robust=True)
+
+    def _end_later(self, hold: LeaseHold) -> None:
+        if not (self._detached and self._forget_detached()):  # by a callback before this one
+            self._end(hold)
 
     async def __aenter__(self) -> Self:
         await sync_to_async(self.__enter__)()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dblock import LockLost, OutcomeUnknown, Unavailable
+from dblock import LockLost, OutcomeUnknown, Unsupported
 from dblock.protocol.faults import Fault
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -188,15 +188,16 @@ def blindly(clients: Clients) -> None:
 
     def handing(me: Thread) -> None:
         _handing(me, texts, 3.0)
-        me.ledger.store.refused = dict.fromkeys(("look", "end_session"), Fault.READ_ONLY)
+        me.ledger.unknowing.update(me.loop.actors)  # nor can anybody give it back then
+        me.ledger.store.refused = dict.fromkeys(("look", "end_session"), Fault.PRIVILEGE)
 
     def going_on(me: Thread) -> None:
         text = _asked(me, texts)
         if text is not None:
-            me.release(me.attach(text, 20.0, settling=12.0))
+            me.release(me.attach(text, 3.0))
 
     clients.thread("a", handing)
-    clients.thread("b", going_on, after=0.05, may=(Unavailable, OutcomeUnknown))
+    clients.thread("b", going_on, after=0.05, may=(OutcomeUnknown, Unsupported))
 
 
 SCENARIOS = {
