@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ class Lease(SingleHandle):
 
     strategy = "lease"
     #: Whose last hold was detached: the end of their ``with`` gives nothing back.
-    _detached: Collection[CallerHolds] = ()
+    _detached: WeakSet[CallerHolds] | None = None
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         super().__init__(options.wait, database.runtime)
@@ -237,7 +237,7 @@ class Lease(SingleHandle):
             )
         self._end(hold, ttl)
         assert hold.caller is not None
-        self._detached = WeakSet((*self._detached, hold.caller))
+        vars(self).setdefault("_detached", WeakSet()).add(hold.caller)  # at once, for all threads
         return f"{hold.token}.{hold.lease.fence}.{self.name}"
 
     def leave(self) -> None:
@@ -248,10 +248,11 @@ class Lease(SingleHandle):
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""
-        mine = self._database.callers.mine()
-        found = mine in self._detached
-        self._detached = WeakSet(one for one in self._detached if one is not mine)
-        return found
+        mine, detached = self._database.callers.mine(), self._detached
+        if detached is None or mine not in detached:
+            return False
+        detached.discard(mine)
+        return True
 
     def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)
