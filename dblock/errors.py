@@ -73,7 +73,7 @@ class LockLost(DBLockError):
         the lease ran out: when dblock wanted to renew it, the database was not reached, or could
         not serve;
     ``"taken over"``
-        the lease ran out, and somebody else has had it since;
+        the lease ran out, or ended where it was attached, and somebody else has had it since;
     ``"failover"``
         another server has taken the database's place, and what it knows of the lock may be older
         than what others were told;
