@@ -216,6 +216,25 @@ def check_fence(fence: object) -> int:
     return fence
 
 
+_DETACHED = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,18})\.(.+)", re.DOTALL)
+
+
+def check_detached(text: object) -> tuple[str, str, int]:
+    """Return the name, the token and the fence of a hold that ``lease.detach()`` has put into text.
+
+    The text is a secret, so no error repeats it.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"what to attach is the text of lease.detach(), not {type(text).__name__}")
+    match = _DETACHED.fullmatch(text)
+    if match is None or int(match[2]) > FENCE_MAX:
+        raise ValueError(
+            f"a text of {len(text)} characters is no detached hold: attach what lease.detach() has "
+            "returned, whole and unchanged"
+        )
+    return check_name(match[3]), match[1], int(match[2])
+
+
 def check_flag(what: str, flag: object) -> bool:
     """Return ``flag`` if it is one: a text such as "false" is not."""
     if not isinstance(flag, bool):

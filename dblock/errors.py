@@ -73,7 +73,7 @@ class LockLost(DBLockError):
         the lease ran out: when dblock wanted to renew it, the database was not reached, or could
         not serve;
     ``"taken over"``
-        the lease ran out, and somebody else has had it since;
+        the lease ran out, or ended where it was attached, and somebody else has had it since;
     ``"failover"``
         another server has taken the database's place, and what it knows of the lock may be older
         than what others were told;
@@ -82,6 +82,8 @@ class LockLost(DBLockError):
     ``"forced"``
         somebody freed the lease with ``release(name, force=True)``, or the database's clock was set
         forward, so that somebody else had it before its time was over;
+    ``"attached"``
+        somebody has attached the hold (:meth:`Lease.detach`), and goes on with it;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``

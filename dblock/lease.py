@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
@@ -27,6 +28,7 @@ from .protocol.term import Term
 
 if TYPE_CHECKING:
     from .database import Database
+    from .holding.holds import CallerHolds
     from .io.borrowed import Borrowable
     from .io.runtime import Event
     from .io.user_locks import UserLock
@@ -66,6 +68,8 @@ class Lease(SingleHandle):
     """
 
     strategy = "lease"
+    #: Whose last hold was detached: the end of their ``with`` gives nothing back.
+    _detached: WeakSet[CallerHolds] | None = None
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         super().__init__(options.wait, database.runtime)
@@ -183,6 +187,8 @@ class Lease(SingleHandle):
     def _keep(self, hold: LeaseHold, start: float) -> None:
         """Take a new hold down, have it renewed, and tell of it."""
         self._holds.add(hold)
+        if self._detached:
+            self._forget_detached()
         self._database.keeper().keep(hold)
         self._tell(Kind.ACQUIRED, start)
 
@@ -202,6 +208,51 @@ class Lease(SingleHandle):
         overlapped with that of another holder.
         """
         self._runtime.finish(partial(self._release, check_after(after)))
+
+    def detach(self, ttl: Seconds | None = None) -> str:
+        """End this process's hold without freeing the name, for another process to go on with it.
+
+        Return a text that names the hold. :meth:`Locks.attach` takes it, in any process, and goes
+        on with the same hold: nobody has had the name in between, and the fence is the same. The
+        text is as secret as :attr:`token`.
+
+        The other process has ``ttl`` seconds to attach it (the lease's own TTL if None). Then the
+        hold runs out. Nothing of this handle holds the lease any more, and the end of ``with``
+        gives nothing back.
+
+        Raises NotHeld if there is no hold, LockLost if it was lost, and RuntimeError for a
+        reentrant lease that was taken more than once.
+        """
+        length = self.ttl if ttl is None else check_ttl(ttl)
+        text = self._runtime.finish(partial(self._detach, length))
+        assert text is not None  # it is waited for
+        return text
+
+    def _detach(self, ttl: float) -> str:
+        hold = self._holds.get(ending=True)
+        if hold.count > 1:
+            raise RuntimeError(
+                f"the lease on {self.name!r} was taken {hold.count} times: detach it when all but "
+                "the outermost `with` have ended"
+            )
+        self._end(hold, ttl)
+        assert hold.caller is not None
+        vars(self).setdefault("_detached", WeakSet()).add(hold.caller)  # at once, for all threads
+        return f"{hold.token}.{hold.lease.fence}.{self.name}"
+
+    def leave(self) -> None:
+        """End the ``with`` block's hold; one that was detached goes on elsewhere."""
+        if self._detached and self._forget_detached():
+            return
+        self.release()
+
+    def _forget_detached(self) -> bool:
+        """Return whether the caller's last hold was detached, and forget that."""
+        mine, detached = self._database.callers.mine(), self._detached
+        if detached is None or mine not in detached:
+            return False
+        detached.discard(mine)
+        return True
 
     def _release(self, after: float) -> None:
         hold = self._holds.get(ending=True)

@@ -13,6 +13,7 @@ from .arguments import (
     Seconds,
     check_callback,
     check_count,
+    check_detached,
     check_fair,
     check_idle,
     check_label,
@@ -21,6 +22,7 @@ from .arguments import (
     check_ttl,
     seconds,
 )
+from .attached import AttachedLease
 from .cron import Cron, Job
 from .database import Database
 from .errors import LockLost
@@ -34,6 +36,7 @@ from .multi import MultiLock
 from .once import Once
 from .policy import RetryPolicy
 from .protocol import job_runs, overview, release, retiring
+from .protocol.attach import Detached
 from .protocol.schedule import Danger
 from .protocol.state import Pruned
 from .row import RowLock
@@ -116,8 +119,9 @@ class Locks:
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What :meth:`lease` and :meth:`row` make, for subclasses.
+    #: What :meth:`lease`, :meth:`attach` and :meth:`row` make, for subclasses.
     lease_class: type[Lease] = Lease
+    attached_class: type[AttachedLease] = AttachedLease
     row_class: type[RowLock] = RowLock
 
     def __repr__(self) -> str:
@@ -189,6 +193,37 @@ class Locks:
             None if on_lost is None else check_callback("on_lost", on_lost),
         )
         return self.lease_class(self.database, options)
+
+    def attach(
+        self,
+        text: str,
+        ttl: Seconds = 30.0,
+        *,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> AttachedLease:
+        """Return a lease that goes on with a hold that another process has detached.
+
+        ``text`` is what :meth:`Lease.detach` has returned. ``with`` and :meth:`Lease.acquire`
+        attach the hold, once: whoever comes second gets LockLost. From then on the lease is held
+        here, renewed with ``ttl``, and released here.
+
+        All other arguments are as for :meth:`lease`. ``max_hold`` counts from when it is attached.
+        """
+        detached = Detached(*check_detached(text))
+        options = LeaseOptions(
+            detached.name,
+            plan(check_ttl(ttl), renew, max_renewals, max_hold),
+            self.retry,
+            label="" if label is None else check_label(label),
+            on_danger=None if on_danger is None else check_callback("on_danger", on_danger),
+            on_lost=None if on_lost is None else check_callback("on_lost", on_lost),
+        )
+        return self.attached_class(self.database, options, detached)
 
     def row(
         self,

@@ -167,6 +167,10 @@ class AsyncLease(AsyncHandle[Lease]):
         """
         await self._home.run(self.sync.release, after)
 
+    async def detach(self, ttl: Seconds | None = None) -> str:
+        """End this hold, for another process to go on with it; see :meth:`dblock.Lease.detach`."""
+        return await self._home.run(self.sync.detach, ttl)
+
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now; see :meth:`dblock.Lease.renew`."""
         await self._home.run(self.sync.renew, ttl)

@@ -174,6 +174,37 @@ class AsyncLocks:
             cancel_on_loss=cancel_on_loss,
         )
 
+    def attach(
+        self,
+        text: str,
+        ttl: Seconds = 30.0,
+        *,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncLease:
+        """Return a lease that goes on with a detached hold; see :meth:`dblock.Locks.attach`.
+
+        ``cancel_on_loss`` and the callbacks are as for :meth:`lease`.
+        """
+        return AsyncLease(
+            self._home,
+            self.sync.attach,
+            text=text,
+            ttl=ttl,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=_awaited("on_danger", on_danger),
+            on_lost=_awaited("on_lost", on_lost),
+            cancel_on_loss=cancel_on_loss,
+        )
+
     def row(
         self,
         name: str,

@@ -278,6 +278,11 @@ def read_fence(reply: Reply) -> int:
     return int(reply.rows[0][0])
 
 
+def read_attached(reply: Reply) -> int | None:
+    """Read the fence of the hold that goes on, in the first column."""
+    return int(reply.rows[0][0]) if reply.rows else None
+
+
 def read_tokens(reply: Reply) -> set[str]:
     """Read the tokens of the holds that were renewed."""
     return {row[0] for row in reply.rows}

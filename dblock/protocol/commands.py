@@ -59,6 +59,16 @@ class Renew(NamedTuple):
     asked: tuple[Renewal, ...]
 
 
+class Attach(NamedTuple):
+    """Go on with an unexpired hold under another token."""
+
+    name: str
+    token: str
+    new_token: str
+    owner: str
+    ttl: float
+
+
 class Release(NamedTuple):
     """Free the name if the token holds it; where names are passed on, only if nobody waits."""
 
@@ -376,6 +386,7 @@ Command = (
     | Join
     | Leave
     | Renew
+    | Attach
     | Release
     | PassOn
     | WaitInServer

@@ -67,26 +67,39 @@ def loss_of(
         if not held.term.over(now - _age(state)):
             return LockLost(
                 f"the lease on {name!r} was taken by another before it expired: it was released by "
-                f"force, or the database's clock was set forward; {_followed(state, held.fence)}",
+                f"force, or the database's clock was set forward; {followed(state, held.fence)}",
                 name=name,
                 reason="forced",
             )
         return taken_over(state, held.fence)
-    if state.token != token:
+    if state.token is None:
         return LockLost(f"{name!r} was released by force", name=name, reason="forced")
+    if state.token != token:
+        return attached(state)
     return None if state.held else expired(name)
+
+
+def attached(state: LockRow) -> LockLost:
+    """Return the loss of a hold that goes on elsewhere."""
+    return LockLost(
+        f"somebody has attached the hold of {state.name!r}, and goes on with it: it is now "
+        f"{state.told().describe()}",
+        name=state.name,
+        reason="attached",
+    )
 
 
 def taken_over(state: LockRow, fence: int) -> LockLost:
     """Return the loss of a lease that others have had since."""
     return LockLost(
-        f"the lease on {state.name!r} was taken over after it expired: {_followed(state, fence)}",
+        f"the lease on {state.name!r} was taken over after it expired: {followed(state, fence)}",
         name=state.name,
         reason="taken over",
     )
 
 
-def _followed(state: LockRow, fence: int) -> str:
+def followed(state: LockRow, fence: int) -> str:
+    """Say who has had a name after a hold."""
     return f"fence {fence} was followed by {state.fence}; it is now {state.told().describe()}"
 
 

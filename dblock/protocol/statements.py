@@ -94,6 +94,16 @@ class Statements(ABC):
         """
 
     @abstractmethod
+    def attach(
+        self, name: str, token: str, new_token: str, owner: str, ttl: float
+    ) -> Query[int | None]:
+        """Go on with an unexpired hold under another token, waiting for nobody; return its fence.
+
+        None when the token does not hold the name, or a transaction is guarded with it: what the
+        holder before has guarded ends before another goes on.
+        """
+
+    @abstractmethod
     def release(self, name: str, token: str) -> Query[int]:
         """Free the name if the token holds it; one row when it did.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..dialects.adapter import Answer, Send, ServerSession
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
-from ..protocol.commands import Command, Commit, Grant, Join, LockRow, Release, Renew
+from ..protocol.commands import Attach, Command, Commit, Grant, Join, LockRow, Release, Renew
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
@@ -78,6 +78,7 @@ class Wire:
 # What the statements that can be lost do; a row lock is released by the end of its transaction.
 _DOES: dict[type[Command], str] = {
     Grant: "acquire",
+    Attach: "acquire",
     Join: "acquire",
     LockRow: "acquire",
     Renew: "renew",

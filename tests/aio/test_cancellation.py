@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from dblock import Locks, NotAcquired, Timeouts
+from dblock import LockLost, Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncLease, AsyncLocks
 from dblock.protocol.steps import Query
 from tests.aio.support import Stepped, cancelled_at, settled
@@ -340,5 +340,55 @@ def test_a_cancelled_release_goes_on(url: str, run: Any, direct: Locks, engine: 
             await settled(locks)
             assert not lease.held
             assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+@how
+def test_attach(url: str, run: Any, direct: Locks, how: str) -> None:
+    """It was not attached, and can be yet; or the name is free."""
+
+    def detached() -> str:
+        with direct.lease("report", ttl=LONG, wait=LONG / 3) as lease:
+            return lease.detach()
+
+    def is_over(text: str) -> bool:
+        try:
+            with direct.attach(text, ttl=LONG):
+                return True
+        except LockLost:
+            return is_free(direct)
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            for at in count(1):
+                text = await asyncio.to_thread(detached)
+                lease = locks.attach(text, ttl=LONG)
+                cancelled = await cancelled_at(lease.acquire(), at, how)
+                await settled(locks)
+                assert lease.held is not cancelled
+                if not cancelled:
+                    await lease.release()
+                    return
+                assert await asyncio.to_thread(is_over, text)
+
+    run(main())
+
+
+@how
+def test_detach(url: str, run: Any, direct: Locks, how: str) -> None:
+    """It is detached all the same, or held yet: nobody else gets it, nor does it stay for ever."""
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            for at in count(1):
+                lease = locks.lease("report", ttl=LONG)
+                assert await lease.acquire()
+                cancelled = await cancelled_at(lease.detach(), at, how)
+                await settled(locks)
+                assert not lease.held
+                await asyncio.to_thread(direct.release, "report", force=True)
+                if not cancelled:
+                    return
 
     run(main())

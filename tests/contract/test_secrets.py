@@ -65,6 +65,15 @@ def test_nobody_else_is_given_a_token(
     with pytest.raises(LockLost) as caught:
         later.renew()
     told += [all_of(caught.value)]
+    with locks.lease("handed over", ttl=LONG) as lease:
+        tokens += [lease.token]
+        text = lease.detach()
+    with others.attach(text, ttl=LONG) as taken:
+        tokens += [taken.token]
+        told += [repr(taken)]
+        with pytest.raises(LockLost) as caught:
+            locks.attach(text).acquire()
+        told += [all_of(caught.value)]
     end()
 
     told += [all_of(event) for event in events]

@@ -77,6 +77,19 @@ def test_a_request(new_database: NewDatabase, create_app: Factory, alchemy: bool
         assert "others" in refused.text
 
 
+def test_a_lease_that_is_handed_over(new_database: NewDatabase, create_app: Factory) -> None:
+    """What was acquired for the request is not given back at its end."""
+    database = new_database("postgresql", migrated=True)
+    app = create_app(database.url)
+    with app.app_context():
+        text = locks.acquire("report", ttl=LONG, wait=0).detach()
+    with app.app_context():
+        assert locks.locks.show("report").held
+        with locks.attach(text, ttl=LONG):
+            pass
+        assert not locks.locks.show("report").held
+
+
 def test_several_applications(new_database: NewDatabase, create_app: Factory) -> None:
     one = create_app(new_database("sqlite", migrated=True).url, "one")
     two = create_app(new_database("sqlite", migrated=True).url, "two", alchemy=False)

@@ -7,6 +7,7 @@ from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
 from tests.mutants.fencing import FENCING
+from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
 from tests.mutants.look_alikes import LOOKS_ALIKE
@@ -251,7 +252,7 @@ CATALOGUE = (
         "clock_timestamp() + make_interval(",
         "to_timestamp({__import__('time').time()}) + make_interval(",
         f"{CLOCK}[postgresql]",
-        count=4,
+        count=5,
     ),
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
@@ -727,5 +728,6 @@ CATALOGUE = (
     *PRESET,
     *RETIRING,
     *FENCING,
+    *HANDING_OVER,
     *ONCE,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -111,6 +112,35 @@ def test_acquire(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
         with others.lease("report", ttl=LONG, wait=0):
             pass
     assert seen >= 2
+
+
+def test_attach(locks: Locks, others: Locks, interrupt: Interrupt) -> None:
+    """It was not attached, and can be yet; or it is free."""
+    text = ""
+
+    def detached() -> Callable[[], object]:
+        nonlocal text
+        with locks.lease("report", ttl=LONG, wait=0) as lease:
+            text = lease.detach()
+        return lambda: stack.enter_context(locks.attach(text, ttl=LONG))
+
+    for after in (False, True):
+        with ExitStack() as stack:
+            for number in range(1, MOST):
+                call = detached()
+                interrupt.at(number, after=after)
+                try:
+                    call()
+                except KeyboardInterrupt:
+                    if others.show("report").held:
+                        with others.attach(text, ttl=LONG):
+                            pass
+                else:
+                    interrupt.stop()
+                    break
+            else:
+                pytest.fail("it never came to an end")
+        assert not others.show("report").held
 
 
 def test_a_refused_acquire(locks: Locks, others: Locks, interrupt: Interrupt) -> None:

@@ -47,6 +47,10 @@ STATES = {
     "held": ("report", 2, "its token", "another", THEN, THEN, 25.0),
     "free": ("report", 2, None, "another", THEN, THEN, -1.0),
     "mine": ("report", 3, "token", "me", THEN, THEN, 29.0),
+    "detached": ("report", 3, "old token", "another", THEN, THEN, 29.0),
+    "run out": ("report", 3, "old token", "another", THEN, THEN, -1.0),
+    "attached": ("report", 3, "its token", "another", THEN, THEN, 29.0),
+    "released": ("report", 3, None, "another", THEN, THEN, -1.0),
     "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0),
 }
 #: What who waits hears: that it is its turn, or what was passed on to it, and how long ago.
@@ -75,6 +79,7 @@ USUAL = {
     "look_queued": "first",
     "read_witness": "there",
     "renew": "renewed",
+    "attach": "attached",
     "release": "released",
     "pass_on": "released",
     "release_and_unlock": "released",
@@ -206,6 +211,8 @@ class Stage:
                 return [] if answer == "missing" else [(1, None, pause, 3600.0)]
             case commands.Renew(asked):
                 return [(one.token,) for one in asked] if answer == "renewed" else []
+            case commands.Attach():
+                return [(3,)] if answer == "attached" else []
             case commands.LockRow(borrowed=borrowed):
                 return self._row(answer, borrowed=borrowed)
             case commands.EndSession():

@@ -32,6 +32,12 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("unlock_all", (), {}, commands.UnlockAll()),
     ("leave", ("report", "token", "ticket"), {}, commands.Leave("report", "token", "ticket")),
     ("renew", (list(ASKED),), {}, commands.Renew(ASKED)),
+    (
+        "attach",
+        ("report", "token", "new token", "me", 30.0),
+        {},
+        commands.Attach("report", "token", "new token", "me", 30.0),
+    ),
     ("release", ("report", "token"), {}, commands.Release("report", "token")),
     ("pass_on", ("report", "token"), {}, commands.PassOn("report", "token", True)),
     ("pass_on", ("report", "token", False), {}, commands.PassOn("report", "token", False)),

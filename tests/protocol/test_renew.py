@@ -111,7 +111,7 @@ def test_all_losses_are_explained_by_one_look() -> None:
     outcomes = table.renew_all(holds)
     assert table.count == 2
     assert [o.reason if isinstance(o, LockLost) else None for o in outcomes] == [
-        None, "forced", "forced", "forced", None,
+        None, "forced", "attached", "forced", None,
     ]  # fmt: skip
 
 

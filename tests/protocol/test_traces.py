@@ -19,6 +19,7 @@ from dblock import RetryPolicy
 from dblock.dialects import DIALECTS
 from dblock.protocol import guard, release, renew, row_lock
 from dblock.protocol.acquire import acquire
+from dblock.protocol.attach import Detached, attach
 from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
@@ -100,6 +101,12 @@ def renewing_it(stage: Stage) -> Procedure[Any]:
 
 def guarding(stage: Stage) -> Procedure[None]:
     return guard.guard(stage.dialect, "report", "token", lambda: HELD, PATIENCE, START)
+
+
+def attaching(stage: Stage) -> Procedure[Held]:
+    request = LeaseRequest("report", "token", "me", TTL)
+    detached = Detached("report", "old token", 3)
+    return attach(stage.dialect, detached, request, PATIENCE, START)
 
 
 class Scene(NamedTuple):
@@ -411,6 +418,74 @@ SCENES = [
     Scene("proved", guarding, {"look": ["mine"]}),
     Scene("proved, and it is another's", guarding, {"guard": ["none"], "look": ["followed"]}),
     Scene("proved, and its row is busy", guarding, {"guard": ["!busy"], "look": ["mine"]}),
+    # --- a hold that goes on elsewhere -------------------------------------------------------
+    Scene("attached", attaching),
+    Scene("attached, and heard of when it is over", attaching, {"attach": ["attached late"]}),
+    Scene(
+        "attached, and the reply is lost",
+        attaching,
+        {"attach": [LOST], "look": ["mine"]},
+    ),
+    Scene(
+        "attached, the reply is lost, and it is over when that is found",
+        attaching,
+        {"attach": [LOST], "look": ["mine", "followed"], "renew": ["none"]},
+    ),
+    Scene(
+        "attached, the reply is lost, and nobody can tell whether it is everywhere",
+        attaching,
+        {"attach": [LOST], "look": ["mine"], "renew": ["!unreachable"] * 500},
+    ),
+    Scene(
+        "not attached, and the reply is lost",
+        attaching,
+        {"attach": [LOST], "look": ["detached"]},
+    ),
+    Scene(
+        "attached, the reply is lost, and its session cannot be ended",
+        attaching,
+        {
+            "attach": [LOST, *["!unreachable"] * 500],
+            "end_session": ["!privilege"],
+            "look": ["detached"] * 500,
+        },
+    ),
+    Scene(
+        "attached, the reply is lost, and nobody can be asked",
+        attaching,
+        {"attach": [LOST], "end_session": ["!unreachable"] * 500},
+    ),
+    Scene("attached by another", attaching, {"attach": ["none"], "look": ["attached"]}),
+    Scene(
+        "attached by another, and released", attaching, {"attach": ["none"], "look": ["released"]}
+    ),
+    Scene("attached when it has run out", attaching, {"attach": ["none"], "look": ["run out"]}),
+    Scene(
+        "attached when others had it since", attaching, {"attach": ["none"], "look": ["followed"]}
+    ),
+    Scene("attached when the name is gone", attaching, {"attach": ["none"], "look": ["none"]}),
+    Scene(
+        "attached when a guard has ended",
+        attaching,
+        {"attach": ["none", "!busy", "attached"], "look": ["detached"] * 2},
+    ),
+    Scene(
+        "guarded for longer than is waited for that",
+        attaching,
+        {"attach": ["!busy"] * 500, "look": ["detached"] * 500},
+    ),
+    Scene("attached, and it may not be", attaching, {"attach": ["!privilege"]}),
+    Scene(
+        "attached, away",
+        attaching,
+        {"attach": ["!unreachable"] * 500, "look": ["!unreachable"] * 500},
+    ),
+    Scene(
+        "attached, and the witness is missing",
+        attaching,
+        {"attach": ["none", "attached"], "look": ["detached"], "read_witness": ["missing"]},
+        QUEUES,
+    ),
     # --- a row lock of dblock's own ----------------------------------------------------------
     Scene("a row", locking),
     Scene("a row that is not there", locking, {"lock_row": ["none", "locked"], "look": ["none"]}),

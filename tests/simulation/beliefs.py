@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from dblock import Lease, LockLost, RowLock
+from dblock.attached import AttachedLease
 from dblock.beliefs import Belief as Observed
 from dblock.beliefs import Change
 from dblock.holding.lease_hold import LeaseHold
@@ -140,7 +141,7 @@ class Beliefs:
         self._now[lock.name].append(belief)
         if belief.lease is not None and belief.lasts() and not self._was_forced(belief):
             fence, last = belief.lease.lease.fence, self._fences.get(lock.name, 0)
-            if fence <= last:
+            if fence < last or (fence == last and not isinstance(lock, AttachedLease)):
                 raise Violation(f"a fence comes again: {fence} after {last}")
             self._fences[lock.name] = fence
         self._check(lock.name, self._now[lock.name])

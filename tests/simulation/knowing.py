@@ -14,7 +14,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
 
-_TRIES = frozenset({"grant", "take", "join"})
+_TRIES = frozenset({"grant", "take", "join", "attach"})
 _LOOKS = frozenset({"look", "look_queued"})
 
 
@@ -64,7 +64,8 @@ class Knowing:
             tries = self._tries[actor, query.command.name]
             tries.doubt = Doubt.OPEN
             tries.sessions += 1
-            tries.tokens.add(query.command.token)
+            command = query.command
+            tries.tokens.add(command.new_token if kind == "attach" else command.token)
             self._lost[actor] = query.command.name
         elif isinstance(answer, BaseException):
             return

@@ -136,6 +136,8 @@ class Ledger:
         match command:
             case commands.Grant() | commands.Take() | commands.Join():
                 self.ttls[command.token] = command.ttl
+            case commands.Attach():
+                self.ttls[command.new_token] = command.ttl
             case commands.Renew():
                 self.ttls.update({one.token: one.ttl for one in command.asked})
 
@@ -195,6 +197,9 @@ class Ledger:
                 )
             self.granted(name, before, actor)
             return
+        if row.token not in (None, before.token) and kind_of(query) == "attach":
+            self._attached(name, before, row, now, actor, query)
+            return
         if row.token not in (None, before.token):
             raise Violation(f"{name!r} has another holder and the same fence, {row.fence}")
         if row.token is not None and row.expires != before.expires:
@@ -208,6 +213,27 @@ class Ledger:
             self._ours(name, before.token, actor, query)
             if actor is not None:
                 self.freed(name, before.token, actor)
+
+    def _attached(
+        self, name: str, before: Row, row: Row, now: float, actor: Actor | None, query: Any
+    ) -> None:
+        """A hold goes on elsewhere: who had it before has let it go, and guards nothing with it."""
+        assert row.token is not None
+        self._note(f"{name} attached")
+        if before.token is None or before.token not in str(query.params):
+            raise Violation(f"{name!r} was attached without its holder's token")
+        if before.free(now):
+            raise Violation(f"{name!r} was attached after it had expired")
+        if self.store.locked(name) and not self.store.one_writer:
+            raise Violation(f"{name!r} was attached while a transaction is guarded with it")
+        if row.fence <= self.store.epoch():
+            raise Violation(f"{name!r} was attached with a fence of before a failover")
+        self._check_term(name, row, now)
+        holder = self.grants[before.token].actor
+        self.freed(name, before.token, holder)
+        self.grants[row.token] = Grant(
+            name, actor or holder, self.loop.now, False, self.store.identity
+        )
 
     def _check_retired(self, name: str, row: Row, now: float) -> None:
         """Promise 2: only the row of a name that nobody uses is deleted."""

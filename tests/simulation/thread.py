@@ -218,6 +218,14 @@ class Thread:
 
     def release(self, lock: Lease | RowLock, after: float = 0.0) -> None:
         """Give a lock back; who is told that it was given back had it until then."""
+        if isinstance(lock, Lease):
+            self._give_back(lock, after, lambda: lock.release(after))
+        else:
+            self._give_back(lock, after, lock.release)
+
+    def _give_back(
+        self, lock: Lease | RowLock, after: float, give_back: Callable[[], object]
+    ) -> None:
         if self.loop.over:
             raise GreenletExit
         belief = self.beliefs.end(self, lock.name)
@@ -225,12 +233,9 @@ class Thread:
         gone = hold is not None and not self.ledger.has(lock.name, hold.token)
         clock = self.ledger.store.clock()
         with self.calling(f"giving {lock.name!r} back"):
-            if isinstance(lock, Lease):
-                if after and hold is not None:
-                    self.ledger.leaving.add(hold.token)
-                lock.release(after)
-            else:
-                lock.release()
+            if after and hold is not None:
+                self.ledger.leaving.add(hold.token)
+            give_back()
         if hold is None:
             return
         self.beliefs.released.append(hold)
@@ -249,6 +254,41 @@ class Thread:
             assert row.expires is not None
             if row.expires < until - 0.002 and self.client.rate == self.ledger.store.rate:
                 raise Violation(f"{lock.name!r} is kept until {row.expires}, not {until}")
+
+    def detach(self, lease: Lease, ttl: float) -> str:
+        """Let another go on with a hold: this one does not believe in it any more."""
+        texts: list[str] = []
+        self._give_back(lease, ttl, lambda: texts.append(lease.detach(ttl)))
+        return texts[0]
+
+    def attach(self, text: str, ttl: float) -> Lease:
+        """Go on with a hold, and believe in it. Raises LockLost where it is told to be over."""
+        lease = self.locks.attach(
+            text,
+            ttl,
+            on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
+            on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
+        )
+        start, knowing = self.loop.now, self.beliefs.knowing
+        knowing.begin(self.actor, lease.name)
+        try:
+            with self.calling(f"attaching {lease.name!r}"):
+                lease.acquire()
+        except OutcomeUnknown as error:
+            if knowing.doubt(self.actor, lease.name) is Doubt.NONE:
+                raise Violation(f"{self.name} can know what it is told to be unknown") from error
+            raise
+        except DBLockError as error:
+            doubt = knowing.doubt(self.actor, lease.name)
+            if doubt is Doubt.OPEN and not isinstance(error, LockLost):
+                raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
+            self._not_acquired(lease.name, start)
+            known = isinstance(error, LockLost) and error.reason != "failover"
+            if known and self.ledger.has(lease.name, text.split(".")[0]):
+                raise Violation(f"{self.name} is told that a hold is over: {error!r}") from error
+            raise
+        self.beliefs.begin(self, lease)
+        return lease
 
     @contextmanager
     def holding(self, lock: Lease | RowLock, wait: float | None = None) -> Iterator[bool]:

@@ -327,3 +327,27 @@ def test_a_forced_release_is_told_with_the_next_renewal(
     dblock_faults.advance(10)
     assert [loss.reason for loss in losses] == ["forced"]
     assert not lease.held
+
+
+def test_a_lease_that_is_handed_over(dblock_locks: Locks, dblock_faults: Faults) -> None:
+    with dblock_locks.lease("report", ttl=30) as lease:
+        fence, text = lease.fence, lease.detach(ttl=60)
+    dblock_faults.advance(40)
+    dblock_faults.lose_reply("acquire")
+    with dblock_locks.attach(text, ttl=30) as taken:
+        assert taken.fence == fence
+        dblock_faults.advance(100)
+        taken.check()
+        text = taken.detach(ttl=60)
+    dblock_faults.lose_reply("acquire", then_unreachable=True)
+    with pytest.raises(OutcomeUnknown):
+        dblock_locks.attach(text).acquire()
+
+
+def test_a_handover_that_comes_too_late(dblock_locks: Locks, dblock_faults: Faults) -> None:
+    with dblock_locks.lease("report", ttl=30) as lease:
+        text = lease.detach(ttl=60)
+    dblock_faults.advance(61)
+    with pytest.raises(LockLost) as raised:
+        dblock_locks.attach(text).acquire()
+    assert raised.value.reason == "expired"

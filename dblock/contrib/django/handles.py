@@ -22,6 +22,7 @@ from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
+from ...attached import AttachedLease
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...lease import Lease
 from ...locks import Locks
@@ -74,6 +75,10 @@ class DjangoLocks(Locks):
     ) -> DjangoLease:
         """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
         return cast("DjangoLease", super().lease(name, ttl, wait, **options))
+
+    def attach(self, text: str, ttl: Seconds = 30.0, **options: Any) -> DjangoAttachedLease:
+        """Return a lease that goes on with a hold. See :meth:`dblock.Locks.attach`."""
+        return cast("DjangoAttachedLease", super().attach(text, ttl, **options))
 
     def row(
         self,
@@ -200,12 +205,18 @@ class DjangoLease(Lease):
         return super().guard(session)
 
     def leave(self) -> None:
+        if self._detached and self._forget_detached():
+            return
         wrapper = unfinished()
         if wrapper is None or (hold := self._holds.get()).count > 1:
             self.release()
             return
         self.check()
-        wrapper.on_commit(_Later(partial(self._end, hold)).release, robust=True)
+        wrapper.on_commit(_Later(partial(self._end_later, hold)).release, robust=True)
+
+    def _end_later(self, hold: LeaseHold) -> None:
+        if not (self._detached and self._forget_detached()):  # by a callback before this one
+            self._end(hold)
 
     async def __aenter__(self) -> Self:
         await sync_to_async(self.__enter__)()
@@ -230,6 +241,10 @@ class DjangoLease(Lease):
                 return await coroutine(*args, **kwargs)
 
         return cast("Callable[P, T]", locked)
+
+
+class DjangoAttachedLease(DjangoLease, AttachedLease):
+    """A lease whose hold was detached elsewhere; see :class:`dblock.attached.AttachedLease`."""
 
 
 class _Later:
@@ -308,6 +323,7 @@ class DjangoRow(RowLock):
 
 
 DjangoLocks.lease_class = DjangoLease
+DjangoLocks.attached_class = DjangoAttachedLease
 DjangoLocks.row_class = DjangoRow
 
 

@@ -13,6 +13,7 @@ import click
 from flask import Flask, appcontext_pushed, current_app, g
 from flask.cli import ScriptInfo
 
+from ...attached import AttachedLease
 from ...cli.embedded import Given, commands
 from ...cli.schema import downgrade, upgrade
 from ...errors import DBLockError, NotHeld
@@ -94,6 +95,10 @@ class DBLock:
     def lease(self, name: str, *args: Any, **options: Any) -> Lease:
         """Return a lease: see :meth:`dblock.Locks.lease`."""
         return self.locks.lease(name, *args, **options)
+
+    def attach(self, text: str, *args: Any, **options: Any) -> AttachedLease:
+        """Return a lease that goes on with a hold: see :meth:`dblock.Locks.attach`."""
+        return self.locks.attach(text, *args, **options)
 
     def row(self, name: str, *args: Any, **options: Any) -> RowLock:
         """Return a row lock: see :meth:`dblock.Locks.row`.

@@ -9,7 +9,7 @@ from typing import Any
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query, Reply
-from ..dialect import read_joined, read_tokens
+from ..dialect import read_attached, read_joined, read_tokens
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import USER_LOCK, ServerWaitStatements
@@ -129,6 +129,27 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             commands.Renew(tuple(asked)),
             self.patience,
             read=read_tokens,
+        )
+
+    def attach(
+        self, name: str, token: str, new_token: str, owner: str, ttl: float
+    ) -> Query[int | None]:
+        # As a grant is kept away by a guard, so is this.
+        return Query(
+            f"""UPDATE {self.lock_table} SET fence = LAST_INSERT_ID(fence),
+                token = %(new_token)s, owner = %(owner)s, expires_at = {LATER}
+            WHERE lock_name = %(name)s AND token = %(token)s AND expires_at > SYSDATE(6)
+                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s FOR UPDATE)""",
+            {
+                "name": self.key(name),
+                "token": token,
+                "new_token": new_token,
+                "owner": owner,
+                "ttl": microseconds(ttl),
+            },
+            commands.Attach(name, token, new_token, owner, ttl),
+            self.patience,
+            read=read_attached,
         )
 
     def release(self, name: str, token: str) -> Query[int]:

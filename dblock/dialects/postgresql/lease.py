@@ -8,7 +8,7 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_grant, read_tokens
+from ..dialect import read_attached, read_grant, read_tokens
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
 from .queue import CHANNEL, LENGTH, POSITION, PREFIX, QUEUE, THERE, Entry, QueueStatements, call
@@ -131,6 +131,30 @@ class LeaseStatements(QueueStatements):
             commands.Renew(tuple(asked)),
             0.0,
             read=read_tokens,
+        )
+
+    def attach(
+        self, name: str, token: str, new_token: str, owner: str, ttl: float
+    ) -> Query[int | None]:
+        # As a renewal. But a guard keeps it away: FOR UPDATE.
+        return Query(
+            f"""WITH present AS MATERIALIZED ({self.epoch(known())}
+            ), mine AS MATERIALIZED (
+                SELECT k.lock_name, k.expires_at FROM {self.lock_table} AS k
+                JOIN present ON k.fence > present.epoch
+                WHERE k.lock_name = %(name)s AND k.token = %(token)s
+                FOR UPDATE OF k SKIP LOCKED
+            )
+            UPDATE {self.lock_table} AS l SET token = %(new_token)s, owner = %(owner)s,
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
+                AND mine.expires_at > clock_timestamp()
+            RETURNING l.fence, {DURABLE},
+                CASE WHEN l.expires_at < mine.expires_at THEN {call()} END""",
+            {"name": name, "token": token, "new_token": new_token, "owner": owner, "ttl": ttl},
+            commands.Attach(name, token, new_token, owner, ttl),
+            0.0,
+            read=read_attached,
         )
 
     def release(self, name: str, token: str) -> Query[int]:

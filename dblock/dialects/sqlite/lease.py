@@ -9,7 +9,7 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_grant, read_join, read_tokens
+from ..dialect import read_attached, read_grant, read_join, read_tokens
 from .fragments import LATER, NOW, REMAINING, modifier
 from .queue import LAST, REST, QueueStatements
 
@@ -72,6 +72,26 @@ class LeaseStatements(QueueStatements):
             commands.Renew(tuple(asked)),
             self.patience,
             read=read_tokens,
+        )
+
+    def attach(
+        self, name: str, token: str, new_token: str, owner: str, ttl: float
+    ) -> Query[int | None]:
+        return Query(
+            f"""UPDATE {self.lock_table}
+            SET token = :new_token, owner = :owner, expires_at = {LATER}
+            WHERE lock_name = :name AND token = :token AND expires_at > {NOW}
+            RETURNING fence""",
+            {
+                "name": name,
+                "token": token,
+                "new_token": new_token,
+                "owner": owner,
+                "ttl": modifier(ttl),
+            },
+            commands.Attach(name, token, new_token, owner, ttl),
+            self.patience,
+            read=read_attached,
         )
 
     def release(self, name: str, token: str) -> Query[int]:

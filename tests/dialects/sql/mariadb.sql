@@ -98,6 +98,12 @@ BEGIN NOT ATOMIC
     WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
 END
 
+-- attach, waits 0 s
+UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence),
+    token = %(new_token)s, owner = %(owner)s, expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = %(name)s AND token = %(token)s AND expires_at > SYSDATE(6)
+    AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE)
+
 -- release, waits 0 s
 UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
 WHERE lock_name = %(name)s AND token = %(token)s

@@ -97,6 +97,24 @@ SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
 FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
 
+-- attach, waits 0 s
+WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
+        ), mine AS MATERIALIZED (
+            SELECT k.lock_name, k.expires_at FROM "dblock_lock" AS k
+            JOIN present ON k.fence > present.epoch
+            WHERE k.lock_name = %(name)s AND k.token = %(token)s
+            FOR UPDATE OF k SKIP LOCKED
+        )
+        UPDATE "dblock_lock" AS l SET token = %(new_token)s, owner = %(owner)s,
+            expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+        FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
+            AND mine.expires_at > clock_timestamp()
+        RETURNING l.fence, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+            CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
+
 -- release, waits 0.025 s, a crash may undo it
 UPDATE "dblock_lock" SET token = NULL, expires_at = clock_timestamp()
 WHERE lock_name = %(name)s AND token = %(token)s AND waiters IS NULL AND set_config('lock_timeout', '25', true) IS NOT NULL

@@ -38,6 +38,12 @@ WHERE l.lock_name = json_extract(asked.value, '$[0]')
     AND l.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now')
 RETURNING token
 
+-- attach, waits 0.05 s
+UPDATE "dblock_lock"
+SET token = :new_token, owner = :owner, expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)
+WHERE lock_name = :name AND token = :token AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now')
+RETURNING fence
+
 -- release, waits 0.05 s
 UPDATE "dblock_lock" SET token = NULL, expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
 WHERE lock_name = :name AND token = :token

@@ -567,6 +567,22 @@ class ModelStore(Store):
             self._writes()
         return renewed, len(renewed)
 
+    def _attach(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        witness, now, key = self.witness, self.clock(), command.name
+        name = self.tables.names.get(key)
+        if witness is None or witness.longest < command.ttl or witness.valid_until <= now:
+            return (), 0
+        if name is None or name.token != command.token or self._in_use(driver, key, "update"):
+            return (), 0
+        if name.fence <= witness.epoch or name.expires is None or name.expires <= now:
+            return (), 0
+        if now + command.ttl < name.expires:
+            self._call(name)
+        name.token, name.owner, name.expires = command.new_token, command.owner, now + command.ttl
+        self._writes()
+        return [(name.fence, "", None)], 1
+
     # The witness.
 
     def _read_witness(self, driver: ModelDriver, query: Query[Any]) -> Answer:

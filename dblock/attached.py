@@ -1,0 +1,57 @@
+"""A lease whose hold another process has detached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .beliefs import Change
+from .errors import DBLockError, NotAcquired
+from .lease import Lease
+from .protocol.attach import Detached, attach
+from .protocol.lease import LeaseRequest
+from .protocol.steps import Query
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .holding.lease_hold import LeaseHold
+    from .lease_options import LeaseOptions
+
+
+class AttachedLease(Lease):
+    """A lease that goes on with a detached hold, made by :meth:`Locks.attach`.
+
+    ``with`` and :meth:`acquire` attach the hold. Nobody is waited for, so :meth:`acquire` returns
+    True or raises: LockLost if the hold is over, or goes on elsewhere; OutcomeUnknown if no reply
+    came. Everything else is as with any :class:`Lease`.
+    """
+
+    def __init__(self, database: Database, options: LeaseOptions, detached: Detached) -> None:
+        super().__init__(database, options)
+        self._from = detached
+
+    def __repr__(self) -> str:
+        return f"<AttachedLease{super().__repr__().removeprefix('<Lease')}"
+
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
+        """Attach the hold. One round trip."""
+        database, options = self._database, self._options
+        if database.dialect.one_writer:
+            database.callers.refuse_as_writer(self.name, "attached")
+        token, owner = self._runtime.token(16), database.owner(options.label)
+        request = LeaseRequest(self.name, token, owner, options.plan.first)
+        start, patience = self._runtime.now(), database.dialect.timeouts.socket
+        hold: LeaseHold | None = None
+        orphaned: list[Query[bool]] = []
+        try:
+            attaching = attach(database.dialect, self._from, request, patience, start)
+            held = database.run(attaching, orphaned=orphaned)
+            hold = self._hold(held, token)
+            self._keep(hold, start)
+        except BaseException as error:
+            if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been attached
+                if hold is not None:
+                    self._holds.take(hold, Change.ABANDONED)
+                    database.keeper().drop(hold)
+                self._abandon(request, orphaned, [])
+            raise
+        return None

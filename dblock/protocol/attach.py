@@ -1,0 +1,226 @@
+"""Going on with a hold that another process has detached: the same fence, under another token.
+
+::
+
+    attach ── carried out ───────────────────────────────────> Held
+      │
+      └── refused, or no reply ── look ── under our token ──── renew it ──> Held
+            │                      ├── over, or another's ──> LockLost
+            └── under the old one, ┘
+                unexpired: ask again
+
+Whoever comes second finds another token. So a hold goes on in one place, and who detached it can
+neither renew nor release it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
+from .attempt import Doubt
+from .epoch import consult, ended
+from .explain import explain
+from .faults import Fault, StatementError
+from .inspect import attached, expired, followed, look_from
+from .lease import Held, LeaseRequest
+from .release import end_session, give_back
+from .renew import Asked, confirm
+from .retry import AWAY, PASSING, PAUSE
+from .state import LockRow, Renewal
+from .steps import Execute, Procedure, Reply, Sleep
+from .term import Term
+
+if TYPE_CHECKING:
+    from .statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A hold that goes on elsewhere, as its text says."""
+
+    name: str
+    token: str = field(repr=False)
+    fence: int
+
+
+def attach(
+    dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
+) -> Procedure[Held]:
+    """Go on with a hold, with the token of ``request``. Raises LockLost when it is over.
+
+    Nobody is waited for but who has the row for a moment, or has a guard in an open transaction,
+    ``patience`` seconds at most. All tries carry one new token, and none finds the old one twice,
+    so they can be repeated.
+    """
+    attaching = _Attaching(dialect, detached, request, start + patience, start)
+    while True:
+        failure: StatementError | None = None
+        try:
+            held = yield from attaching.ask()
+        except StatementError as caught:
+            failure, attaching.now = caught, (yield Sleep(0)).now
+            attaching.take_doubt(caught)
+            if caught.fault not in AWAY | PASSING:
+                raise attaching.told(explain(dialect, caught, detached.name)) from caught.__cause__
+            held = None
+        if held is None:
+            try:
+                held, again = yield from attaching.look()
+            except LockLost:
+                raise
+            except DBLockError as error:
+                raise attaching.told(error) from error
+        if held is not None:
+            if not held.term.over(attaching.now):
+                return held
+            yield from give_back(dialect, request, attaching.now)
+            raise expired(detached.name, "before dblock was told that it goes on here")
+        if again and attaching.now < attaching.until:
+            continue
+        if attaching.now >= attaching.until:
+            raise attaching.told(_why_not(dialect, detached.name, failure)) from failure
+        attaching.now = (yield Sleep(PAUSE)).now
+
+
+@dataclass(slots=True)
+class _Attaching:
+    """How far it has come."""
+
+    dialect: Statements
+    detached: Detached
+    request: LeaseRequest
+    until: float
+    now: float
+    doubt: Doubt | None = None
+
+    def ask(self) -> Procedure[Held | None]:
+        """Ask once; None when that was refused."""
+        request = self.request
+        query = self.dialect.attach(
+            request.name, self.detached.token, request.token, request.owner, request.ttl
+        )
+        reply = yield Execute(query)
+        self.now = reply.now
+        fence = query.read(reply)
+        if fence is None:
+            return None
+        return Held(fence, Term(reply.sent, request.ttl), reply.server)
+
+    def take_doubt(self, failure: StatementError) -> None:
+        """Take down a try that may have been carried out, or be so yet."""
+        broken = failure.fault is Fault.DISCONNECTED
+        parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
+        if not broken and not parts:
+            return
+        self.doubt = self.doubt or Doubt()
+        if failure.end is not None:
+            self.doubt.sessions.append(failure.end)
+        elif broken:
+            self.doubt.haunted = True
+
+    def look(self) -> Procedure[tuple[Held | None, bool]]:
+        """Return the hold if it goes on here, and else whether to ask again at once.
+
+        Raises LockLost when it is over, or goes on elsewhere.
+        """
+        dialect, name, doubt = self.dialect, self.request.name, self.doubt
+        while doubt is not None and doubt.sessions:
+            left = max(0.0, self.until - self.now)
+            gone, self.now = yield from end_session(dialect, doubt.sessions[-1], left, self.now)
+            doubt.haunted = doubt.haunted or not gone
+            doubt.sessions.pop()
+        left = max(0.0, self.until - self.now)
+        state, reply = yield from look_from(dialect, name, left, self.now)
+        self.now = reply.now
+        if state is not None and state.token == self.request.token:
+            self.doubt = doubt or Doubt()  # until it is known to outlive this server
+            return (yield from self._confirm(state, reply)), False
+        mended = yield from self._consult()
+        loss = _loss_of(state, self.detached)
+        if loss is not None:
+            raise loss
+        if doubt is not None and not doubt.haunted:
+            self.doubt = None
+        return None, mended
+
+    def _confirm(self, state: LockRow, reply: Reply) -> Procedure[Held]:
+        """Return the hold that was found, once it is known to outlive this server."""
+        request = self.request
+        if not state.held or state.remaining is None:
+            raise expired(request.name, "before dblock was told that it goes on here")
+        term = Term(reply.sent - max(0.0, request.ttl - state.remaining), request.ttl)
+        held = Held(state.fence, term, reply.server)
+        asked = Asked(Renewal(request.name, request.token, request.ttl), held)
+        left = max(0.0, self.until - self.now)
+        outcome = yield from confirm(self.dialect, asked, left, self.now)
+        self.now = (yield Sleep(0)).now
+        if isinstance(outcome, Term):
+            return held._replace(term=outcome)
+        raise outcome
+
+    def _consult(self) -> Procedure[bool]:
+        """Return whether it was the witness that refused it. Raises LockLost of another epoch."""
+        if not self.dialect.has_witness:
+            return False
+        left = max(0.0, self.until - self.now)
+        try:
+            consulted = yield from consult(self.dialect, self.request.ttl, left, self.now)
+        except StatementError as failure:
+            error = explain(self.dialect, failure, self.request.name, harmless=True)
+            raise error from failure.__cause__
+        self.now = consulted.now
+        loss = ended(self.request.name, self.detached.fence, consulted.witness)
+        if loss is not None:
+            raise loss
+        return consulted.mended
+
+    def told(self, error: DBLockError) -> DBLockError:
+        """Return what to tell of ``error``: nobody knows, if a try before it is in doubt."""
+        if self.doubt is None:
+            return error
+        name, ttl = self.request.name, self.request.ttl
+        return OutcomeUnknown(
+            f"no reply came to attaching the hold of {name!r}, and dblock could not find out what "
+            f"became of it: {error}. The name may be held for up to {ttl:g} s; nothing was started",
+            name=name,
+        )
+
+
+def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
+    """Return why a hold cannot go on here, from what was seen of its name; None if it can."""
+    name, fence = detached.name, detached.fence
+    if state is None or state.fence < fence:
+        return LockLost(
+            f"the database knows of no hold of {name!r} with the fence {fence}: it is over, or was "
+            "detached in another database",
+            name=name,
+            reason="unknown",
+        )
+    if state.fence > fence:
+        return LockLost(
+            f"the hold of {name!r} is over: it ran out, or was released where it was attached; "
+            f"{followed(state, fence)}",
+            name=name,
+            reason="taken over",
+        )
+    if state.token is None:
+        return LockLost(
+            f"the hold of {name!r} is over: it was released where it was attached, or by force",
+            name=name,
+            reason="unknown",
+        )
+    if state.token != detached.token:
+        return attached(state)
+    return None if state.held else expired(name, "before it was attached")
+
+
+def _why_not(dialect: Statements, name: str, failure: StatementError | None) -> DBLockError:
+    if failure is not None and failure.fault is not Fault.BUSY:
+        return explain(dialect, failure, name)
+    return Unavailable(
+        f"the hold of {name!r} could not be attached, because its row is in use: a transaction "
+        "that is guarded with it may be open yet. Nothing has changed: try again",
+        name=name,
+    )

@@ -1,0 +1,213 @@
+"""A hold goes on in another process: nobody has the name in between, and one process goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dblock import LockLost, OutcomeUnknown, Unsupported
+from dblock.protocol.faults import Fault
+from tests.simulation.loop import Violation
+from tests.simulation.run import Clients, Scenario
+from tests.simulation.scenarios.waiting import NAME, once
+from tests.simulation.thread import Thread
+
+#: Seconds for which who is asked to go on looks for what to go on with.
+ASKED = 3.0
+
+
+def _handing(me: Thread, texts: list[str], ttl: float) -> None:
+    """Take it, work a little, and let another go on."""
+    lease = me.lease(NAME, ttl=3)
+    if me.acquire(lease, 0):
+        me.work(0.1, lease)
+        texts.append(me.detach(lease, ttl))
+
+
+def _asked(me: Thread, texts: list[str]) -> str | None:
+    """Wait until there is something to go on with."""
+    while not texts and me.loop.now < ASKED:
+        me.work(0.05)
+    return texts[0] if texts else None
+
+
+def _going_on(texts: list[str], seconds: float) -> Callable[[Thread], None]:
+    def going_on(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is not None:
+            lease = me.attach(text, 1.5)
+            me.work(seconds, lease)
+            me.release(lease)
+
+    return going_on
+
+
+def handed_over(clients: Clients) -> None:
+    """One takes it and detaches it, another goes on for longer than the first had it for."""
+    texts: list[str] = []
+    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("b", _going_on(texts, 2.0), after=0.05)
+    clients.thread("c", once, after=0.06)
+
+
+def handed_on(clients: Clients) -> None:
+    """The second hands it on to a third."""
+    texts: list[str] = []
+    more: list[str] = []
+
+    def between(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is not None:
+            lease = me.attach(text, 3.0)
+            me.work(0.1, lease)
+            more.append(me.detach(lease, 3.0))
+
+    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("b", between, after=0.05)
+    clients.thread("c", _going_on(more, 0.1), after=0.06)
+    clients.thread("d", once, after=0.07)
+
+
+def attached_twice(clients: Clients) -> None:
+    """Two are asked to go on with the same hold: one does, the other is told."""
+    texts: list[str] = []
+    done: list[str] = []
+
+    def one_of_two(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is None:
+            return
+        try:
+            lease = me.attach(text, 3.0)
+        except LockLost as loss:
+            me.note(f"is told: {loss.reason}")
+            if me.allowance.quiet and loss.reason not in ("attached", "taken over", "unknown"):
+                raise Violation(
+                    f"{me.name} is told why it does not go on, wrongly: {loss}"
+                ) from loss
+            return
+        done.append(me.name)
+        if len(done) > 1:
+            raise Violation(f"{done} have attached the same hold")
+        me.work(0.5, lease)
+        me.release(lease)
+
+    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("b", one_of_two, after=0.05)
+    clients.thread("c", one_of_two, after=0.051)
+    clients.thread("d", once, after=0.06)
+
+
+def nobody_goes_on(clients: Clients) -> None:
+    """It is detached, and its process is killed; who comes too late is told that it is over."""
+    texts: list[str] = []
+
+    def dying(me: Thread) -> None:
+        _handing(me, texts, 1.0)
+        me.client.kill()
+
+    def too_late(me: Thread) -> None:
+        me.work(1.5)
+        if texts:
+            lease = me.attach(texts[0], 3.0)
+            if me.allowance.quiet:
+                raise Violation(f"{me.name} goes on with a hold that has run out")
+            me.release(lease)
+
+    clients.thread("a", dying)
+    clients.thread("b", too_late, after=0.1, may=(LockLost,))
+    clients.thread("c", once, after=2.5)
+
+
+def dies_going_on(clients: Clients) -> None:
+    """Who goes on with it is killed: then it runs out."""
+    texts: list[str] = []
+
+    def dying(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is not None:
+            lease = me.attach(text, 1.0)
+            me.work(0.5, lease)
+            me.client.kill()
+
+    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("b", dying, after=0.05)
+    clients.thread("c", once, after=0.06)
+
+
+def while_renewed(clients: Clients) -> None:
+    """It is detached while it is renewed, if that takes a moment, for another while."""
+    texts: list[str] = []
+
+    def handing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=3)
+        if me.acquire(lease, 0):
+            me.work(0.8)
+            hold = lease.current()
+            while me.loop.now < 1.2 and hold is not None and not hold.renewing:
+                me.work(0.02)
+            texts.append(me.detach(lease, 1.5))
+
+    clients.thread("a", handing)
+    clients.thread("b", _going_on(texts, 0.3), after=0.9)
+    clients.thread("c", once, after=1.0)
+
+
+def under_a_guard(clients: Clients) -> None:
+    """It is detached before the guarded transaction has ended: who goes on does so after that."""
+    texts: list[str] = []
+    ended: list[bool] = []
+
+    def handing(me: Thread) -> None:
+        lease = me.lease(NAME, ttl=6)
+        if me.acquire(lease, 0):
+            with me.transaction() as connection:
+                me.guarded(connection, lease)
+                texts.append(me.detach(lease, 5.0))
+                me.work(0.3)
+            ended.append(True)
+
+    def going_on(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is None:
+            return
+        with me.calling("attaching under a guard", 2.0):
+            lease = me.locks.attach(text, 3.0)
+            lease.acquire()
+        me.beliefs.begin(me, lease)
+        me.write(lease)
+        me.release(lease)
+
+    clients.thread("a", handing)
+    clients.thread("b", going_on, after=0.01)
+    clients.thread("c", once, after=0.02)
+
+
+def blindly(clients: Clients) -> None:
+    """Nobody may look at the name any more: who has no reply is told that nobody knows."""
+    texts: list[str] = []
+
+    def handing(me: Thread) -> None:
+        _handing(me, texts, 3.0)
+        me.ledger.unknowing.update(me.loop.actors)  # nor can anybody give it back then
+        me.ledger.store.refused = dict.fromkeys(("look", "end_session"), Fault.PRIVILEGE)
+
+    def going_on(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is not None:
+            me.release(me.attach(text, 3.0))
+
+    clients.thread("a", handing)
+    clients.thread("b", going_on, after=0.05, may=(OutcomeUnknown, Unsupported))
+
+
+SCENARIOS = {
+    "handed-over": Scenario(handed_over),
+    "handed-on": Scenario(handed_on),
+    "handed-over-slowly": Scenario(handed_over, rate=0.9),
+    "attached-twice": Scenario(attached_twice),
+    "attached-too-late": Scenario(nobody_goes_on),
+    "dies-going-on": Scenario(dies_going_on),
+    "detached-while-renewed": Scenario(while_renewed),
+    "attached-blindly": Scenario(blindly),
+    "detached-under-a-guard": Scenario(under_a_guard, needs=frozenset({"lending", "rows"})),
+}
