@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # What may be one.
 CONFLICTS = (StaleDataError, Conflict, DeadlockDetected, DBAPIError)
-_AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})
+_AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})
 
 
 def retry_on_conflict(

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from dblock import Locks, NotAcquired, SocketTimeout
+from dblock import Conflict, Locks, NotAcquired, SocketTimeout
 from dblock.io.borrowed import borrow
 from dblock.io.runtime import Runtime
 from dblock.protocol.faults import Fault, StatementError
@@ -26,6 +26,7 @@ OWN = ("postgresql", "mariadb")
 PREPARED = 7  # times that a statement is sent, until each driver that prepares any has prepared it
 PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
 POSTGRESQL = [pair for pair in PAIRS if pair[1].startswith("postgresql")]
+PREPARING = [pair for pair in POSTGRESQL if not pair[1].endswith("psycopg2")]
 MARIADB = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
 each = pytest.mark.parametrize(("world", "db"), PAIRS, indirect=True)
 
@@ -198,10 +199,29 @@ def test_a_statement_is_of_another_table(db: Database, locks: Locks, engine: Eng
             assert in_transaction(connection, run) is None
         connection.commit()
         execute(db.url, "ALTER TABLE thing ALTER n TYPE BIGINT")
-        assert in_transaction(connection, run) is Fault.SERIALIZATION
+        assert in_transaction(connection, run) is Fault.ALTERED
         connection.rollback()
         if by_hand:
             connection.exec_driver_sql("DEALLOCATE look")
             in_transaction(connection, prepare)
         assert in_transaction(connection, run) is None
     execute(db.url, "DROP TABLE thing")
+
+
+@pytest.mark.parametrize(("world", "db"), PREPARING, indirect=True)
+def test_a_migration_is_told(db: Database, locks: Locks, engine: Engine) -> None:
+    """A lock whose table was altered meanwhile says so, and the next transaction gets it."""
+    with engine.connect() as connection:
+        for _ in range(PREPARED):
+            with locks.row("order", on=connection):
+                pass
+            connection.commit()
+        execute(db.url, "ALTER TABLE dblock_lock ALTER fence TYPE NUMERIC")
+        try:
+            with pytest.raises(Conflict, match=r"a migration changed the table .* transaction$"):
+                locks.row("order", on=connection).acquire()
+            connection.rollback()
+            locks.row("order", on=connection).acquire()
+        finally:
+            connection.close()
+            execute(db.url, "ALTER TABLE dblock_lock ALTER fence TYPE BIGINT")
