@@ -221,8 +221,11 @@ class FieldTable(CounterTable[ModelTransaction]):
 
     def kind(self, transaction: ModelTransaction, column: Column[Any]) -> Numbers:
         """By the model, as migrations have made the column from it."""
-        made = Numbers.of(str(column), column.type, self._dialect.dynamic_types)
         field = column.info["field"]
+        made = replace(
+            Numbers.of(str(column), column.type, self._dialect.dynamic_types),
+            name=f"{field}, a {type(field).__name__}",
+        )
         if not isinstance(field, models.IntegerField):
             return made
         least, most = transaction.integers(field)
