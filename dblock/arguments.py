@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from datetime import timedelta, tzinfo
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from .functions import is_coroutine_function
 
 Seconds = float | timedelta
 
@@ -246,29 +246,9 @@ def check_callback(what: str, callback: C) -> C:
         return callback
     if not callable(callback):
         raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
-    if inspect.iscoroutinefunction(callback):
+    if is_coroutine_function(callback):
         raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
     return callback
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def check_runnable(function: F) -> F:
-    """Return a function to decorate: one whose body has run when it returns."""
-    if any(
-        is_lazy(function)
-        for is_lazy in (
-            inspect.iscoroutinefunction,
-            inspect.isgeneratorfunction,
-            inspect.isasyncgenfunction,
-        )
-    ):
-        raise TypeError(
-            f"{function!r} would return before its body runs, and the body would run unlocked; use "
-            "`with` inside it"
-        )
-    return function
 
 
 def check_wait(wait: object) -> float | None:

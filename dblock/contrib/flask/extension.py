@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from flask.cli import ScriptInfo
 from ...cli.embedded import Given, commands
 from ...cli.schema import downgrade, upgrade
 from ...errors import DBLockError, NotHeld
+from ...functions import check_runnable, wraps
 from ...lease import Lease
 from ...locks import Locks
 from ...timeouts import Timeouts
@@ -111,7 +111,7 @@ class DBLock:
         """
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
-            @functools.wraps(function)
+            @wraps(check_runnable(function))
             def locked(*args_: P.args, **kwargs: P.kwargs) -> T:
                 with self.lease(name, *args, **options):
                     return function(*args_, **kwargs)
