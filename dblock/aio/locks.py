@@ -350,7 +350,7 @@ def _awaited(
     what: str, callback: Callable[[Told], object] | None
 ) -> Callable[[Told], object] | None:
     """Return a callback as dblock calls it. A coroutine function runs in a task."""
-    if not is_coroutine_function(callback):
+    if callback is None or not is_coroutine_function(callback):
         return check_callback(what, callback)
 
     def begin(told: Told) -> None:
