@@ -94,13 +94,15 @@ class DjangoLocks(Locks):
         version: Any = None,
         floor: Any = 0,
         retry: RetryPolicy | None = None,
+        stripes: None = None,
     ) -> ModelCounter:
         """Return a counter over a field of a model, as ``Product.stock``, in this database.
 
         ``key`` is the field that finds a row: the primary key, or another one that is unique.
-        ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`.
+        ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`. There are no ``stripes``.
         """
-        return model_counter(self.alias, field, key=key, version=version, floor=floor, retry=retry)
+        options = {"key": key, "version": version, "floor": floor, "stripes": stripes}
+        return model_counter(self.alias, field, retry=retry, **options)
 
     def once(  # type: ignore[override]
         self,

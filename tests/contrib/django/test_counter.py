@@ -309,6 +309,11 @@ def test_instances(product: Product) -> None:
         ({"field": Product.stock, "version": Named.n}, ValueError, "not fields of one model"),
         ({"field": Product.stock, "version": Product.sku}, TypeError, "a counter's version"),
         ({"field": Product.stock, "floor": "0"}, TypeError, "a counter's floor is a number"),
+        (
+            {"field": Product.stock, "stripes": 16},
+            Unsupported,
+            "no stripes, .* in one row",
+        ),
         ({"field": Striped.n}, ValueError, "primary key of several fields: give key="),
     ],
 )
