@@ -36,7 +36,8 @@ class Numbers:
     """The numbers of one column, from ``least`` to ``most``, with ``scale`` decimals.
 
     ``digits`` is how many binary digits a floating point number keeps, None for exact ones.
-    ``rounded`` are decimals kept as doubles: rounded each time, they are as exact.
+    ``rounded`` are decimals kept as doubles: rounded each time, they are as exact. ``name`` is what
+    errors call the column's type, if not as SQLAlchemy does.
     """
 
     type: TypeEngine[Any]
@@ -45,6 +46,10 @@ class Numbers:
     scale: int = 0
     digits: int | None = None
     rounded: bool = False
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or str(self.type)
 
     @classmethod
     def of(cls, column: str, type: TypeEngine[Any], dynamic: bool) -> Numbers:
@@ -96,9 +101,7 @@ class Numbers:
         """
         check_number(what, number)
         if not self.least <= number <= self.most:
-            raise OverflowError(
-                f"{what} is from {self.least} to {self.most} in {self.type}: {number!r}"
-            )
+            raise OverflowError(f"{what} is from {self.least} to {self.most} in {self}: {number!r}")
         if self.whole and isinstance(number, int):
             return int(number)
         if self.inexact:
@@ -108,7 +111,7 @@ class Numbers:
             _EXACTLY.quantize(exact, Decimal(1).scaleb(-self.scale))
         except (Inexact, InvalidOperation):
             most = f"{self.scale} decimals at most" if self.scale else "no fraction"
-            raise ValueError(f"{what} has {most} in {self.type}: {number!r}") from None
+            raise ValueError(f"{what} has {most} in {self}: {number!r}") from None
         return int(exact) if self.whole else exact
 
     def room(self, n: Number, floor: Number | None) -> tuple[Number, Number]:

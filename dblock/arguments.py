@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from datetime import timedelta, tzinfo
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from .functions import is_coroutine_function
 
 Seconds = float | timedelta
 
@@ -32,9 +32,9 @@ FENCE_MAX = 2**63 - 1
 
 
 def check_name(name: object, what: str = "a lock name") -> str:
-    """Return ``name`` if it is a lock name: non-empty text to 255 characters without NUL.
+    """Return ``name``, or raise an error. A lock name is text of 1 to 255 characters without NUL.
 
-    Names are exact: case, accents and trailing spaces count, on every database.
+    Names are exact. Case, accents and trailing spaces count, on every database.
     """
     if not isinstance(name, str):
         raise TypeError(
@@ -58,7 +58,7 @@ def check_name(name: object, what: str = "a lock name") -> str:
 
 
 def check_label(label: object) -> str:
-    """Return a label if it is text that every database can store; long ones are cut when used."""
+    """Return ``label``, or raise an error. Every database can store it. Long labels are cut."""
     if not isinstance(label, str):
         raise TypeError(f"a label is a str, not {type(label).__name__}: {label!r}")
     try:
@@ -71,7 +71,7 @@ def check_label(label: object) -> str:
 
 
 def seconds(what: str, value: object) -> float:
-    """Return a duration in seconds, finite and not negative, from a number or a timedelta."""
+    """Return the seconds of a number or a timedelta. They are not negative and not NaN."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -90,16 +90,15 @@ def seconds(what: str, value: object) -> float:
 
 
 def check_idle(idle: object, what: str = "idle") -> float:
-    """Return for how long a name must not have been used to be retired: a minute to 100 years.
+    """Return after how long without use dblock retires a name: a minute to 100 years.
 
-    By then every try has ended that began before the name was last used: the server gives a
-    statement up long before.
+    No statement takes that long. So no try can be under way that began before the last use.
     """
     number = seconds(what, idle)
     if number < IDLE_MIN:
         raise ValueError(
-            f"{what} is at least {IDLE_MIN:.0f} seconds: a name that was used a moment ago may be "
-            f"wanted by a statement that is under way. Choose days: {idle!r}"
+            f"{what} is at least {IDLE_MIN:.0f} seconds, because a statement under way may still "
+            f"need a name that was just used: {idle!r}. Choose days"
         )
     if number > IDLE_MAX:
         raise OverflowError(f"{what} is at most 100 years ({IDLE_MAX:.0f} seconds): {idle!r}")
@@ -107,15 +106,15 @@ def check_idle(idle: object, what: str = "idle") -> float:
 
 
 def check_keep(keep: object) -> float:
-    """Return for how long the result of a call is kept: a minute to 100 years.
+    """Return for how many seconds dblock keeps the result of a call: a minute to 100 years.
 
     The record has to outlast the transaction that makes it.
     """
     number = seconds("keep", keep)
     if number < IDLE_MIN:
         raise ValueError(
-            f"keep is at least {IDLE_MIN:.0f} seconds, and longer than any repetition can be late: "
-            f"{keep!r}"
+            f"keep is at least {IDLE_MIN:.0f} seconds: {keep!r}. Choose more than the time within "
+            "which your clients repeat a call"
         )
     if number > IDLE_MAX:
         raise OverflowError(f"keep is at most 100 years ({IDLE_MAX:.0f} seconds): {keep!r}")
@@ -123,12 +122,12 @@ def check_keep(keep: object) -> float:
 
 
 def check_ttl(ttl: object, what: str = "a TTL") -> float:
-    """Return a lease's TTL in seconds: from 0.1 to 366 days. Warns of one above a day."""
+    """Return a lease's TTL, from 0.1 seconds to 366 days. Warn if it is longer than a day."""
     number = seconds(what, ttl)
     if number < TTL_MIN:
         raise ValueError(f"{what} is at least {TTL_MIN} seconds: {ttl!r}")
     if math.isinf(number):
-        raise ValueError(f"{what} is finite: a lease that never ends would outlive a dead holder")
+        raise ValueError(f"{what} is finite: a lease without an end would outlive a dead holder")
     if number > TTL_MAX:
         raise OverflowError(f"{what} is at most 366 days ({TTL_MAX:.0f} seconds): {ttl!r}")
     if number > TTL_LONG:
@@ -137,7 +136,7 @@ def check_ttl(ttl: object, what: str = "a TTL") -> float:
 
 
 def _outside() -> int:
-    """Return the stack level, for a warning of who calls this, of who called dblock."""
+    """Return the stack level of the code that called dblock, for a warning."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _package(frame) == "dblock":
         level, frame = level + 1, frame.f_back
@@ -149,24 +148,24 @@ def _package(frame: FrameType) -> str:
 
 
 def check_after(after: object, what: str = "after") -> float:
-    """Return for how many seconds a name stays taken when it is given back: none, or a TTL."""
+    """Return for how many seconds a released name stays taken: 0, or what a TTL can be."""
     return check_ttl(after, what) if seconds(what, after) >= TTL_MIN else 0.0
 
 
 def check_max_hold(max_hold: object, what: str = "max_hold") -> float | None:
-    """Return the longest a lease is held in seconds, like a TTL; None for no limit."""
+    """Return the longest time for which a lease is held, in seconds. None is no limit."""
     if max_hold is None:
         return None
     number = seconds(what, max_hold)
     if number < TTL_MIN:
         raise ValueError(f"{what} is at least {TTL_MIN} seconds: {max_hold!r}")
     if math.isinf(number):
-        raise ValueError(f"{what} is finite; for no limit give None")
+        raise ValueError(f"{what} is finite. For no limit, give None")
     return number
 
 
 def check_max_renewals(max_renewals: object) -> int | None:
-    """Return how often a lease renews itself; None for no limit."""
+    """Return how often a lease renews itself. None is no limit."""
     if max_renewals is None:
         return None
     if isinstance(max_renewals, bool) or not isinstance(max_renewals, int):
@@ -177,7 +176,7 @@ def check_max_renewals(max_renewals: object) -> int | None:
 
 
 def check_zone(tz: object) -> tzinfo | None:
-    """Return a time zone, from its name in the IANA database or as it is; None for none."""
+    """Return a time zone. ``tz`` is a name of the IANA database, a tzinfo, or None."""
     if tz is None or isinstance(tz, tzinfo):
         return tz
     if not isinstance(tz, str):
@@ -188,13 +187,13 @@ def check_zone(tz: object) -> tzinfo | None:
         return ZoneInfo(tz)
     except (KeyError, ValueError, OSError):
         raise ValueError(
-            f"{tz!r} is no time zone that this machine knows, as Europe/Berlin is one; where it "
-            "has no database of them: pip install tzdata"
+            f"this machine knows no time zone {tz!r}. Give a name such as Europe/Berlin. If the "
+            "machine knows none at all: pip install tzdata"
         ) from None
 
 
 def check_count(what: str, count: object) -> int:
-    """Return a number of things that is at least one."""
+    """Return a whole number, at least 1."""
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"{what} is an int, not {type(count).__name__}")
     if not 1 <= count <= COUNT_MAX:
@@ -203,14 +202,14 @@ def check_count(what: str, count: object) -> int:
 
 
 def check_fence(fence: object) -> int:
-    """Return a fence: a whole number from 1 on."""
+    """Return a fence: a whole number, at least 1."""
     if isinstance(fence, bool) or not isinstance(fence, int):
         raise TypeError(
-            f"a fence is an int, lease.fence, not {type(fence).__name__}: {fence!r}"
+            f"a fence is an int, such as lease.fence, not {type(fence).__name__}: {fence!r}"
             + ("; convert it with int()" if isinstance(fence, str) else "")
         )
     if fence < 1:
-        raise ValueError(f"a fence is at least 1, as every lease's is: {fence!r}")
+        raise ValueError(f"a fence is at least 1: {fence!r}. Give lease.fence")
     if fence > FENCE_MAX:
         raise OverflowError(f"a fence is at most {FENCE_MAX}: {fence!r}")
     return fence
@@ -236,7 +235,7 @@ def check_detached(text: object) -> tuple[str, str, int]:
 
 
 def check_flag(what: str, flag: object) -> bool:
-    """Return ``flag`` if it is one: a text such as "false" is not."""
+    """Return ``flag``. It is True or False, and not a text such as "false"."""
     if not isinstance(flag, bool):
         raise TypeError(f"{what} is True or False, not {flag!r}")
     return flag
@@ -250,7 +249,7 @@ def check_renew(renew: object) -> bool:
 
 
 def check_fair(fair: object) -> bool:
-    """Return whether those who wait are served in the order of arrival wherever they are."""
+    """Return whether waiters get the name in the order of their arrival, in all processes."""
     if not isinstance(fair, bool):
         raise TypeError(f"fair is True or False, not {fair!r}")
     return fair
@@ -260,45 +259,27 @@ C = TypeVar("C")
 
 
 def check_callback(what: str, callback: C) -> C:
-    """Return a callback, or None for none."""
+    """Return a callback. It is a function, or None."""
     if callback is None:
         return callback
     if not callable(callback):
         raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
-    if inspect.iscoroutinefunction(callback):
+    if is_coroutine_function(callback):
         raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
     return callback
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def check_runnable(function: F) -> F:
-    """Return a function to decorate: one whose body has run when it returns."""
-    if any(
-        is_lazy(function)
-        for is_lazy in (
-            inspect.iscoroutinefunction,
-            inspect.isgeneratorfunction,
-            inspect.isasyncgenfunction,
-        )
-    ):
-        raise TypeError(
-            f"{function!r} would return before its body runs, and the body would run unlocked; use "
-            "`with` inside it"
-        )
-    return function
-
-
 def check_wait(wait: object) -> float | None:
-    """Return a wait in seconds; None waits for ever, 0 tries once."""
+    """Return a wait in seconds. None waits for ever, and 0 tries once."""
     if wait is None:
         return None
     number = seconds("a wait", wait)
     if math.isinf(number):
-        raise ValueError("a wait is finite; to wait for ever give None")
+        raise ValueError("a wait is finite. To wait for ever, give None")
     if number > WAIT_MAX:
-        raise OverflowError(f"a wait is at most {WAIT_MAX:.0f} seconds; to wait for ever give None")
+        raise OverflowError(
+            f"a wait is at most {WAIT_MAX:.0f} seconds. To wait for ever, give None"
+        )
     return number
 
 
@@ -331,12 +312,12 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}\Z")
 
 
 def check_identifier(what: str, value: object) -> str:
-    """Return a schema name or table prefix: letters, digits and underscores."""
+    """Return the name of a schema or the prefix of tables."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is a str, not {type(value).__name__}: {value!r}")
     if not _IDENTIFIER.match(value):
         raise ValueError(
-            f"{what} has letters, digits and underscores, does not begin with a digit and has "
-            f"at most 41 characters: {value!r}"
+            f"{what} has letters, digits and underscores, at most 41, and does not begin with a "
+            f"digit: {value!r}"
         )
     return value

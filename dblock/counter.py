@@ -223,16 +223,16 @@ class Counter:
             return self._is_null(key, value)
         what = f"{columns.row(key)} is {value}: changing it by {sign * n} would leave "
         if numbers.digits is not None and abs(value) > n * 2 ** (numbers.digits - 1):
-            return OverflowError(f"{what}it as it is, with the digits that {numbers.type} has")
+            return OverflowError(f"{what}it as it is, with the digits that {numbers} has")
         held = columns.version is not None and table.numbers(transaction, columns.version)
         if held and version >= held.most:
             return OverflowError(f"{what}no room for {columns.version} after {version}")
         if sign > 0:
-            return OverflowError(f"{what}more than {numbers.most}, the most in {numbers.type}")
+            return OverflowError(f"{what}more than {numbers.most}, the most in {numbers}")
         if self._floor is None or self._floor <= numbers.least:
             known = numbers.whole and not isinstance(columns.value.type, TypeDecorator)
             return NotEnough(
-                f"{what}less than {numbers.least}, the least in {numbers.type}",
+                f"{what}less than {numbers.least}, the least in {numbers}",
                 available=value - numbers.least if known else None,
             )
         floor = float(self._floor) if isinstance(value, float) else self._floor
@@ -256,7 +256,7 @@ class Counter:
         numbers = self._table.numbers(transaction, self._columns.value)
         if self._columns.version is None and numbers.inexact:
             raise Unsupported(
-                f"{self._columns.value} is {numbers.type}, and a value that you read there may not "
+                f"{self._columns.value} is {numbers}, and a value that you read there may not "
                 "compare equal later: give the counter a version column, or make the column a "
                 "NUMERIC with decimals; take and add work"
             )

@@ -253,7 +253,7 @@ class StripedTable(SessionTable):
         numbers = self.numbers(transaction, self.columns.value)
         if numbers.inexact:
             raise Unsupported(
-                f"{self.columns.value} is {numbers.type}, whose sums depend on their order: "
+                f"{self.columns.value} is {numbers}, whose sums depend on their order: "
                 "a striped counter counts in an integer column or a NUMERIC"
             )
         return numbers

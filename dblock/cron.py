@@ -15,10 +15,10 @@ from .arguments import (
     check_after,
     check_label,
     check_name,
-    check_runnable,
     check_zone,
 )
 from .errors import DBLockError, LockLost
+from .functions import check_runnable, wraps
 from .protocol import job_runs
 from .protocol.job_runs import PERIODS, JobRun
 
@@ -212,7 +212,7 @@ class Cron:
     def __call__(self, function: Callable[P, T]) -> CronJob[P, T]:
         job = self._job
 
-        @functools.wraps(check_runnable(function))
+        @wraps(check_runnable(function))
         def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
             running = job.take()
             if running is None:

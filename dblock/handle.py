@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
-from .arguments import Seconds, check_acquire, check_runnable, check_wait
+from .arguments import Seconds, check_acquire, check_wait
 from .errors import DBLockError, NotAcquired
 from .events import Kind, outcome, tell, wanted
+from .functions import check_runnable, wraps
 from .io.runtime import Runtime
 
 P = ParamSpec("P")
@@ -74,9 +74,8 @@ class Handle(ABC):
 
         Raises TypeError for coroutine and generator functions: they return before their body runs.
         """
-        check_runnable(function)
 
-        @functools.wraps(function)
+        @wraps(check_runnable(function))
         def locked(*args: P.args, **kwargs: P.kwargs) -> T:
             with self:
                 return function(*args, **kwargs)

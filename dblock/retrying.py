@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -16,6 +15,7 @@ from . import clock
 from .dialects import ADAPTERS, Adapter
 from .errors import Conflict, DeadlockDetected
 from .events import Kind, tell
+from .functions import check_runnable, wraps
 from .io.driver_errors import first_line
 from .policy import RetryPolicy
 from .protocol.faults import Fault
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # What may be one.
 CONFLICTS = (StaleDataError, Conflict, DeadlockDetected, DBAPIError)
-_AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})
+_AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})
 
 
 def retry_on_conflict(
@@ -45,9 +45,9 @@ def retry_on_conflict(
     """
 
     def decorate(function: Callable[Concatenate[Session, P], T]) -> Callable[P, T]:
-        @functools.wraps(function)
+        @wraps(check_runnable(function, "after the commit"))
         def again(*args: P.args, **kwargs: P.kwargs) -> T:
-            tries = Tries(function.__qualname__, retry)
+            tries = Tries(again.__qualname__, retry)
             while True:
                 try:
                     with sessions() as session, session.begin():

@@ -22,7 +22,7 @@ from tests.conftest import Database, NewDatabase
 
 ROOT = Path(__file__).parent.parent
 # Those of frameworks are run where there is a project of them: tests/contrib/test_docs.py.
-IN_PROJECTS = ("django.md", "fastapi.md", "flask.md", "queues.md", "testing.md")
+IN_PROJECTS = ("django.md", "fastapi.md", "flask.md", "idempotency.md", "queues.md", "testing.md")
 FRAMEWORKS = [ROOT / "docs" / name for name in IN_PROJECTS]
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {*FRAMEWORKS})]
 OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]

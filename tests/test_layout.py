@@ -13,7 +13,8 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own, also for its types
 # alone: whoever has to know of another to be read depends on it.
 FLOORS = [
-    {"version", "arguments", "clock", "printable"},
+    {"version", "functions", "clock", "printable"},
+    {"arguments"},
     {"lock_state"},
     {"errors"},
     {"timeouts", "policy", "events", "amounts"},

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from ..cron import Job
+from ..functions import wraps
 from ..lock_state import RunState
 from .handles import AsyncLease, check_coroutine
 
@@ -45,7 +46,7 @@ class AsyncCron:
         check_coroutine(function)
         home, lease, job = self._home, self._lease, self._job
 
-        @functools.wraps(function)
+        @wraps(function)
         async def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
             running = await home.run(job.take)
             if running is None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 from abc import ABC
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 
 from ..arguments import Seconds
 from ..errors import LockLost
+from ..functions import check_callable, is_coroutine_function, wraps
 from ..handle import Handle
 from ..lease import Lease
 from ..multi import MultiLock
@@ -31,7 +30,7 @@ H = TypeVar("H", bound=Handle)
 
 def check_coroutine(function: Callable[..., object]) -> None:
     """Raise TypeError if a function is not a coroutine function."""
-    if not inspect.iscoroutinefunction(function):
+    if not is_coroutine_function(check_callable(function)):
         raise TypeError(f"{function!r} is not a coroutine function: decorate an `async def`")
 
 
@@ -88,7 +87,7 @@ class AsyncHandle(AsyncContext[H], ABC):
         """Decorate a coroutine function: it holds the lock while it runs."""
         check_coroutine(function)
 
-        @functools.wraps(function)
+        @wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> T:
             async with self:
                 return await function(*args, **kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import inspect
 from collections.abc import Callable
 from datetime import tzinfo
 from functools import partial
@@ -18,6 +17,7 @@ from ..arguments import Seconds, check_callback, check_max_hold
 from ..cron import Job
 from ..database import Database
 from ..errors import LockLost
+from ..functions import is_coroutine_function
 from ..holding.keeper import logger
 from ..lock_state import LockState, RunState
 from ..locks import Locks
@@ -381,7 +381,7 @@ def _awaited(
     what: str, callback: Callable[[Told], object] | None
 ) -> Callable[[Told], object] | None:
     """Return a callback as dblock calls it. A coroutine function runs in a task."""
-    if not inspect.iscoroutinefunction(callback):
+    if callback is None or not is_coroutine_function(callback):
         return check_callback(what, callback)
 
     def begin(told: Told) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
+from ..functions import wraps
 from ..policy import RetryPolicy
 from ..retrying import CONFLICTS, Tries
 from .adapters import ASYNC_ADAPTERS
@@ -33,9 +33,9 @@ def retry_on_conflict(
     ) -> Callable[P, Awaitable[T]]:
         check_coroutine(function)
 
-        @functools.wraps(function)
+        @wraps(function)
         async def again(*args: P.args, **kwargs: P.kwargs) -> T:
-            tries = Tries(function.__qualname__, retry, ASYNC_ADAPTERS)
+            tries = Tries(again.__qualname__, retry, ASYNC_ADAPTERS)
             while True:
                 try:
                     async with sessions() as session, session.begin():

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ..arguments import check_name
 from ..printable import moment, printable
@@ -47,6 +48,9 @@ def runs(place: Place, name: str, as_json: bool, limit: int, slot: str | None) -
     """
     if slot is not None and as_json:
         raise click.UsageError("--json is for the list: --reopen prints none")
+    given = click.get_current_context().get_parameter_source("limit")
+    if slot is not None and given is not ParameterSource.DEFAULT:
+        raise click.UsageError("--limit is for the list: --reopen prints none")
     with place.locks() as locks:
         if slot is not None:
             return _reopen(locks, name, slot)

@@ -80,4 +80,5 @@ class BorrowedDriver(ABC):
 #: Why nothing can be locked, as more than one driver has it.
 CLOSED = "its connection is closed"
 AUTOCOMMIT = "its connection is in autocommit mode, so nothing stays locked"
+PIPELINE = "its connection is in pipeline mode, where answers come later; end the pipeline first"
 FAILED = "its transaction has already failed; roll it back first"

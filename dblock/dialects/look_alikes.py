@@ -1,6 +1,6 @@
-"""Servers that speak PostgreSQL's or MySQL's protocol and are something else.
+"""Servers that speak PostgreSQL's or MySQL's protocol, and are neither PostgreSQL nor MariaDB.
 
-They are told by what ``version()`` says.
+dblock recognises them by what ``version()`` says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..errors import Unsupported
 
 
 class LookAlike(NamedTuple):
-    """``mark`` is in what it says of itself."""
+    """A server that is not the real one. Its ``version()`` contains ``mark``."""
 
     mark: str
     name: str
@@ -19,7 +19,7 @@ class LookAlike(NamedTuple):
 
 
 _MYSQL = (
-    "dblock's statements are those of MariaDB 10.6, compound ones among them, and are not run on "
+    "dblock uses statements of MariaDB 10.6, such as compound statements, and nobody tests them on "
     "MySQL"
 )
 
@@ -34,40 +34,39 @@ POSTGRESQLS = (
     LookAlike(
         "-YB-",
         "YugabyteDB",
-        "LISTEN/NOTIFY is not supported, older versions have no advisory locks, and there is none "
-        "of the WAL by which crashes and failovers are noticed",
+        "it does not support LISTEN/NOTIFY, its older versions have no advisory locks, and it has "
+        "no WAL, from which dblock learns of crashes and failovers",
     ),
     LookAlike(
         "Redshift",
         "Amazon Redshift",
-        "primary keys are not enforced there, so one name could have two locks",
+        "it does not enforce primary keys, so one name could have two locks",
     ),
     LookAlike(
         "Greenplum",
         "Greenplum",
-        "UPDATE and FOR UPDATE lock the whole table there, unless its global deadlock detector "
-        "is on",
+        "its UPDATE and FOR UPDATE lock the whole table, unless its global deadlock detector is on",
     ),
     LookAlike(
         "Cloudberry",
         "Apache Cloudberry",
-        "it is made from Greenplum, where UPDATE and FOR UPDATE lock the whole table, unless the "
-        "global deadlock detector is on",
+        "like Greenplum, its UPDATE and FOR UPDATE lock the whole table, unless its global "
+        "deadlock detector is on",
     ),
     LookAlike(
         "Materialize",
         "Materialize",
-        "a transaction there either reads or inserts, and no row can be locked",
+        "its transactions either read or insert, and cannot lock a row",
     ),
     LookAlike(
         "QuestDB",
         "QuestDB",
-        "it is made for time series: no row can be locked, and there is no DELETE",
+        "it is a database for time series: it cannot lock a row, and has no DELETE",
     ),
     LookAlike(
         "CrateDB",
         "CrateDB",
-        "it has no transactions: BEGIN and COMMIT are ignored",
+        "it has no transactions: it ignores BEGIN and COMMIT",
     ),
 )
 
@@ -75,14 +74,14 @@ MYSQLS = (
     LookAlike(
         "TiDB",
         "TiDB",
-        "it has neither SKIP LOCKED nor compound statements, and outside of BEGIN its FOR UPDATE "
-        "waits for no lock",
+        "it has neither SKIP LOCKED nor compound statements, and its FOR UPDATE waits for no lock "
+        "outside of BEGIN",
     ),
     LookAlike(
         "Vitess",
         "Vitess",
-        "it shards MySQL, whose statements are not MariaDB's, and a transaction over several "
-        "shards is READ COMMITTED, whatever was asked for",
+        "it shards MySQL, whose statements differ from MariaDB's, and runs a transaction over "
+        "several shards in READ COMMITTED, also if you asked for more",
     ),
     LookAlike("SingleStore", "SingleStore", _MYSQL),
     LookAlike("MemSQL", "SingleStore", _MYSQL),
@@ -94,7 +93,7 @@ _LOOK_ALIKES = {"PostgreSQL": POSTGRESQLS, "MariaDB": MYSQLS}
 
 
 def recognise(said: str, real: str, comment: str = "") -> LookAlike | None:
-    """Return what a server is that calls itself so; None where that is the ``real`` one."""
+    """Return what a server is that says ``said`` of itself. Return None for the ``real`` one."""
     known = _known(said, real)
     if known is not None or real in said:
         return known
@@ -114,15 +113,15 @@ def refusal(one: LookAlike) -> Unsupported:
     """Return the error for a server that is not the real one."""
     return Unsupported(
         f"this server is {one.name}: {one.reason}. MariaDB, PostgreSQL and SQLite work. "
-        "With trust_server=True dblock uses this one all the same, and promises nothing"
+        "With trust_server=True dblock uses this server anyway, and promises nothing"
     )
 
 
 def unreadable(complaint: str) -> Unsupported:
-    """Return the error for a server whose version SQLAlchemy cannot read, as it complains."""
+    """Return the error for a server whose version SQLAlchemy cannot read."""
     known = _known(complaint, "PostgreSQL")
     told = complaint if known is None else f"{known.name}, {known.reason}"
     return Unsupported(
-        "SQLAlchemy does not take this server for PostgreSQL, and trust_server is of no use: "
-        f"{told}"
+        "SQLAlchemy cannot read the version of this server, so dblock cannot use it, not even with "
+        f"trust_server=True: {told}"
     )

@@ -47,7 +47,10 @@ class Root(Protocol):
 
 
 class Borrowed(ABC):
-    """Runs steps in a transaction of the user's. Never commits, rolls back or changes a setting."""
+    """A transaction of the user's, in which dblock runs statements.
+
+    dblock never commits it, rolls it back or changes its settings.
+    """
 
     def __init__(self, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime) -> None:
         self._dialect = dialect
@@ -66,7 +69,7 @@ class Borrowed(ABC):
 
     @property
     def source(self) -> object:
-        """Where it is from: what has the same one reaches the same server."""
+        """Where the connection is from. Two with the same source reach the same server."""
         return self
 
     @abstractmethod
@@ -105,7 +108,7 @@ class Borrowed(ABC):
         raise AssertionError("the user's transaction is not ours to end")
 
     def recognise(self) -> None:
-        """Ask the server what it is, where nobody has asked before. Raises Unsupported."""
+        """Ask the server what it is, unless that is known. Raises Unsupported for a look-alike."""
         adapter = self._dialect.adapter
         if adapter.recognised:
             return
@@ -118,7 +121,7 @@ class Borrowed(ABC):
         adapter.recognise(*reply.rows[0])
 
     def fault(self, cause: BaseException) -> Exception | None:
-        """Return what a procedure understands of the driver's error; None if nothing."""
+        """Return the fault that the driver's error means, or None if it means none."""
         if self.driver.failed_before(cause):
             return ValueError(unusable(FAILED))
         fault = self.driver.classify(cause)
@@ -134,12 +137,12 @@ def unusable(problem: str) -> str:
 
 
 def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
-    """Return the transaction that ``on`` is in, or begins now (SQLAlchemy's autobegin).
+    """Return the transaction of ``on``. If there is none, SQLAlchemy begins one.
 
-    ``locking`` tells that something has to stay locked in it, which autocommit cannot do.
+    ``locking`` says that something has to stay locked in it. Autocommit cannot do that.
 
-    Raises TypeError for what is not a Connection or Session, and ValueError for one that cannot
-    hold a lock: closed, failed, in autocommit mode, or of another kind of database.
+    Raises TypeError if ``on`` is not a Connection or Session. Raises ValueError if it cannot hold
+    a lock: it is closed, failed, in autocommit mode, or of another kind of database.
     """
     for lender in lenders:
         lent = lender(on, dialect, runtime)
@@ -166,10 +169,10 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
 
 
 def connection_of(on: Borrowable) -> Connection:
-    """Return the connection of SQLAlchemy's that ``on`` is in a transaction of, or begins one on.
+    """Return SQLAlchemy's connection of ``on``. A Session begins a transaction for it.
 
-    Raises TypeError for what is not a Connection or Session, and ValueError for one that is closed
-    or has failed.
+    Raises TypeError if ``on`` is not a Connection or Session, and ValueError if it is closed or has
+    failed.
     """
     from sqlalchemy.orm import Session, scoped_session
 
@@ -197,7 +200,7 @@ def connection_of(on: Borrowable) -> Connection:
 
 
 def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
-    """Return the driver of a user's connection. Raises ValueError for one that is not known."""
+    """Return the driver of a user's connection. Raises ValueError if dblock does not know it."""
     there, adapter = connection.dialect, dialect.adapter
     package = getattr(there.dbapi, "__name__", "").partition(".")[0]
     found = adapter.borrowed(package, there.driver)
@@ -205,13 +208,13 @@ def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
         return found
     names = ", ".join(driver.drivers[0] for driver in adapter.borrowable)
     raise ValueError(
-        f"in {dialect.name} dblock joins transactions of {names}; this connection is "
-        f"{there.driver}'s"
+        f"dblock cannot join a transaction of the driver {there.driver}; in {dialect.name} use "
+        f"{names}"
     )
 
 
 class TableTransaction(Borrowed):
-    """One in which statements over a table of the user's own run too, such as a counter's."""
+    """A transaction that also runs statements over a user's own table, such as a counter's."""
 
     @property
     @abstractmethod
@@ -224,11 +227,12 @@ class TableTransaction(Borrowed):
 
 
 class BorrowedTransaction(TableTransaction):
-    """One of SQLAlchemy's, begun when need be.
+    """A transaction of SQLAlchemy's.
 
-    Statements are run on the driver's own cursor, for what SQLAlchemy does around one takes longer
-    than the driver itself. Where somebody listens to its events, or has it log, they go through it.
-    In both ways it is told of failures: for one, it empties the pool of a server that is gone.
+    dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
+    statement takes longer than the driver. If somebody listens to SQLAlchemy's events, or it logs,
+    the statements go through it. SQLAlchemy hears of failures in both cases, and empties the pool
+    of a server that is gone.
     """
 
     def __init__(
@@ -335,7 +339,7 @@ class BorrowedTransaction(TableTransaction):
             raise self._told(told) from cause_of(told)
 
     def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
-        """Return the types of a table's columns in the database; none where that does not tell."""
+        """Return the types of a table's columns, as the database tells them. It may tell none."""
         try:
             columns = inspect(self.connection).get_columns(table.name, schema=table.schema)
         except NoSuchTableError:
@@ -349,7 +353,7 @@ class BorrowedTransaction(TableTransaction):
         return {column["name"]: column["type"] for column in columns}
 
     def _told(self, error: Exception) -> Exception:
-        """Return what a procedure understands of an error; that itself if nothing."""
+        """Return the fault that an error means, or the error itself if it means none."""
         fault = self.fault(cause_of(error))
         if fault is None and isinstance(error, FailedStatement):
             error.hide_parameters = True  # a token may be among them

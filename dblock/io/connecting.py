@@ -1,4 +1,4 @@
-"""Making dblock's own connections: as the engine makes them, outside its pool."""
+"""dblock's own connections. They are made as the engine makes its own, outside its pool."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class OwnConnection:
 
 
 class Connector:
-    """Makes connections: to a file at once, else each by a private copy of the engine's pool, from
-    which it is detached.
+    """Makes connections. A private copy of the engine's pool makes each one and detaches it. A file
+    needs no pool.
 
-    ``lent`` tells that the engine is the user's, and how it connects is not ours to say.
+    If the engine is ``lent``, it is the user's, and so is the choice of how it connects.
     """
 
     def __init__(self, source: Engine | File, adapter: Adapter, *, lent: bool = False) -> None:
@@ -69,9 +69,10 @@ class Connector:
         self.adapter.bound_reads(driver, self.adapter.timeouts.connect)
 
     def connect(self, cleared: int, verify: Callable[[OwnConnection], None]) -> OwnConnection:
-        """Return a new connection, made ready, by those that were ``cleared`` so often.
+        """Make a connection and make it ready. Its owner was ``cleared`` so often before.
 
-        ``verify`` may refuse it yet. Raises StatementError when none can be made: nothing was sent.
+        ``verify`` can still refuse it. If dblock cannot make one, this raises StatementError, and
+        nothing was sent.
         """
         driver = None
         try:
@@ -118,9 +119,8 @@ def _note(server: str, adapter: Adapter) -> None:
 
 
 _BEHIND = (
-    "this server can be written to, but another has taken its place: this process has reached a "
-    "later timeline of it. Fence the old primary. If you put it back on purpose, restart this "
-    "process"
+    "this server accepts writes, but another has taken its place: this process has reached a later "
+    "timeline. Fence the old primary. If you put it back on purpose, restart this process"
 )
 
 
@@ -129,9 +129,8 @@ def _warn_of_unbounded(adapter: Adapter, driver: Any) -> None:
     missing = adapter.unbounded(driver)
     if missing:
         _log.warning(
-            "this engine connects without %s: on a network that fails silently its connections "
-            "hang for as long as the operating system says. Give them in create_engine's "
-            "connect_args",
+            "this engine connects without %s: if the network fails silently, its connections hang "
+            "until the operating system gives up. Set them in create_engine's connect_args",
             " and ".join(missing),
         )
 

@@ -35,7 +35,7 @@ UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
 class Unlimited:
-    """A semaphore that everybody passes."""
+    """A semaphore without a limit."""
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         return True
@@ -50,10 +50,10 @@ UNLIMITED = Unlimited()
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
-    ``limit`` bounds how many are in use at once; a statement waits for its turn up to
-    ``Timeouts.socket``. ``check`` is made of the first. ``lent`` is as with :class:`.Connector`.
-    ``beside`` are others whose idle connections are used where a server takes no more of them, but
-    for one, by which leases are renewed.
+    At most ``limit`` are in use at once. A statement waits for its turn up to ``Timeouts.socket``.
+    ``check`` looks at the first connection. ``lent`` is as with :class:`.Connector`. ``beside`` are
+    other Connections. If the server takes no more, their idle connections are used, except the last
+    one, which leases are renewed by.
     """
 
     def __init__(

@@ -241,7 +241,8 @@ class Notifier:
                 raise
             self._rest()
             _log.info(
-                "dblock listens for no free locks for %g s, and waiters look instead: %s",
+                "dblock cannot listen for free locks, and tries again in %g s. Until then waiters "
+                "poll: %s",
                 self._pause,
                 error,
             )

@@ -71,6 +71,12 @@ def explain(
                 "Retry the whole transaction, and take the lock first in it",
                 name=name,
             )
+        case Fault.ALTERED:
+            return Conflict(
+                "a migration changed the table after this connection had prepared a statement for "
+                f"it: {said}. Retry the whole transaction",
+                name=name,
+            )
         case Fault.BUSY | Fault.CANCELED:
             kind = QueryTimeout if failure.fault is Fault.CANCELED else Unavailable
             return kind(

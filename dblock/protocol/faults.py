@@ -15,6 +15,7 @@ class Fault(Enum):
     BUSY = auto()  # a row is locked; only this statement was undone
     DEADLOCK = auto()  # this side of a cycle was chosen; the transaction is undone
     SERIALIZATION = auto()  # the snapshot is too old; only a new transaction can succeed
+    ALTERED = auto()  # a migration changed the table; only a new transaction can succeed
     CANCELED = auto()  # the server gave the statement up: statement_timeout, KILL QUERY
     SCHEMA = auto()  # a table or column is not there
     PRIVILEGE = auto()  # the role may not

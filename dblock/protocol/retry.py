@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from .statements import Statements
 
 # Nothing was done, and the same statement may well succeed in a moment.
-PASSING = frozenset({Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.CANCELED})
+PASSING = frozenset(
+    {Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED, Fault.CANCELED}
+)
 # And nobody cut it off, whichever part of it was run then.
 UNDONE = PASSING - {Fault.CANCELED}
 # Another connection may well do: after a failover the old primary is a standby.

@@ -205,6 +205,11 @@ def test_a_slot_is_reopened(sqlite: Program, told: Here) -> None:
     assert told("runs", "a", "--reopen", "one") == (1, "", "dblock: 'a' is running for 'one'\n")
     holder.finish()
     assert told("runs", "a", "--reopen", "one", "--json")[0] == 64
+    assert told("runs", "a", "--reopen", "one", "--limit", "20") == (
+        64,
+        "",
+        "dblock: --limit is for the list: --reopen prints none (try 'dblock runs --help')\n",
+    )
     assert told("runs", "a", "--reopen", "")[0] == 64
     assert "exit status 0" in told("runs", "a")[1]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import Column, Integer, MetaData, Table
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from dblock import Locks, NotAcquired, SocketTimeout
+from dblock import Conflict, Locks, NotAcquired, SocketTimeout
+from dblock.aio.bridge import await_
 from dblock.io.borrowed import borrow
 from dblock.io.runtime import Runtime
 from dblock.protocol.faults import Fault, StatementError
@@ -26,6 +29,7 @@ OWN = ("postgresql", "mariadb")
 PREPARED = 7  # times that a statement is sent, until each driver that prepares any has prepared it
 PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
 POSTGRESQL = [pair for pair in PAIRS if pair[1].startswith("postgresql")]
+PREPARING = [pair for pair in POSTGRESQL if not pair[1].endswith("psycopg2")]
 MARIADB = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
 each = pytest.mark.parametrize(("world", "db"), PAIRS, indirect=True)
 
@@ -138,6 +142,49 @@ def test_a_transaction_that_has_failed(locks: Locks, engine: Engine) -> None:
         assert locks.row("order", on=connection, wait=0).acquire()
 
 
+@pytest.mark.parametrize(("world", "db"), [("threads", "postgresql")], indirect=True)
+def test_psycopgs_pipeline(locks: Locks, engine: Engine) -> None:
+    """Nothing is sent in it, and after it the transaction goes on."""
+    facts = Facts(engine)
+    table = Table("facts", MetaData(), Column("id", Integer), Column("n", Integer))
+    counter = locks.counter(table.c.n, key=table.c.id)
+    lease = locks.lease("report", ttl=LONG)
+    with engine.connect() as on, lease:
+        facts.add(on, 1)
+        driver: Any = on.connection.driver_connection
+        for use in (
+            locks.row("order", on=on).acquire,
+            lease.guard(on).__enter__,
+            locks.once(on, "key").__enter__,
+            partial(counter.add, on, 1),
+        ):
+            with (
+                driver.pipeline(),
+                pytest.raises(ValueError, match=r"in pipeline mode, .* end the pipeline first"),
+            ):
+                use()
+        with locks.row("order", on=on), lease.guard(on), locks.once(on, "key") as call:
+            assert not call.replayed
+            counter.add(on, 1)
+        on.commit()
+    assert facts.ids() == {0, 1}
+
+
+@pytest.mark.parametrize(("world", "db"), [("asyncio", "postgresql")], indirect=True)
+def test_psycopgs_pipeline_under_await(locks: Locks, engine: Engine) -> None:
+    with engine.connect() as on:
+
+        def raw(connection: Connection) -> Any:
+            return connection.connection.driver_connection
+
+        pipeline = in_transaction(on, raw).pipeline()
+        on.run(await_, pipeline.__aenter__())  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="in pipeline mode"):
+            locks.row("order", on=on).acquire()
+        on.run(await_, pipeline.__aexit__(None, None, None))  # type: ignore[attr-defined]
+        assert locks.row("order", on=on).acquire()
+
+
 @each
 @pytest.mark.parametrize("wait", [0, MOMENT])
 def test_a_refusal_in_a_savepoint(locks: Locks, engine: Engine, wait: float) -> None:
@@ -198,10 +245,29 @@ def test_a_statement_is_of_another_table(db: Database, locks: Locks, engine: Eng
             assert in_transaction(connection, run) is None
         connection.commit()
         execute(db.url, "ALTER TABLE thing ALTER n TYPE BIGINT")
-        assert in_transaction(connection, run) is Fault.SERIALIZATION
+        assert in_transaction(connection, run) is Fault.ALTERED
         connection.rollback()
         if by_hand:
             connection.exec_driver_sql("DEALLOCATE look")
             in_transaction(connection, prepare)
         assert in_transaction(connection, run) is None
     execute(db.url, "DROP TABLE thing")
+
+
+@pytest.mark.parametrize(("world", "db"), PREPARING, indirect=True)
+def test_a_migration_is_told(db: Database, locks: Locks, engine: Engine) -> None:
+    """A lock whose table was altered meanwhile says so, and the next transaction gets it."""
+    with engine.connect() as connection:
+        for _ in range(PREPARED):
+            with locks.row("order", on=connection):
+                pass
+            connection.commit()
+        execute(db.url, "ALTER TABLE dblock_lock ALTER fence TYPE NUMERIC")
+        try:
+            with pytest.raises(Conflict, match=r"a migration changed the table .* transaction$"):
+                locks.row("order", on=connection).acquire()
+            connection.rollback()
+            locks.row("order", on=connection).acquire()
+        finally:
+            connection.close()
+            execute(db.url, "ALTER TABLE dblock_lock ALTER fence TYPE BIGINT")

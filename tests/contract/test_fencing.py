@@ -455,7 +455,7 @@ WRONG: list[tuple[Any, Any, dict[str, Any], type[Exception], str]] = [
     ("x" * 256, 7, {}, ValueError, "at most 255 characters"),
     ("a\0b", 7, {}, ValueError, "NUL"),
     ("\ud800", 7, {}, ValueError, "UTF-8"),
-    ("report", None, {}, TypeError, "a fence is an int, lease.fence, not NoneType"),
+    ("report", None, {}, TypeError, "a fence is an int, such as lease.fence, not NoneType"),
     ("report", True, {}, TypeError, "not bool"),
     ("report", 7.0, {}, TypeError, "not float"),
     ("report", "7", {}, TypeError, r"not str: '7'; convert it with int\(\)"),

@@ -255,7 +255,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_renewals": 1.5}, TypeError, "max_renewals is an int, not float"),
     ({"max_renewals": True}, TypeError, "max_renewals is an int, not bool"),
     ({"max_hold": 0.01}, ValueError, r"max_hold is at least 0\.1 seconds"),
-    ({"max_hold": float("inf")}, ValueError, "for no limit give None"),
+    ({"max_hold": float("inf")}, ValueError, "For no limit, give None"),
     ({"max_hold": float("nan")}, ValueError, "max_hold cannot be NaN"),
     ({"max_hold": "1"}, TypeError, "max_hold is a number of seconds or a timedelta"),
     ({"on_danger": "print"}, TypeError, "on_danger is a function, not str"),

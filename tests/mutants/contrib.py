@@ -105,8 +105,8 @@ CONTRIB = (
         "retry-without-deadlocks",
         "a unit of work that a deadlock undid is run again",
         "retrying._AGAIN",
-        "frozenset({Fault.DEADLOCK, Fault.SERIALIZATION})",
-        "frozenset({Fault.SERIALIZATION})",
+        "frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})",
+        "frozenset({Fault.SERIALIZATION, Fault.ALTERED})",
         "tests/contrib/test_retrying.py::test_a_deadlock[postgresql]",
     ),
     Mutant(

@@ -259,4 +259,12 @@ JOBS = (
         "pass",
         "tests/cli/test_metrics.py::test_so_many_names_at_most",
     ),
+    Mutant(
+        "object-whose-body-runs-later",
+        "what is decorated never runs unlocked",
+        "functions._body",
+        "return type(called).__call__",
+        "return called",
+        "tests/test_functions.py::test_a_body_that_would_run_later",
+    ),
 )

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_once.py"
 
+HTTP = "tests/contrib/test_idempotency.py"
+
 ONCE = (
     Mutant(
         "a-failed-call-keeps-its-key",
@@ -54,5 +56,69 @@ ONCE = (
         "WHERE o.expires_at <= clock_timestamp()",
         "WHERE false",
         f"{TESTS}::test_expired_keys_are_new[threads-postgresql]",
+    ),
+    Mutant(
+        "callers-share-keys",
+        "nobody gets another caller's response",
+        "Rules.call",
+        "[method, path, caller, key]",
+        "[method, path, key]",
+        f"{HTTP}::test_callers_share_no_keys[django-postgresql]",
+    ),
+    Mutant(
+        "failures-are-recorded",
+        "a request that failed can be repeated with its key",
+        "Rules.record",
+        "status < 500 and status not in TRY_AGAIN",
+        "True",
+        f"{HTTP}::test_what_fails_is_not_recorded[flask-sqlite]",
+    ),
+    Mutant(
+        "another-body-is-the-same",
+        "a key of another request is refused",
+        "Rules.call",
+        'b"\\n" + given',
+        'b"\\n"',
+        f"{HTTP}::test_another_request_with_the_key[starlette-sqlite]",
+    ),
+    Mutant(
+        "cookies-are-recorded",
+        "no session's cookie is on record",
+        "Answer.recorded",
+        "name.lower() not in _OF_ONE_ANSWER",
+        "True",
+        f"{HTTP}::test_it_runs_once[django-sqlite]",
+    ),
+    Mutant(
+        "refusal-of-the-views-own-call",
+        "an error of the view is not told as one of its request",
+        "Call.refusal",
+        "self.key is None or error.name != self.key",
+        "False",
+        "tests/contrib/django/test_idempotency.py::test_a_call_of_its_own[postgresql]",
+    ),
+    Mutant(
+        "flask-record-without-commit",
+        "what a view did is committed with its record",
+        "flask.idempotency._transaction",
+        "session.commit()",
+        "pass",
+        f"{HTTP}::test_it_runs_once[flask-sqlite]",
+    ),
+    Mutant(
+        "starlette-record-without-commit",
+        "what an endpoint did is committed with its record",
+        "starlette._transaction",
+        "await session.commit()",
+        "pass",
+        f"{HTTP}::test_it_runs_once[starlette-sqlite]",
+    ),
+    Mutant(
+        "django-record-without-a-block",
+        "what a view did is rolled back with its record",
+        "django.idempotency.decorator",
+        "raise Unrecorded(response)",
+        "return response",
+        f"{HTTP}::test_what_fails_is_not_recorded[django-sqlite]",
     ),
 )

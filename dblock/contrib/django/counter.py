@@ -18,6 +18,7 @@ from sqlalchemy.sql import quoted_name
 from ...amounts import Numbers, check_number
 from ...counter import Counter
 from ...counter_table import CounterTable
+from ...errors import Unsupported
 from ...io.borrowed import TableTransaction
 from ...protocol.explain import explain
 from ...protocol.faults import StatementError
@@ -65,7 +66,13 @@ class ModelCounter:
         version: Any = None,
         floor: Any = 0,
         retry: RetryPolicy | None = None,
+        stripes: None = None,
     ) -> None:
+        if stripes is not None:
+            raise Unsupported(
+                "a counter on a field of a model has no stripes, because it counts in one row: "
+                "dblock.Locks.counter has them, for a table of SQLAlchemy"
+            )
         self._locks_of = locks_of
         self._alias = alias
         self._field = _counted("field", field)
@@ -221,8 +228,11 @@ class FieldTable(CounterTable[ModelTransaction]):
 
     def kind(self, transaction: ModelTransaction, column: Column[Any]) -> Numbers:
         """By the model, as migrations have made the column from it."""
-        made = Numbers.of(str(column), column.type, self._dialect.dynamic_types)
         field = column.info["field"]
+        made = replace(
+            Numbers.of(str(column), column.type, self._dialect.dynamic_types),
+            name=f"{field}, a {type(field).__name__}",
+        )
         if not isinstance(field, models.IntegerField):
             return made
         least, most = transaction.integers(field)

@@ -18,4 +18,4 @@ def driver_of(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> BorrowedDriver:
     if found is not None:
         return found
     known = ", ".join(driver.package for driver in adapter.borrowable)
-    raise ValueError(f"dblock joins transactions of {known}; this connection is {package}'s")
+    raise ValueError(f"dblock cannot join a transaction of the driver {package}; use {known}")

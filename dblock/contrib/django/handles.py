@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -24,6 +22,7 @@ from django.utils.asyncio import async_unsafe
 from ...arguments import Seconds
 from ...attached import AttachedLease
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
+from ...functions import check_runnable, is_coroutine_function, wraps
 from ...lease import Lease
 from ...locks import Locks
 from ...once import Once
@@ -100,13 +99,15 @@ class DjangoLocks(Locks):
         version: Any = None,
         floor: Any = 0,
         retry: RetryPolicy | None = None,
+        stripes: None = None,
     ) -> ModelCounter:
         """Return a counter over a field of a model, as ``Product.stock``, in this database.
 
         ``key`` is the field that finds a row: the primary key, or another one that is unique.
-        ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`.
+        ``version`` and ``floor`` are as for :meth:`dblock.Locks.counter`. There are no ``stripes``.
         """
-        return model_counter(self.alias, field, key=key, version=version, floor=floor, retry=retry)
+        options = {"key": key, "version": version, "floor": floor, "stripes": stripes}
+        return model_counter(self.alias, field, retry=retry, **options)
 
     def once(  # type: ignore[override]
         self,
@@ -145,11 +146,11 @@ class DjangoLocks(Locks):
         lease = self.lease(name, ttl, wait=0, **options)
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
-            @functools.wraps(function)
+            @wraps(check_runnable(function))
             def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
                 refusal = lease.try_within(0)
                 if refusal is not None:
-                    _log.info("%s was skipped: %s", function.__qualname__, refusal)
+                    _log.info("%s was skipped: %s", skipping.__qualname__, refusal)
                     return None
                 with _held(lease):
                     return function(*args, **kwargs)
@@ -231,11 +232,11 @@ class DjangoLease(Lease):
         await sync_to_async(self.__exit__)(kind, error, traceback)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        if not inspect.iscoroutinefunction(function):
+        if not is_coroutine_function(function):
             return super().__call__(function)
         coroutine = cast("Callable[P, Coroutine[Any, Any, T]]", function)
 
-        @functools.wraps(function)
+        @wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> T:
             async with self:
                 return await coroutine(*args, **kwargs)

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
-from flask import Flask, appcontext_pushed, current_app, g
+from flask import Flask, Request, appcontext_pushed, current_app, g
 from flask.cli import ScriptInfo
 
 from ...attached import AttachedLease
 from ...cli.embedded import Given, commands
 from ...cli.schema import downgrade, upgrade
 from ...errors import DBLockError, NotHeld
+from ...functions import check_runnable, wraps
 from ...lease import Lease
 from ...locks import Locks
 from ...timeouts import Timeouts
+from ..http import Rules
+from .idempotency import decorator
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
     from ...arguments import Seconds
+    from ...io.borrowed import Borrowable
     from ...row import RowLock
     from ...target import Target
 
@@ -116,7 +119,7 @@ class DBLock:
         """
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
-            @functools.wraps(function)
+            @wraps(check_runnable(function))
             def locked(*args_: P.args, **kwargs: P.kwargs) -> T:
                 with self.lease(name, *args, **options):
                     return function(*args_, **kwargs)
@@ -124,6 +127,39 @@ class DBLock:
             return locked
 
         return decorate
+
+    def idempotent(
+        self,
+        session: Borrowable,
+        *,
+        caller: Callable[[Request], object],
+        fingerprint: Callable[[Request], object] | None = None,
+        methods: Iterable[str] = ("POST", "PATCH"),
+        required: bool = True,
+        keep: Seconds = 24 * 3600.0,
+        wait: Seconds | None = 0.0,
+    ) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
+        """Decorate a view: it runs once for each Idempotency-Key, in the session's transaction.
+
+        The view's changes, the key and the response commit together: the decorator commits, or
+        rolls back, and the view does neither. A repeated request gets the recorded response, and
+        the view does not run.
+
+        ``caller`` returns whose request it is, for example the key of the user who is logged in;
+        callers share no keys. ``fingerprint`` returns what a repeated request must have the same,
+        instead of its body. Requests with other ``methods`` run as usual. If ``required`` is false,
+        a request without a key runs in a transaction too. The record stays for ``keep`` seconds.
+        While another request with the key runs, this one waits for up to ``wait`` seconds.
+        """
+        rules = Rules(
+            caller,
+            fingerprint=fingerprint,
+            methods=methods,
+            required=required,
+            keep=keep,
+            wait=wait,
+        )
+        return decorator(lambda: self.locks, session, rules)
 
 
 @dataclass

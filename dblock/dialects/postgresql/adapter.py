@@ -15,7 +15,7 @@ from ...protocol.state import Passed
 from ...protocol.steps import Query, any_row
 from ...timeouts import Timeouts
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession
-from ..borrowed_driver import BorrowedDriver
+from ..borrowed_driver import PIPELINE, BorrowedDriver
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .arguments import CARRIED
@@ -135,6 +135,8 @@ class Psycopg(Adapter):
             read_deadline.bound(connection, None)
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        if connection.pgconn.pipeline_status:
+            return PIPELINE
         return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
 
     def listen(

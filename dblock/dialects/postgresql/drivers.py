@@ -104,7 +104,7 @@ class Asyncpg(BorrowedDriver):
         kind = type(error).__name__
         if kind == "InvalidCachedStatementError":
             # As fault_of has it. SQLAlchemy prepares it anew for the next transaction.
-            return Fault.SERIALIZATION
+            return Fault.ALTERED
         if isinstance(error, OSError):  # SQLAlchemy gives the connection up, and lets it through
             return Fault.DISCONNECTED
         state = getattr(error, "sqlstate", None)

@@ -40,7 +40,7 @@ def fault_of(state: str, raised_in: str | None = None) -> Fault | None:
     ``raised_in`` is the function of the server's that raised it, if that is known.
     """
     if (state, raised_in) == _STALE_PLAN:
-        return Fault.SERIALIZATION
+        return Fault.ALTERED
     if state in _FAULTS:
         return _FAULTS[state]
     if state.startswith("08"):

@@ -200,7 +200,7 @@ def test_a_change_that_fails_leaves_no_key(product: Product) -> None:
 def test_compare_and_update(product: Product) -> None:
     assert stock.compare_and_update(product, seen=10, new=4) is True
     assert stock.compare_and_update(product, seen=10, new=5) is False
-    with pytest.raises(OverflowError, match="from 0 to"):
+    with pytest.raises(OverflowError, match=r"from 0 to .*Product\.stock, a PositiveIntegerField:"):
         stock.compare_and_update(product, seen=4, new=-1)
     versioned = locks.counter(Product.stock, version=Product.version)
     versioned.take(product.pk, 1)
@@ -215,7 +215,7 @@ def test_what_fields_hold(product: Product) -> None:
     assert price.value(product.pk) == left("price") == Decimal("11.75")
     assert isinstance(price.value(product.pk), Decimal)
     assert price.update(product.pk, lambda value: value * 2) == Decimal("23.50")
-    with pytest.raises(ValueError, match="2 decimals at most"):
+    with pytest.raises(ValueError, match=r"2 decimals at most in .*Product\.price, a DecimalField"):
         price.take(product.pk, Decimal("0.001"))
     with pytest.raises(OverflowError):
         price.add(product.pk, Decimal("999990.00"))
@@ -241,8 +241,11 @@ def test_a_positive_field_has_the_floor_zero(product: Product) -> None:
         with pytest.raises(NotEnough) as error:
             few.take(product.pk, 4)
         assert error.value.available == 3
-        with pytest.raises(OverflowError):
+        named = "counting.Product.few, a PositiveSmallIntegerField"
+        with pytest.raises(OverflowError, match=f"more than {most}, the most in {named}$"):
             few.add(product.pk, most)
+        with pytest.raises(OverflowError, match=f"from {least} to {most} in {named}: {most + 1}$"):
+            few.add(product.pk, most + 1)
         few.add(product.pk, most - 3)
         assert left("few") == most
         few.take(product.pk, most - least)
@@ -306,6 +309,11 @@ def test_instances(product: Product) -> None:
         ({"field": Product.stock, "version": Named.n}, ValueError, "not fields of one model"),
         ({"field": Product.stock, "version": Product.sku}, TypeError, "a counter's version"),
         ({"field": Product.stock, "floor": "0"}, TypeError, "a counter's floor is a number"),
+        (
+            {"field": Product.stock, "stripes": 16},
+            Unsupported,
+            "no stripes, .* in one row",
+        ),
         ({"field": Striped.n}, ValueError, "primary key of several fields: give key="),
     ],
 )

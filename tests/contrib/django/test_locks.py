@@ -198,6 +198,11 @@ def test_a_task_is_skipped(dj: Database, others: Locks) -> None:
     assert nightly(3) == 3
     assert ran == [1, 3]
 
+    async def later() -> None: ...
+
+    with pytest.raises(TypeError, match="would return before its body runs"):
+        locks.skip("nightly")(later)
+
 
 def test_async(dj: Database, others: Locks, threads: Threads) -> None:
     lease = locks.lease("report", ttl=LONG)

@@ -23,7 +23,7 @@ class LentPsycopg(LentConnection):
 
     @property
     def pgconn(self) -> Any:
-        return SimpleNamespace(transaction_status=self._driver.transaction)
+        return SimpleNamespace(transaction_status=self._driver.transaction, pipeline_status=0)
 
     @property
     def is_bounded(self) -> bool:

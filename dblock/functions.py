@@ -1,0 +1,81 @@
+"""The functions that dblock decorates: what a call of one runs, and what it is called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeGuard, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+G = TypeVar("G", bound=Callable[..., Any])
+
+
+def is_coroutine_function(
+    function: object,
+) -> TypeGuard[Callable[..., Coroutine[Any, Any, Any]]]:
+    """Whether a call returns a coroutine: also of a partial, and of an object with ``__call__``."""
+    return any(map(inspect.iscoroutinefunction, (function, _body(function))))
+
+
+def check_runnable(function: F, how: str = "unlocked") -> F:
+    """Return a function to decorate: one whose body has run when it returns.
+
+    ``how`` says how the body would run otherwise.
+    """
+    check_callable(function)
+    body = _body(function)
+    if is_coroutine_function(function) or any(
+        is_lazy(one)
+        for is_lazy in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        for one in (function, body)
+    ):
+        raise TypeError(
+            f"{function!r} would return before its body runs, and the body would run {how}; use "
+            "`with` inside it"
+        )
+    return function
+
+
+def check_callable(function: F) -> F:
+    """Return a function to decorate: anything that can be called."""
+    if not callable(function):
+        raise TypeError(
+            f"a decorator of dblock takes a function, not {type(function).__name__}: {function!r}; "
+            "put it below @classmethod and @property"
+        )
+    return function
+
+
+def wraps(function: Callable[..., Any]) -> Callable[[G], G]:
+    """:func:`functools.wraps`, also for what has no name: a partial is named after its function,
+    and an object after its class."""
+
+    def decorate(wrapper: G) -> G:
+        if hasattr(function, "__name__"):
+            functools.update_wrapper(wrapper, function)
+            return wrapper
+        named = _inside(function)
+        known = named if hasattr(named, "__name__") else type(named)
+        functools.update_wrapper(wrapper, known, updated=())
+        # A task queue that imports its jobs by name must not find the undecorated one.
+        wrapper.__qualname__ = f"{known.__qualname__}.<decorated>"
+        wrapper.__wrapped__ = function  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
+
+
+def _inside(function: Any) -> Any:
+    """Return what a partial calls."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _body(function: object) -> object:
+    """Return the function that a call of an object runs."""
+    called = _inside(function)
+    if inspect.isroutine(called) or inspect.isclass(called) or not callable(called):
+        return called
+    return type(called).__call__
