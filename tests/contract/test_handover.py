@@ -211,7 +211,7 @@ def test_the_ttl_is_the_time_to_attach_it(locks: Locks, others: Locks) -> None:
             text = lease.detach(ttl)
         remaining = locks.show("report").remaining
         assert remaining is not None
-        assert least < remaining <= most
+        assert least < remaining < most + 0.01  # SQLite's clock has milliseconds
         with others.attach(text, ttl=2 * LONG):
             remaining = locks.show("report").remaining
             assert remaining is not None
