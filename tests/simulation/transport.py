@@ -92,6 +92,8 @@ class Link:
         self.heard: list[str] = []
         #: What the tickets begin with that it hears of.
         self.channel: str | None = None
+        #: It hears of who leads, too.
+        self.observes = False
         self.readable = readable
         #: Whose statement was sent last.
         self.actor: Actor | None = None
@@ -422,10 +424,16 @@ class Simulated(Adapter):
             link.preparing = False
 
     def listen(
-        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+        self,
+        connection: Any,
+        session: ServerSession,
+        token: Callable[[int], str],
+        *,
+        observes: bool = False,
     ) -> str | None:
-        channel = super().listen(connection, session, token)
-        self.client.link(connection).channel = channel
+        channel = super().listen(connection, session, token, observes=observes)
+        link = self.client.link(connection)
+        link.channel, link.observes = channel, observes
         return channel
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:

@@ -22,6 +22,7 @@ from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
+from ...election import Leadership
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...lease import Lease
 from ...locks import Locks
@@ -232,6 +233,10 @@ class DjangoLease(Lease):
         return cast("Callable[P, T]", locked)
 
 
+class DjangoLeadership(Leadership, DjangoLease):
+    """A term; see :class:`dblock.Leadership`."""
+
+
 class _Later:
     """Ends a hold when Django runs it, after a commit, or drops it, at a rollback: in whatever
     thread that is."""
@@ -309,6 +314,7 @@ class DjangoRow(RowLock):
 
 DjangoLocks.lease_class = DjangoLease
 DjangoLocks.row_class = DjangoRow
+DjangoLocks.leadership_class = DjangoLeadership
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
