@@ -58,8 +58,11 @@ class Leadership(Lease):
         """Win the term, waiting as long; return the refusal. Not part of the public surface."""
         refusal = super().try_within(wait)
         if refusal is None:
+            # Those who observe are told of the term with this. It is one without it too.
             try:
-                self._proclaim("null")  # those who observe are told of the term with this
+                self._proclaim("null", self._database.dialect.timing.leaving)
+            except DBLockError as error:
+                _log.info("nobody was told of the new term of %r: %s", self.name, error)
             except BaseException:
                 with contextlib.suppress(DBLockError):
                     super().release()
@@ -75,9 +78,9 @@ class Leadership(Lease):
         Raises LockLost if the term is over, by your own clock or by the database's. Then nothing
         was written, or what was written counts no more.
         """
-        self._proclaim(check_value(value))
+        self._proclaim(check_value(value), self._database.timeouts.socket)
 
-    def _proclaim(self, value: str) -> None:
+    def _proclaim(self, value: str, patience: float) -> None:
         database, hold = self._database, self._holds.get()
         if hold.loss is not None:
             raise hold.loss
@@ -91,7 +94,7 @@ class Leadership(Lease):
                     hold.token,
                     lambda: hold.lease,
                     value,
-                    database.timeouts.socket,
+                    patience,
                     self._runtime.now(),
                 )
             )
@@ -184,7 +187,7 @@ class Election:
         while True:
             try:
                 refusal = term.begin(None)
-            except (Unavailable, OutcomeUnknown, LockLost) as error:
+            except (Unavailable, OutcomeUnknown) as error:
                 _log.warning("campaigning for %r again in a moment: %s", self.name, error)
                 runtime.sleep(PAUSE * (1 + runtime.random()))
                 continue

@@ -32,7 +32,7 @@ class ElectionStatements(Dialect):
             {self.proven}
             ON CONFLICT (lock_name) DO UPDATE SET {changes} WHERE v.fence <= excluded.fence
             RETURNING fence{self.written}""",
-            self.parameters(name, token, fence, value),
+            self.parameters(name, token, value),
             commands.WriteValue(name, token, fence, value),
             self.patience,
             read=lambda reply: is_written(reply, fence),
@@ -40,14 +40,14 @@ class ElectionStatements(Dialect):
 
     @property
     def proven(self) -> str:
-        """Select the row of a value; none if the token has no unexpired hold with the fence."""
+        """Select the row of a value; none if the token has no unexpired hold."""
         return f"""SELECT lock_name, fence, {self.parameter("value")}, {self.clock}
             FROM {self.lock_table}
             WHERE lock_name = {self.name_parameter} AND token = {self.parameter("token")}
-                AND fence = {self.parameter("fence")} AND {self.remaining} > 0"""
+                AND {self.remaining} > 0"""
 
-    def parameters(self, name: str, token: str, fence: int, value: str) -> dict[str, Any]:
-        return {"name": self.key(name), "token": token, "fence": fence, "value": value}
+    def parameters(self, name: str, token: str, value: str) -> dict[str, Any]:
+        return {"name": self.key(name), "token": token, "value": value}
 
     @property
     def vouched(self) -> str:

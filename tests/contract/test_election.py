@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from queue import Queue
+from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -69,25 +71,33 @@ def disconnect(locks: Locks) -> None:
 
 
 class Watching:
-    """An observer in a thread of its own, and what it sees."""
+    """An observer in a thread of its own, and what it sees: until that is a value, "over"."""
 
-    def __init__(self, threads: Threads, election: Election, interval: float = LOOKS) -> None:
-        self.seen: Queue[Leader | None] = Queue()
-        self._over = False
-        threads.start(self._watch, election.observe(interval))
+    def __init__(self, election: Election, interval: float = LOOKS) -> None:
+        self._seen: Queue[Any] = Queue()
+        observation = election.observe(interval)
+        self._thread = Thread(target=self._watch, args=(observation,), daemon=True)
+        self._thread.start()
 
     def _watch(self, observation: Any) -> None:
-        while not self._over:
-            leader = next(observation)
-            self.seen.put(leader)
-            self._over = leader is not None and leader.value == "over"
+        try:
+            for leader in observation:
+                self._seen.put(told(leader))
+                if leader is not None and leader.value == "over":
+                    return
+        except BaseException as error:
+            self._seen.put(error)
 
     def next(self) -> Any:
-        return told(self.seen.get(timeout=SECONDS))
+        return self._seen.get(timeout=SECONDS)
 
     def until(self, wanted: Any) -> None:
-        while self.next() != wanted:
-            pass
+        while (seen := self.next()) != wanted:
+            assert not isinstance(seen, BaseException), seen
+
+    def join(self) -> None:
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
 
 
 def test_one_leads(election: Election, rival: Election) -> None:
@@ -358,13 +368,23 @@ def test_it_is_told_of_its_end_while_the_database_hangs(
             term.check()
 
 
+def test_a_value_of_a_later_hold_stays(election: Election, locks: Locks, engine: Engine) -> None:
+    """A statement may come late, when another leads already and has proclaimed something."""
+    term = election.campaign()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE dblock_value SET fence = 7, value = '7'"))
+    with pytest.raises(LockLost):
+        term.proclaim("late")
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT fence, value FROM dblock_value")).one()
+    assert tuple(found) == (7, "7")
+
+
 # --- observing -------------------------------------------------------------------------------
 
 
-def test_an_observer_sees_each_change(
-    election: Election, rival: Election, others: Locks, threads: Threads
-) -> None:
-    watching = Watching(threads, others.election("leader"))
+def test_an_observer_sees_each_change(election: Election, rival: Election, others: Locks) -> None:
+    watching = Watching(others.election("leader"))
     assert watching.next() is None
     with election.campaign() as term:
         watching.until((1, None))
@@ -377,45 +397,42 @@ def test_an_observer_sees_each_change(
         watching.until((2, None))
         term.proclaim("over")
         assert watching.next() == (2, "over")
-    threads.join()
+    watching.join()
 
 
-def test_an_observer_never_misses_the_last_change(
-    election: Election, others: Locks, threads: Threads
-) -> None:
-    watching = Watching(threads, others.election("leader"))
+def test_an_observer_never_misses_the_last_change(election: Election, others: Locks) -> None:
+    watching = Watching(others.election("leader"))
     with election.campaign() as term:
         for number in range(50):
             term.proclaim(number)
         watching.until((1, 49))
         term.proclaim("over")
-        threads.join()
+        watching.join()
 
 
-def test_an_observer_tells_a_number_from_a_truth(
-    election: Election, others: Locks, threads: Threads
-) -> None:
-    watching = Watching(threads, others.election("leader"))
+def test_an_observer_tells_a_number_from_a_truth(election: Election, others: Locks) -> None:
+    watching = Watching(others.election("leader"))
     with election.campaign() as term:
         for value in (1, True, 1.0, "over"):
             term.proclaim(value)
             watching.until((1, value))
-        threads.join()
+        watching.join()
 
 
 def test_an_observer_sees_an_expiry(locks: Locks, others: Locks) -> None:
-    """Nobody calls it then, and it does not look for as long as an hour."""
+    """Nobody calls it then, and it would not look for long."""
+    interval = 15.0
     term = locks.election("leader", ttl=SHORT, max_hold=2 * SHORT).campaign()
-    observation = others.election("leader").observe(interval=3600)
+    observation = others.election("leader").observe(interval)
     assert told(next(observation)) == (1, None)
+    start = monotonic()
     assert next(observation) is None
+    assert monotonic() - start < interval / 2
     assert not term.held
 
 
-def test_observers_of_other_names_see_nothing(
-    locks: Locks, others: Locks, threads: Threads
-) -> None:
-    watching = Watching(threads, others.election("leader"))
+def test_observers_of_other_names_see_nothing(locks: Locks, others: Locks) -> None:
+    watching = Watching(others.election("leader"))
     assert watching.next() is None
     with locks.election("Leader", ttl=LONG).campaign() as term:
         term.proclaim("not this one")
@@ -423,20 +440,44 @@ def test_observers_of_other_names_see_nothing(
             watching.until((1, None))
             other.proclaim("over")
             assert watching.next() == (1, "over")
-    threads.join()
+    watching.join()
 
 
-def test_an_observer_goes_on_after_an_outage(
-    election: Election, others: Locks, threads: Threads
-) -> None:
+def test_an_observer_goes_on_after_an_outage(election: Election, others: Locks) -> None:
     """Its connections are closed, as by a server that was started anew."""
-    watching = Watching(threads, others.election("leader"))
+    watching = Watching(others.election("leader"))
     with election.campaign() as term:
         watching.until((1, None))
         disconnect(others)
         term.proclaim("over")
         watching.until((1, "over"))
-    threads.join()
+    watching.join()
+
+
+@pytest.mark.parametrize("times", [{"observe": 3600.0}])
+def test_observers_are_called(election: Election, others: Locks, locks: Locks) -> None:
+    """On PostgreSQL: of a new leader, a value and a resignation, long before they would look."""
+    interval = 3600.0 if locks.dialect.can_notify else LOOKS
+    watching = Watching(others.election("leader"), interval)
+    assert watching.next() is None
+    listening(others)
+    for term_value in ("a", "b"):
+        with election.campaign() as term:
+            watching.until((term.fence, None))
+            term.proclaim(term_value)
+            watching.until((term.fence, term_value))
+        watching.until(None)
+    with election.campaign() as term:
+        term.proclaim("over")
+        watching.join()
+
+
+def listening(locks: Locks) -> None:
+    """Wait until who observes is called; before that it looks after each interval."""
+    sync = locks.target.sync if isinstance(locks, Surface) else locks
+    notifier = sync.database.contenders.local_queue.notifier
+    if locks.dialect.can_notify:
+        eventually(lambda: any(call.waits for call in tuple(notifier._calls.values())))
 
 
 # --- campaigning for ever --------------------------------------------------------------------

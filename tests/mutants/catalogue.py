@@ -6,6 +6,7 @@ from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
+from tests.mutants.elections import ELECTIONS
 from tests.mutants.fencing import FENCING
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
@@ -728,4 +729,5 @@ CATALOGUE = (
     *RETIRING,
     *FENCING,
     *ONCE,
+    *ELECTIONS,
 )

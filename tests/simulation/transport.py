@@ -26,6 +26,7 @@ READING = frozenset(
     {
         *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
         *("list_runs", "list_held_runs", "list_last_runs", "list_row_locks"),
+        *("read_leader", "call_observers"),
         *("read_witness", "read_clock", "probe", "select", "look_for_unused"),
     }
 )

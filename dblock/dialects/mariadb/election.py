@@ -23,7 +23,7 @@ class ElectionStatements(Tables, Elections):
             {self.proven}
             ON DUPLICATE KEY UPDATE {changes}
             RETURNING fence""",
-            self.parameters(name, token, fence, value),
+            self.parameters(name, token, value),
             commands.WriteValue(name, token, fence, value),
             self.patience,
             read=lambda reply: is_written(reply, fence),

@@ -28,8 +28,8 @@ class ElectionStatements(WitnessStatements, Elections):
         place = "\0".join((self.schema or "", self.prefix, name))
         return f"e:{hashlib.sha256(place.encode()).hexdigest()}"[:NUMBER]
 
-    def parameters(self, name: str, token: str, fence: int, value: str) -> dict[str, Any]:
-        return super().parameters(name, token, fence, value) | {"topic": self.topic(name)}
+    def parameters(self, name: str, token: str, value: str) -> dict[str, Any]:
+        return super().parameters(name, token, value) | {"topic": self.topic(name)}
 
     @property
     def vouched(self) -> str:

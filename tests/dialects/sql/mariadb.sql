@@ -344,7 +344,7 @@ INSERT INTO `dblock_value` (lock_name, fence, value, written_at)
 SELECT lock_name, fence, %(value)s, UTC_TIMESTAMP(6)
 FROM `dblock_lock`
 WHERE lock_name = %(name)s AND token = %(token)s
-    AND fence = %(fence)s AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
+    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
 ON DUPLICATE KEY UPDATE value = IF(`dblock_value`.fence <= VALUES(fence), VALUES(value), `dblock_value`.value), written_at = IF(`dblock_value`.fence <= VALUES(fence), VALUES(written_at), `dblock_value`.written_at), fence = IF(`dblock_value`.fence <= VALUES(fence), VALUES(fence), `dblock_value`.fence)
 RETURNING fence
 

@@ -558,7 +558,7 @@ INSERT INTO "dblock_value" AS v (lock_name, fence, value, written_at)
 SELECT lock_name, fence, %(value)s, clock_timestamp()
 FROM "dblock_lock"
 WHERE lock_name = %(name)s AND token = %(token)s
-    AND fence = %(fence)s AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
+    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
 RETURNING fence, pg_notify('dblock_observed', %(topic)s), concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 

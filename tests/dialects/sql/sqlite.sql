@@ -266,7 +266,7 @@ INSERT INTO "dblock_value" AS v (lock_name, fence, value, written_at)
 SELECT lock_name, fence, :value, strftime('%Y-%m-%d %H:%M:%f', 'now')
 FROM "dblock_lock"
 WHERE lock_name = :name AND token = :token
-    AND fence = :fence AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
+    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
 RETURNING fence
 
