@@ -61,12 +61,12 @@ class Leadership(Lease):
             # Those who observe are told of the term with this. It is one without it too.
             try:
                 self._proclaim("null", self._database.dialect.timing.leaving)
-            except DBLockError as error:
+            except BaseException as error:
+                if not isinstance(error, DBLockError) or isinstance(error, LockLost):
+                    with contextlib.suppress(DBLockError):
+                        super().release()
+                    raise
                 _log.info("nobody was told of the new term of %r: %s", self.name, error)
-            except BaseException:
-                with contextlib.suppress(DBLockError):
-                    super().release()
-                raise
         return refusal
 
     def proclaim(self, value: Any) -> None:
@@ -166,7 +166,8 @@ class Election:
 
         None waits for ever, 0 not at all. Raises NotAcquired if another leads for that long: the
         error tells who. It raises what :meth:`Lease.acquire` does: a thread that leads already
-        would wait for itself and gets DeadlockDetected.
+        would wait for itself and gets DeadlockDetected. If the term is lost as soon as it is won,
+        it raises LockLost.
 
         Keep the term: if you drop it, it runs out.
         """
@@ -187,7 +188,7 @@ class Election:
         while True:
             try:
                 refusal = term.begin(None)
-            except (Unavailable, OutcomeUnknown) as error:
+            except (Unavailable, OutcomeUnknown, LockLost) as error:
                 _log.warning("campaigning for %r again in a moment: %s", self.name, error)
                 runtime.sleep(PAUSE * (1 + runtime.random()))
                 continue

@@ -65,11 +65,24 @@ def elections(clients: Clients) -> None:
 
 
 def deposed(clients: Clients) -> None:
-    """A leader is stopped for longer than its term, and goes on proclaiming when another leads."""
+    """A leader is released by force, and goes on proclaiming when another leads; a third is
+    stopped for longer than its term, and goes on after that."""
+
+    def forced(me: Thread) -> None:
+        term = me.term(NAME, ttl=TTL)
+        with me.holding(term, 0) as had:
+            if had:
+                me.proclaim(term, "f")
+                me.work(0.1)
+                me.proclaim(term, "g")
+
+    def forcing(me: Thread) -> None:
+        me.work(0.05)
+        me.force(NAME)
 
     def stopped(me: Thread) -> None:
         term = me.term(NAME, ttl=0.5)
-        with me.holding(term, 0) as had:
+        with me.holding(term, 30) as had:
             if had:
                 me.proclaim(term, "a")
                 me.client.pause(1.0)
@@ -81,9 +94,11 @@ def deposed(clients: Clients) -> None:
         me.work(0.1)
         _lead(me, "d", "e")
 
-    clients.thread("a", stopped, may=(LockLost,))
-    clients.thread("b", next_one)
-    _observed(clients, 0.0)
+    clients.thread("a", forced, may=(LockLost,))
+    clients.thread("b", stopped, after=0.01, may=(LockLost,))
+    clients.thread("d", forcing)
+    clients.thread("e", next_one)
+    _observed(clients, 0.0, 0.9)
 
 
 SCENARIOS = {"elections": Scenario(elections), "deposed": Scenario(deposed)}
