@@ -134,12 +134,12 @@ class Election:
     Threads can share an Election. Each campaign is for a term of its own.
     """
 
-    def __init__(
-        self, database: Database, options: LeaseOptions, term_class: type[Leadership] = Leadership
-    ) -> None:
+    #: Its terms, for subclasses.
+    term_class: type[Leadership] = Leadership
+
+    def __init__(self, database: Database, options: LeaseOptions) -> None:
         self._database = database
         self._options = options
-        self._term_class = term_class
 
     @property
     def name(self) -> str:
@@ -180,7 +180,7 @@ class Election:
 
     def stand(self, **callbacks: Any) -> Leadership:
         """Return a term that has not begun. Not part of the public surface."""
-        return self._term_class(self._database, self._options._replace(**callbacks))
+        return self.term_class(self._database, self._options._replace(**callbacks))
 
     def lead(self, term: Leadership) -> None:
         """Win a term however long it takes. Not part of the public surface."""

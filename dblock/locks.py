@@ -23,7 +23,7 @@ from .arguments import (
 )
 from .cron import Cron, Job
 from .database import Database
-from .election import Election, Leadership
+from .election import Election
 from .errors import LockLost
 from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
@@ -117,11 +117,10 @@ class Locks:
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What :meth:`lease` and :meth:`row` make, for subclasses.
+    #: What :meth:`lease`, :meth:`row` and :meth:`election` make, for subclasses.
     lease_class: type[Lease] = Lease
     row_class: type[RowLock] = RowLock
-    #: The terms of what :meth:`election` makes.
-    leadership_class: type[Leadership] = Leadership
+    election_class: type[Election] = Election
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -236,7 +235,7 @@ class Locks:
             on_danger=on_danger,
             on_lost=on_lost,
         )
-        return Election(self.database, lease._options, self.leadership_class)
+        return self.election_class(self.database, lease._options)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.

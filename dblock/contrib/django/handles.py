@@ -22,7 +22,7 @@ from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
-from ...election import Leadership
+from ...election import Election, Leadership
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...lease import Lease
 from ...locks import Locks
@@ -75,6 +75,10 @@ class DjangoLocks(Locks):
     ) -> DjangoLease:
         """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
         return cast("DjangoLease", super().lease(name, ttl, wait, **options))
+
+    def election(self, name: str, ttl: Seconds = 30.0, **options: Any) -> DjangoElection:
+        """Return an election. See :meth:`dblock.Locks.election`, also for the ``options``."""
+        return cast("DjangoElection", super().election(name, ttl, **options))
 
     def row(
         self,
@@ -237,6 +241,16 @@ class DjangoLeadership(Leadership, DjangoLease):
     """A term; see :class:`dblock.Leadership`."""
 
 
+class DjangoElection(Election):
+    """An election; see :class:`dblock.Election`."""
+
+    term_class = DjangoLeadership
+
+    def campaign(self, wait: Seconds | None = None) -> DjangoLeadership:
+        """Return a term in which you lead. See :meth:`dblock.Election.campaign`."""
+        return cast("DjangoLeadership", super().campaign(wait))
+
+
 class _Later:
     """Ends a hold when Django runs it, after a commit, or drops it, at a rollback: in whatever
     thread that is."""
@@ -314,7 +328,7 @@ class DjangoRow(RowLock):
 
 DjangoLocks.lease_class = DjangoLease
 DjangoLocks.row_class = DjangoRow
-DjangoLocks.leadership_class = DjangoLeadership
+DjangoLocks.election_class = DjangoElection
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
