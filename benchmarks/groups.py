@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from . import aio, counters, drain, loops, pairs, scale, snapshot, start_up, steady, tries, waiting
+from . import (
+    aio,
+    counters,
+    drain,
+    loops,
+    observing,
+    pairs,
+    scale,
+    snapshot,
+    start_up,
+    steady,
+    tries,
+    waiting,
+)
 from .figures import Effort, Figure
 from .site import Site
 
@@ -17,6 +30,7 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     drain.DEAD: drain.run_dead,
     waiting.GROUP: waiting.run,
     counters.GROUP: counters.run,
+    observing.GROUP: observing.run,
     steady.GROUP: steady.run,
     tries.GROUP: tries.run,
     snapshot.GROUP: snapshot.run,
@@ -33,6 +47,7 @@ TARGETS = tuple(
         drain,
         waiting,
         counters,
+        observing,
         steady,
         tries,
         snapshot,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .counter import Counter
     from .cron import CronJob
+    from .election import Election, Leadership
     from .errors import (
         Conflict,
         ConnectTimeout,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .lease import Lease
-    from .lock_state import LockState, RowLockState, RunState, WaiterState
+    from .lock_state import Leader, LockState, RowLockState, RunState, WaiterState
     from .locks import Locks
     from .multi import MultiLock
     from .once import Once
@@ -55,8 +56,11 @@ __all__ = [
     "DBLockError",
     "Danger",
     "DeadlockDetected",
+    "Election",
     "InProgress",
     "KeyReused",
+    "Leader",
+    "Leadership",
     "Lease",
     "LockLost",
     "LockState",
@@ -89,6 +93,9 @@ _HOMES = {
     "Counter": "counter",
     "CronJob": "cron",
     "Danger": "protocol.schedule",
+    "Election": "election",
+    "Leader": "lock_state",
+    "Leadership": "election",
     "Lease": "lease",
     "LockState": "lock_state",
     "Locks": "locks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -9,7 +10,7 @@ import threading
 import warnings
 from datetime import timedelta, tzinfo
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .functions import is_coroutine_function
 
@@ -26,6 +27,7 @@ _LONG = (  # the same for all of them, so that it is said once
 )
 IDLE_MIN = 60.0
 IDLE_MAX = 36525 * 24 * 3600.0
+INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0
 WAIT_MAX = threading.TIMEOUT_MAX
 COUNT_MAX = 2**31 - 1
 FENCE_MAX = 2**63 - 1
@@ -283,6 +285,17 @@ def check_wait(wait: object) -> float | None:
     return number
 
 
+def check_interval(interval: object) -> float:
+    """Return the seconds between two looks: 10 ms to an hour."""
+    number = seconds("an interval", interval)
+    if not INTERVAL_MIN <= number <= INTERVAL_MAX:
+        raise ValueError(
+            f"an interval is {INTERVAL_MIN:g} to {INTERVAL_MAX:g} seconds, not {number:g}: each "
+            "look is a round trip"
+        )
+    return number
+
+
 def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
     """Return the wait that ``acquire(blocking, timeout)`` asks for.
 
@@ -321,3 +334,11 @@ def check_identifier(what: str, value: object) -> str:
             f"digit: {value!r}"
         )
     return value
+
+
+def check_json(what: str, value: Any, *, sort: bool = False) -> str:
+    """Return ``value`` as JSON, in ASCII."""
+    try:
+        return json.dumps(value, allow_nan=False, sort_keys=sort, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise type(error)(f"{what} is what JSON can express: {error}") from None

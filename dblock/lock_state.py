@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .printable import moment, printable
 
@@ -42,6 +42,22 @@ class RowLockState(NamedTuple):
         """Say whose it is and since when, in one line for people."""
         since = f" since {moment(self.since)}" if self.since else ""
         return printable(f"{self.holder}{since}")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who led at one moment, by the database's clock.
+
+    ``owner`` is the label of the leader's process, ``fence`` the number of its term, ``since`` the
+    beginning of the term. ``remaining`` is in seconds: then the term is over, unless the leader
+    has renewed it. ``value`` is what it has proclaimed in this term, None before that.
+    """
+
+    owner: str | None
+    fence: int
+    value: Any
+    since: datetime
+    remaining: float
 
 
 @dataclass(frozen=True, slots=True)

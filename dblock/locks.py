@@ -25,6 +25,7 @@ from .arguments import (
 from .attached import AttachedLease
 from .cron import Cron, Job
 from .database import Database
+from .election import Election
 from .errors import LockLost
 from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
@@ -119,10 +120,11 @@ class Locks:
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What :meth:`lease`, :meth:`attach` and :meth:`row` make, for subclasses.
+    #: What :meth:`lease`, :meth:`attach`, :meth:`row` and :meth:`election` make, for subclasses.
     lease_class: type[Lease] = Lease
     attached_class: type[AttachedLease] = AttachedLease
     row_class: type[RowLock] = RowLock
+    election_class: type[Election] = Election
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -239,6 +241,36 @@ class Locks:
         long ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
         """
         return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
+
+    def election(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        *,
+        fair: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> Election:
+        """Return the election of who leads ``name``. No I/O.
+
+        A leader is who holds the lease on ``name``, so the arguments are those of :meth:`lease`:
+        a leader that dies is followed ``ttl`` seconds after its last renewal. ``label`` is what
+        others see of it. ``max_hold`` is for how many seconds a term lasts at most.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            fair=fair,
+            retry=retry,
+            label=label,
+            max_hold=max_hold,
+            on_danger=on_danger,
+            on_lost=on_lost,
+        )
+        return self.election_class(self.database, lease._options)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.

@@ -8,7 +8,7 @@ import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from .arguments import Seconds, check_keep, check_name, seconds
+from .arguments import Seconds, check_json, check_keep, check_name, seconds
 from .protocol import once
 
 if TYPE_CHECKING:
@@ -151,24 +151,17 @@ class Once:
 def fingerprint_of(payload: Any) -> str:
     """Return a hash of a payload: of bytes, of text, or of what JSON can express."""
     if not isinstance(payload, str | bytes | bytearray | memoryview):
-        payload = _json("a fingerprint", payload, sort=True)
+        payload = check_json("a fingerprint", payload, sort=True)
     if isinstance(payload, str):
         payload = payload.encode("utf-8", "surrogatepass")
     return hashlib.sha256(payload).hexdigest()
 
 
 def _recorded(result: Any) -> str:
-    recorded = _json("a result", result)
+    recorded = check_json("a result", result)
     if len(recorded) > RESULT_MAX:
         raise ValueError(
             f"a result is at most {RESULT_MAX} characters of JSON, this one has {len(recorded)}: "
             "keep the rest in a table of yours, and its key in the result"
         )
     return recorded
-
-
-def _json(what: str, value: Any, *, sort: bool = False) -> str:
-    try:
-        return json.dumps(value, allow_nan=False, sort_keys=sort, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise type(error)(f"{what} is what JSON can express: {error}") from None

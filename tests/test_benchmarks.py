@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import loops, pairs, scale, snapshot, tries
+from benchmarks import loops, observing, pairs, scale, snapshot, tries
 from benchmarks.figures import Figure, Target
 from benchmarks.groups import GROUPS, TARGETS
 from benchmarks.handoffs import Turn, handoffs, summary
@@ -21,7 +21,14 @@ MS = 1_000_000  # in ns
 
 
 #: One group for each way of measuring: alone, in processes, by the server's count, side by side.
-GROUPS_RUN = (pairs.GROUP, loops.ONE, tries.GROUP, snapshot.GROUP, scale.GROUP)
+GROUPS_RUN = (
+    pairs.GROUP,
+    loops.ONE,
+    observing.GROUP,
+    tries.GROUP,
+    snapshot.GROUP,
+    scale.GROUP,
+)
 
 
 def test_the_command_measures(tmp_path: Path) -> None:

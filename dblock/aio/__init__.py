@@ -19,6 +19,7 @@ except ImportError as error:
 
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
+from .election import AsyncElection, AsyncLeadership
 from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock
 from .locks import AsyncLocks
 from .once import AsyncOnce
@@ -27,7 +28,9 @@ from .retrying import retry_on_conflict
 __all__ = [
     "AsyncCounter",
     "AsyncCronJob",
+    "AsyncElection",
     "AsyncHandle",
+    "AsyncLeadership",
     "AsyncLease",
     "AsyncLocks",
     "AsyncMultiLock",

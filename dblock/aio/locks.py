@@ -31,6 +31,7 @@ from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
+from .election import AsyncElection
 from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock
 from .holds import TaskHolds
 from .home import Home
@@ -220,6 +221,31 @@ class AsyncLocks:
         """
         given = None if on is None else sync_of(on)
         return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
+
+    def election(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        *,
+        fair: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncElection:
+        """Return the election of who leads ``name``; see :meth:`dblock.Locks.election`.
+
+        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are those of :meth:`lease`.
+        """
+        return AsyncElection(
+            self._home,
+            self.sync.election(name, ttl, fair=fair, retry=retry, label=label, max_hold=max_hold),
+            on_danger=_awaited("on_danger", on_danger),
+            on_lost=_awaited("on_lost", on_lost),
+            cancel_on_loss=cancel_on_loss,
+        )
 
     def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncMultiLock:
         """Return the given locks as one lock; see :meth:`dblock.Locks.all`."""

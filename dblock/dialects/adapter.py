@@ -178,9 +178,15 @@ class Adapter(BorrowedDriver):
     # --- notifications -----------------------------------------------------------------------
 
     def listen(
-        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+        self,
+        connection: Any,
+        session: ServerSession,
+        token: Callable[[int], str],
+        *,
+        observes: bool = False,
     ) -> str | None:
-        """Let a connection hear of tickets that begin with what is returned, and of no others.
+        """Let a connection hear of tickets that begin with what is returned, and of no others; if
+        it ``observes``, also of all topics.
 
         None where it cannot. As long as it is open such tickets are taken to be waited with.
         ``token`` draws so many bytes, in hexadecimal.

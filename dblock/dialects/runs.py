@@ -135,12 +135,21 @@ class RunStatements(Dialect):
             only=f"AND {later}",
         )
 
+    def prune_values(self, age: float) -> Query[int]:
+        named = f"""EXISTS (SELECT 1 FROM {self.lock_table} AS l
+            WHERE l.lock_name = found.lock_name)"""
+        old, command = f"written_at < {self.ago}", commands.PruneValues(age)
+        return self._prune(self.value_table, "lock_name", old, command, only=f"AND NOT {named}")
+
     def _prune(
         self,
         table: str,
         key: str,
         old: str,
-        command: commands.PruneApplied | commands.PruneOnce | commands.PruneRuns,
+        command: commands.PruneApplied
+        | commands.PruneOnce
+        | commands.PruneRuns
+        | commands.PruneValues,
         only: str = "",
     ) -> Query[int]:
         # That they are old is said twice: a row that was found may have begun anew since.

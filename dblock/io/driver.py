@@ -112,7 +112,7 @@ class Driver:
         if isinstance(step, WaitTurn):
             assert waiter is not None
             first, alarmed = waiter.stand(step.seconds)
-            places = [waiter.ticket(step.server, look=step.look)] if first else []
+            places = [waiter.ticket(step.server, look=step.look, topic=step.topic)] if first else []
             return Reply(places, int(alarmed), sent, self.runtime.now())
         if isinstance(step, WaitNotification):
             assert waiter is not None, "who has a ticket has stood in line"

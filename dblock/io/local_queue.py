@@ -153,18 +153,21 @@ class LocalWaiter:
         """Let all who stand in this line see to it that they can go on."""
         self._queue.alarm(self._line)
 
-    def ticket(self, server: str | None, *, look: bool) -> tuple[str | None, bool]:
+    def ticket(
+        self, server: str | None, *, look: bool, topic: str | None = None
+    ) -> tuple[str | None, bool]:
         """Return the ticket for the database's queue, if there is one, and whether it is called.
 
         The same as before, unless the connection it belongs to was lost. ``server`` is the one to
-        be called by, None for none; ``look`` allows for a ticket that nobody calls.
+        be called by, None for none; ``look`` allows for a ticket that nobody calls. It is
+        called with the ``topic`` too, if there is one.
         """
         if self._call is None and server is None and not look:
             return self._uncalled, False
         other = self._call is not None and server not in (None, ANY_SERVER, self._call.server)
         if self._call is None or self._call.over or other:
             self._drop()
-            self._call = self._queue.notifier.ticket(server)
+            self._call = self._queue.notifier.ticket(server, topic)
         if self._call is not None:
             return self._call.ticket, True
         if look and self._uncalled is None:

@@ -46,12 +46,16 @@ class Subscription:
         "passed",
         "server",
         "ticket",
+        "topic",
         "waits",
         "woken",
     )
 
-    def __init__(self, ticket: str, server: str | None, event: Event) -> None:
+    def __init__(
+        self, ticket: str, server: str | None, event: Event, topic: str | None = None
+    ) -> None:
         self.ticket = ticket
+        self.topic = topic  # what it is called with as well as others are
         self.server = server  # which calls it
         self.event = event  # set when there is something to look at
         self.waits = False  # somebody waits for it just now
@@ -59,6 +63,11 @@ class Subscription:
         self.over = False  # nobody can call it
         self.passed: Passed | None = None  # what the last call said
         self._heard, self._pause = -inf, 0.0
+
+    def wake(self) -> None:
+        """Have it looked at."""
+        self.woken = True
+        self.event.set()
 
     def hear(self, now: float) -> Passed | None:
         """Have the call looked at now, and the next ones less and less often."""
@@ -97,6 +106,7 @@ class Notifier:
     def _forget_all(self) -> None:
         self._channel = ""
         self._number = 0
+        self._observes = False  # somebody has asked for a topic, so all of them are listened to
         # By what of their tickets everybody may hear who listens.
         self._calls: dict[str, Subscription] = {}
         self._connecting = False
@@ -104,10 +114,16 @@ class Notifier:
         self._pause = self._not_before = 0.0
         self._reader: Subscription | None = None
 
-    def ticket(self, server: str | None) -> Subscription | None:
-        """Return a new ticket; None where ``server`` cannot call it."""
+    def ticket(self, server: str | None, topic: str | None = None) -> Subscription | None:
+        """Return a new ticket; None where ``server`` cannot call it.
+
+        With a ``topic`` it is called when that is.
+        """
         if server is None:
             return None
+        if topic is not None and not self._observes:
+            self._observes = True
+            self.disconnect()  # it hears of tickets alone
         if server != ANY_SERVER:
             for connection in tuple(self._open):
                 if connection.session.server != server:  # which another has replaced
@@ -123,7 +139,7 @@ class Notifier:
             secret = self._runtime.token((TICKET - NUMBER) // 2)
             server = self._open[0].session.server
             call = self._calls[number] = Subscription(
-                number + secret, server, self._runtime.event()
+                number + secret, server, self._runtime.event(), topic
             )
             return call
 
@@ -203,8 +219,10 @@ class Notifier:
                     if mine is not None and (passed is None or mine.ticket == ticket):
                         self.calls += 1
                         mine.passed = passed or mine.passed
-                        mine.woken = True
-                        mine.event.set()
+                        mine.wake()
+                    for other in self._calls.values() if self._observes else ():
+                        if other.topic == ticket:
+                            other.wake()
 
     def _connect(self, server: str) -> None:
         with lock:
@@ -217,7 +235,10 @@ class Notifier:
             connection = self._connections.take()
             try:
                 channel = self._adapter.listen(
-                    connection.driver, connection.session, self._runtime.token
+                    connection.driver,
+                    connection.session,
+                    self._runtime.token,
+                    observes=self._observes,
                 )
             except BaseException:
                 self._connections.drop(connection)

@@ -371,6 +371,36 @@ class Retire(NamedTuple):
     idle: float
 
 
+class PruneValues(NamedTuple):
+    """Delete some of the values that are older, in seconds, and whose names have no row."""
+
+    age: float
+
+
+# --- what a leader tells -------------------------------------------------------------------------
+
+
+class WriteValue(NamedTuple):
+    """Write the value of a name, if the token holds it, under the hold's fence."""
+
+    name: str
+    token: str
+    fence: int
+    value: str
+
+
+class ReadLeader(NamedTuple):
+    """Read who holds a name, and the value that this hold has written."""
+
+    name: str
+
+
+class CallObservers(NamedTuple):
+    """Call those who observe a name."""
+
+    name: str
+
+
 # --- sessions ------------------------------------------------------------------------------------
 
 
@@ -434,6 +464,10 @@ Command = (
     | LookForUnused
     | RaiseFloor
     | Retire
+    | PruneValues
+    | WriteValue
+    | ReadLeader
+    | CallObservers
     | EndSession
 )
 

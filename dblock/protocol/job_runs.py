@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import DBLockError
 from ..lock_state import RunState
 from .inspect import look, taken_over
-from .retry import retry_or_raise
+from .retry import delete_all, retry_or_raise
 from .state import Pruned
-from .steps import Procedure, Query
+from .steps import Procedure
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -131,17 +131,7 @@ def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | Non
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds, and the records of calls
     that are kept no longer; return how many."""
-    keys = yield from _delete(dialect, dialect.prune_applied(age), patience, now)
-    keys += yield from _delete(dialect, dialect.prune_once(), patience, now)
-    runs = yield from _delete(dialect, dialect.prune_runs(age), patience, now)
+    keys = yield from delete_all(dialect, dialect.prune_applied(age), patience, now)
+    keys += yield from delete_all(dialect, dialect.prune_once(), patience, now)
+    runs = yield from delete_all(dialect, dialect.prune_runs(age), patience, now)
     return Pruned(keys, runs)
-
-
-def _delete(dialect: Statements, some: Query[int], patience: float, now: float) -> Procedure[int]:
-    """Repeat a statement that deletes some rows until there are none left."""
-    count = 0
-    while True:
-        reply = yield from retry_or_raise(dialect, some, None, patience, now)
-        if not reply.matched:
-            return count
-        now, count = reply.now, count + reply.matched

@@ -79,3 +79,15 @@ def retry_or_raise(
         return (yield from retry(query, patience, now, AWAY | PASSING))
     except StatementError as failure:
         raise explain(dialect, failure, name, harmless=True) from failure.__cause__
+
+
+def delete_all(
+    dialect: Statements, some: Query[int], patience: float, now: float
+) -> Procedure[int]:
+    """Repeat a statement that deletes some rows until there are none left; return how many."""
+    count = 0
+    while True:
+        reply = yield from retry_or_raise(dialect, some, None, patience, now)
+        if not reply.matched:
+            return count
+        now, count = reply.now, count + reply.matched

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from ..lock_state import RowLockState, RunState, WaiterState
+from ..lock_state import Leader, RowLockState, RunState, WaiterState
 from . import commands
 from .deadlock import Blocked
 from .state import Granted, LockRow, NamePage, Queued, Record, Renewal, RowOutcome, Witness
@@ -344,3 +344,29 @@ class Statements(ABC):
     def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
         """Delete the rows of names that follow ``after``, up to ``last``, where they are unused
         and have no fence above ``fence``. One that is locked stays: nobody is waited for."""
+
+    @abstractmethod
+    def prune_values(self, age: float) -> Query[int]:
+        """Delete some of the values that are older than ``age`` seconds, if there are any, and
+        whose names have no row."""
+
+    # --- what a leader tells -----------------------------------------------------------------
+
+    @abstractmethod
+    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
+        """Write a name's value if the token holds it, and call who observes the name.
+
+        No value of a later hold is replaced. It waits for no lease.
+        """
+
+    @abstractmethod
+    def leader(self, name: str) -> Query[Leader | None]:
+        """Read who holds a name, and the value that this very hold has written."""
+
+    def topic(self, name: str) -> str:
+        """Return what is called out to those who observe a name."""
+        raise NotImplementedError(f"{self.name} calls nobody: who observes a name looks")
+
+    def call_observers(self, name: str) -> Query[int]:
+        """Call those who observe a name, for them to look."""
+        raise NotImplementedError(f"{self.name} calls nobody: who observes a name looks")

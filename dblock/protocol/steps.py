@@ -106,13 +106,14 @@ class WaitTurn(NamedTuple):
     ticket void, when the protocol ends. ``matched`` is 1 when one before it found that the
     database is away. ``server`` is the one to be called by, None for none; ``look`` allows for a
     ticket that cannot be called, where that is not to be had. With :data:`ANY_SERVER` there is a
-    ticket if some server can call already.
+    ticket if some server can call already. With a ``topic`` the ticket is called with that.
     """
 
     line: Hashable
     seconds: float | None
     server: str | None
     look: bool
+    topic: str | None = None
 
 
 class WaitNotification(NamedTuple):

@@ -31,6 +31,8 @@ class Timing:
     #: between two looks, and that at most.
     look: float = 0.4
     look_max: float = 5.0
+    #: Between two looks of one who observes a leader and is called when there is something to see.
+    observe: float = 5.0
     #: To leave the queue, or to give back, is tried so long where others are at the row; and to end
     #: a session, where there is no time left to wait for that.
     leaving: float = 1.0

@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import MetaData, insert, select, text, update
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks
+from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, TABLE, WAITERS, Facts, Threads, blocked, borrowed, eventually
 
 MONTH = 30 * 24 * 3600.0
 LONG_AGO = datetime(2000, 1, 1)
+VALUES = tables(MetaData())["value"]
 
 
 def age(engine: Engine, locks: Locks, *names: str) -> None:
@@ -171,6 +173,32 @@ def test_page_by_page(locks: Locks, engine: Engine) -> None:
         assert rows(engine, locks) == {"in use"}
     with locks.lease("last", ttl=LONG) as lease:
         assert lease.fence == 8
+
+
+def test_old_values_of_no_name_go(locks: Locks, engine: Engine) -> None:
+    """And no others: of names that are there, or that were written since."""
+    with locks.lease("in use", ttl=LONG):
+        for name in ("in use", "gone", "young"):
+            write_value(engine, locks, name, LONG_AGO if name != "young" else datetime(2100, 1, 1))
+        used(locks, engine, "old")
+        write_value(engine, locks, "old", LONG_AGO)
+        with engine.begin() as connection:
+            many = [values(locks, f"gone:{number}", LONG_AGO) for number in range(1500)]
+            connection.execute(insert(VALUES), many)
+        assert locks.prune_names(MONTH) == 1
+        with engine.connect() as connection:
+            found = set(connection.execute(select(VALUES.c.lock_name)).scalars())
+        assert found == {locks.dialect.key(name) for name in ("in use", "young")}
+
+
+def values(locks: Locks, name: str, written_at: datetime) -> dict[str, object]:
+    key = locks.dialect.key(name)
+    return {"lock_name": key, "fence": 1, "value": "1", "written_at": written_at}
+
+
+def write_value(engine: Engine, locks: Locks, name: str, written_at: datetime) -> None:
+    with engine.begin() as connection:
+        connection.execute(insert(VALUES).values(**values(locks, name, written_at)))
 
 
 def test_nobody_sees_the_floor(locks: Locks, engine: Engine) -> None:

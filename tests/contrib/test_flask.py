@@ -90,6 +90,14 @@ def test_a_lease_that_is_handed_over(new_database: NewDatabase, create_app: Fact
         assert not locks.locks.show("report").held
 
 
+def test_an_election(new_database: NewDatabase, create_app: Factory) -> None:
+    app = create_app(new_database("sqlite", migrated=True).url)
+    with app.app_context(), locks.election("leader", ttl=LONG).campaign() as term:
+        leader = locks.election("leader").leader()
+        assert leader is not None
+        assert leader.fence == term.fence
+
+
 def test_several_applications(new_database: NewDatabase, create_app: Factory) -> None:
     one = create_app(new_database("sqlite", migrated=True).url, "one")
     two = create_app(new_database("sqlite", migrated=True).url, "two", alchemy=False)

@@ -6,6 +6,7 @@ from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
+from tests.mutants.elections import ELECTIONS
 from tests.mutants.fencing import FENCING
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.jobs import JOBS
@@ -730,4 +731,5 @@ CATALOGUE = (
     *FENCING,
     *HANDING_OVER,
     *ONCE,
+    *ELECTIONS,
 )

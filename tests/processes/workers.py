@@ -130,6 +130,24 @@ def queue_up(say: Say, wait: Wait, url: str, name: str) -> None:
             wait()
 
 
+def lead(say: Say, wait: Wait, url: str, ttl: float, value: str) -> None:
+    """Campaign, proclaim, say so, and lead until told to go on."""
+    with Locks(url, label=value) as locks:
+        election = locks.election("leader", ttl)
+        say("campaigning")
+        with election.campaign() as term:
+            term.proclaim(value)
+            say(term.fence)
+            wait()
+
+
+def observe(say: Say, wait: Wait, url: str) -> None:
+    """Say who leads, each time that is another."""
+    with Locks(url) as locks:
+        for leader in locks.election("leader").observe(0.02):
+            say(None if leader is None else (leader.fence, leader.value))
+
+
 # --- selling -----------------------------------------------------------------------------------
 
 GOODS = MetaData()

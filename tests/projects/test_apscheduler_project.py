@@ -33,7 +33,9 @@ def test_each_process_has_its_schedule(crew: Crew) -> None:
 
 
 def test_one_scheduler(crew: Crew) -> None:
-    schedulers = [crew.start(f"exec {command('dblock run scheduler')}") for _ in range(2)]
+    (block,) = blocks(PAGE, "python apscheduler-elected")
+    crew.write("one_scheduler.py", block)
+    schedulers = [crew.start(f"exec {command('python one_scheduler.py')}") for _ in range(2)]
     crew.until_said(RUNNING, 2)
     first = 0 if RUNNING in crew.log(0) else 1
     assert RUNNING in crew.log(first)

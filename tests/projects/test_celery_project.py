@@ -38,13 +38,42 @@ def test_workers(crew: Crew) -> None:
 
 def test_one_beat(crew: Crew) -> None:
     beats = [
-        crew.start(f"exec {command('dblock run celery-beat')} --loglevel INFO -s {number}")
-        for number in range(2)
+        crew.start(f"exec {command('celery -A shop beat')} --loglevel INFO -s {number}")
+        for number in range(3)
     ]
-    crew.until_said("beat: Starting...")
     crew.until_said("Sending due task cleanup", 2)
-    first = 0 if "Sending" in crew.log(0) else 1
-    assert "Sending" in crew.log(first)
-    assert "Starting" not in crew.log(1 - first)
+    (first,) = [one for one in range(3) if "Sending" in crew.log(one)]
+    assert "this beat leads" in crew.log(first)
     crew.end(beats[first])
-    crew.until(lambda: "Sending due task cleanup" in crew.log(1 - first))
+    left = [one for one in range(3) if one != first]
+    crew.until(lambda: any("Sending due task cleanup" in crew.log(one) for one in left))
+    (second,) = [one for one in left if "Sending" in crew.log(one)]
+    beats[second].kill()  # it resigns from nothing
+    (third,) = [one for one in left if one != second]
+    crew.until(lambda: "Sending due task cleanup" in crew.log(third))
+
+
+def test_another_scheduler_works(crew: Crew) -> None:
+    """As one that an extension of Celery's has."""
+    with (crew.directory / "shop.py").open("a") as shop:
+        shop.write(
+            """
+import celery.beat
+
+class Other(celery.beat.Scheduler):
+    def setup_schedule(self):
+        print("the other one works", flush=True)
+        super().setup_schedule()
+
+app.conf.dblock_scheduler = Other
+"""
+        )
+    crew.start(f"exec {command('celery -A shop beat')} --loglevel INFO")
+    crew.until_said("the other one works")
+
+
+def test_without_an_election(crew: Crew) -> None:
+    with (crew.directory / "shop.py").open("a") as shop:
+        shop.write("\napp.conf.dblock_election = 'celery-beat'\n")
+    crew.start(f"exec {command('celery -A shop beat')} --loglevel INFO")
+    crew.until_said("app.conf.dblock_election is an election")

@@ -94,6 +94,15 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("prune_runs", (5.0,), {}, commands.PruneRuns(5.0)),
     ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
     ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
+    ("prune_values", (60.0,), {}, commands.PruneValues(60.0)),
+    (
+        "write_value",
+        ("report", "token", 7, "{}"),
+        {},
+        commands.WriteValue("report", "token", 7, "{}"),
+    ),
+    ("leader", ("report",), {}, commands.ReadLeader("report")),
+    ("call_observers", ("report",), {}, commands.CallObservers("report")),
     ("retire", ("report", "sales", 7, 60.0), {}, commands.Retire("report", "sales", 7, 60.0)),
 ]
 

@@ -91,7 +91,12 @@ class Calling(SQLite3):
         return ServerSession(SERVER)
 
     def listen(
-        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+        self,
+        connection: Any,
+        session: ServerSession,
+        token: Callable[[int], str],
+        *,
+        observes: bool = False,
     ) -> str | None:
         return cast(str, connection.channel)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -89,6 +90,11 @@ class Ledger:
         self.moved: Callable[[str, str], None] = lambda name, token: None
         #: Called with who has just said that it waits.
         self.seen: Callable[[Actor], None] = lambda actor: None
+        #: What the holds of names, by their fences, have written; and when that was the last time.
+        self.proclaimed: dict[tuple[str, int], str] = {}
+        self.proclaimed_at = 0.0
+        #: Who led when that was read: the fence and the value.
+        self.leaders: list[tuple[int, str | None] | None] = []
         self._note = note
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
@@ -107,6 +113,8 @@ class Ledger:
     def carried_out(self, link: Link | None, query: Any) -> None:
         """Look at the tables, a statement having been carried out."""
         kind = kind_of(query)
+        if kind in ("read_leader", "write_value"):
+            self._note_leader(query.command)
         if kind in READING:
             return
         if kind == "register" and link is not None and link.actor is not None:
@@ -130,6 +138,18 @@ class Ledger:
         if kind in _COMMITTING:
             self._commit(rows)
         self.rows = rows
+
+    def _note_leader(self, command: Any) -> None:
+        """Take down who leads now, by what the lock table says and what this hold has written."""
+        row = self.store.rows().get(command.name)
+        if row is None or row.free(self.store.clock()):
+            self.leaders.append(None)
+            return
+        this = command.name, row.fence
+        if isinstance(command, commands.ReadLeader):
+            self.leaders.append((row.fence, self.proclaimed.get(this)))
+        elif (row.token, row.fence) == (command.token, command.fence):
+            self.proclaimed[this], self.proclaimed_at = json.loads(command.value), self.loop.now
 
     def _note_ttls(self, command: object) -> None:
         """Take down for how long names are to be had."""

@@ -4,7 +4,7 @@ compared with what is so."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from dblock import (
     Conflict,
     DeadlockDetected,
+    Leader,
+    Leadership,
     Lease,
     LockLost,
     NotEnough,
@@ -35,8 +37,12 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.run import Clients
 
+#: Who leads: the fence and the value.
+Led = tuple[int, str | None] | None
 Kinds = tuple[type[Exception], ...]
 
+#: Seconds within which an observer sees what was proclaimed, where nothing fails or is late.
+OBSERVED_WITHIN = 1.0
 #: Kinds of statements that give a name back.
 _RELEASES = ("release", "pass_on", "release_and_unlock")
 
@@ -118,6 +124,52 @@ class Thread:
             **options,
         )
 
+    def term(self, name: str, **options: Any) -> Leadership:
+        """Make a term whose callbacks are taken down."""
+        return self.locks.election(
+            name,
+            on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
+            on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
+            **options,
+        ).stand()
+
+    def proclaim(self, term: Leadership, value: str) -> None:
+        """Proclaim a value; who is told that it was written led when it was."""
+        with self.calling("proclaiming"):
+            term.proclaim(value)
+        self.note(f"{self.name} proclaims {value}")
+        if self.ledger.proclaimed.get((term.name, term.fence)) != value:
+            raise Violation(f"{self.name} is told that {value!r} was written, which was not")
+
+    def observe(self, name: str, last: str) -> None:
+        """Observe a leader until that has proclaimed a value; what is told has to be so."""
+        observation = self.locks.election(name).observe(0.2)
+        while True:
+            before = len(self.ledger.leaders)
+            leader = next(observation)
+            self.note(f"{self.name} sees {None if leader is None else leader.value}")
+            self._check_leader(name, leader, self.ledger.leaders[before:])
+            if leader is not None and leader.value == last:
+                break
+        late = self.loop.now - self.ledger.proclaimed_at
+        if self.allowance.quiet and late > OBSERVED_WITHIN:
+            raise Violation(f"{self.name} sees {last!r} {late:.2f} s after it was proclaimed")
+
+    def _check_leader(self, name: str, leader: Leader | None, leaders: Sequence[Led]) -> None:
+        """Who is told to lead was the holder when that was read, and the value is its own."""
+        told = None if leader is None else (leader.fence, leader.value)
+        if told in leaders:
+            return
+        store = self.ledger.store
+        if leader is None and store.falls:
+            return  # it is not known yet whether the database has forgotten anything
+        if leader is not None and store.falls:
+            # It may have forgotten the value, and not the hold.
+            fences = [one[0] for one in leaders if one is not None]
+            if leader.fence in fences and leader.value is None:
+                return
+        raise Violation(f"{self.name} is told that {told} leads {name!r}, not {leaders}")
+
     def acquire(
         self, lock: Lease | RowLock, wait: float | None = None, settling: float = 0.0
     ) -> bool:
@@ -134,7 +186,10 @@ class Thread:
                 self.calling(f"taking {lock.name!r}", None if wait is None else wait + settling),
                 self._lent(lock),
             ):
-                had = lock.acquire(timeout=-1 if wait is None else wait)
+                if isinstance(lock, Leadership):
+                    had = lock.begin(wait) is None
+                else:
+                    had = lock.acquire(timeout=-1 if wait is None else wait)
         except OutcomeUnknown as error:
             if isinstance(lock, Lease) and knowing.doubt(self.actor, lock.name) is Doubt.NONE:
                 raise Violation(f"{self.name} can know what it is told to be unknown") from error

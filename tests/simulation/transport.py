@@ -26,6 +26,7 @@ READING = frozenset(
     {
         *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
         *("list_runs", "list_held_runs", "list_last_runs", "list_row_locks"),
+        *("read_leader", "call_observers"),
         *("read_witness", "read_clock", "probe", "select", "look_for_unused"),
     }
 )
@@ -92,6 +93,8 @@ class Link:
         self.heard: list[str] = []
         #: What the tickets begin with that it hears of.
         self.channel: str | None = None
+        #: It hears of who leads, too.
+        self.observes = False
         self.readable = readable
         #: Whose statement was sent last.
         self.actor: Actor | None = None
@@ -422,10 +425,16 @@ class Simulated(Adapter):
             link.preparing = False
 
     def listen(
-        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+        self,
+        connection: Any,
+        session: ServerSession,
+        token: Callable[[int], str],
+        *,
+        observes: bool = False,
     ) -> str | None:
-        channel = super().listen(connection, session, token)
-        self.client.link(connection).channel = channel
+        channel = super().listen(connection, session, token, observes=observes)
+        link = self.client.link(connection)
+        link.channel, link.observes = channel, observes
         return channel
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:

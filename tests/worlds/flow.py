@@ -29,7 +29,7 @@ class Flow:
         self._task = asyncio.get_running_loop().create_task(self._serve(), name=name)
 
     def call(self, do: Do) -> Any:
-        """Call in the task, and await what it returns if that is a coroutine."""
+        """Call in the task, and await what it returns if that can be."""
         return self._ask(do).result()
 
     def _ask(self, do: Do | None) -> Future[Any]:
@@ -44,7 +44,7 @@ class Flow:
                 return
             try:
                 result = do()
-                if inspect.iscoroutine(result):
+                if inspect.isawaitable(result):
                     result = await result
             except BaseException as error:
                 answer.set_exception(error)

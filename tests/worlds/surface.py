@@ -61,6 +61,12 @@ class Surface:
         held: bool | None = self._world.call(self.target.__aexit__, *about)
         return held
 
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return self._world.call(self.target.__anext__)
+
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         made = self.target(_nothing)  # bad arguments are told when it is decorated
         if hasattr(made, "last_run"):

@@ -21,6 +21,7 @@ from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
 from ...attached import AttachedLease
+from ...election import Election, Leadership
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...functions import check_runnable, is_coroutine_function, wraps
 from ...lease import Lease
@@ -78,6 +79,10 @@ class DjangoLocks(Locks):
     def attach(self, text: str, ttl: Seconds = 30.0, **options: Any) -> DjangoAttachedLease:
         """Return a lease that goes on with a hold. See :meth:`dblock.Locks.attach`."""
         return cast("DjangoAttachedLease", super().attach(text, ttl, **options))
+
+    def election(self, name: str, ttl: Seconds = 30.0, **options: Any) -> DjangoElection:
+        """Return an election. See :meth:`dblock.Locks.election`, also for the ``options``."""
+        return cast("DjangoElection", super().election(name, ttl, **options))
 
     def row(
         self,
@@ -248,6 +253,20 @@ class DjangoAttachedLease(DjangoLease, AttachedLease):
     """A lease whose hold was detached elsewhere; see :class:`dblock.attached.AttachedLease`."""
 
 
+class DjangoLeadership(Leadership, DjangoLease):
+    """A term; see :class:`dblock.Leadership`."""
+
+
+class DjangoElection(Election):
+    """An election; see :class:`dblock.Election`."""
+
+    term_class = DjangoLeadership
+
+    def campaign(self, wait: Seconds | None = None) -> DjangoLeadership:
+        """Return a term in which you lead. See :meth:`dblock.Election.campaign`."""
+        return cast("DjangoLeadership", super().campaign(wait))
+
+
 class _Later:
     """Ends a hold when Django runs it, after a commit, or drops it, at a rollback: in whatever
     thread that is."""
@@ -326,6 +345,7 @@ class DjangoRow(RowLock):
 DjangoLocks.lease_class = DjangoLease
 DjangoLocks.attached_class = DjangoAttachedLease
 DjangoLocks.row_class = DjangoRow
+DjangoLocks.election_class = DjangoElection
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:

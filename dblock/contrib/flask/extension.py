@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
     from ...arguments import Seconds
+    from ...election import Election
     from ...io.borrowed import Borrowable
     from ...row import RowLock
     from ...target import Target
@@ -109,6 +110,10 @@ class DBLock:
         With ``on=db.session`` it ends with the session's transaction.
         """
         return self.locks.row(name, *args, **options)
+
+    def election(self, name: str, *args: Any, **options: Any) -> Election:
+        """Return an election: see :meth:`dblock.Locks.election`."""
+        return self.locks.election(name, *args, **options)
 
     def locked(
         self, name: str, *args: Any, **options: Any

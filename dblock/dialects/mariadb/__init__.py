@@ -11,6 +11,7 @@ from ..dialect import read_fence
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import PyMySQL
+from .election import ElectionStatements
 from .fragments import REMAINING, microseconds
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
@@ -25,6 +26,7 @@ class MariaDB(
     WaiterStatements,
     RunStatements,
     RetiringStatements,
+    ElectionStatements,
 ):
     """All its statements; each file of this folder has those about one thing."""
 

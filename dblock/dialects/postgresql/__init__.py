@@ -11,6 +11,7 @@ from ..retiring import RetiringStatements
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import Psycopg
+from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
@@ -24,6 +25,7 @@ class PostgreSQL(
     WaiterStatements,
     RunStatements,
     RetiringStatements,
+    ElectionStatements,
 ):
     """All its statements; each file of this folder has those about one thing."""
 

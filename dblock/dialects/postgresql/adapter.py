@@ -20,6 +20,7 @@ from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .arguments import CARRIED
 from .drivers import Asyncpg, Psycopg2, problem_of, raised_in
+from .election import OBSERVED
 from .errors import fault_of
 from .fragments import milliseconds
 from .queue import CHANNEL, CLASS, PREFIX
@@ -140,7 +141,12 @@ class Psycopg(Adapter):
         return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
 
     def listen(
-        self, connection: Any, session: ServerSession, token: Callable[[int], str]
+        self,
+        connection: Any,
+        session: ServerSession,
+        token: Callable[[int], str],
+        *,
+        observes: bool = False,
     ) -> str | None:
         if session.end is None:  # behind a pooler
             return None
@@ -152,6 +158,8 @@ class Psycopg(Adapter):
             ):
                 break
         self.send(connection, Query(f"LISTEN {PREFIX}{channel}", {}))
+        if observes:
+            self.send(connection, Query(f"LISTEN {OBSERVED}", {}))
         return channel
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..adapter import Adapter
+from ..elections import ElectionStatements
 from ..retiring import RetiringStatements
 from ..runs import RunStatements
 from ..waiters import WaiterStatements
@@ -14,7 +15,14 @@ from .lease import LeaseStatements
 from .row import RowStatements
 
 
-class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements, RetiringStatements):
+class SQLite(
+    LeaseStatements,
+    RowStatements,
+    WaiterStatements,
+    RunStatements,
+    RetiringStatements,
+    ElectionStatements,
+):
     """Times are UTC text to the millisecond, as SQLAlchemy stores them.
 
     WAL with ``synchronous=NORMAL`` may lose the last commits in a power cut, not in a crash of a

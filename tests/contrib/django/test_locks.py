@@ -313,6 +313,28 @@ def test_a_job(dj: Database) -> None:
     assert last.exit_status == 0
 
 
+def test_an_election(dj: Database, others: Locks) -> None:
+    """A term that ends in an atomic block is resigned after its commit, as leases are."""
+    table()
+    election, looking = locks.election("leader", ttl=LONG), others.election("leader")
+    with election.campaign() as term:
+        term.proclaim("me")
+        leader = looking.leader()
+        assert leader is not None
+        assert (leader.fence, leader.value) == (1, "me")
+        with transaction.atomic(), term.guard():
+            add(1)
+        with pytest.raises(NotAcquired):
+            looking.campaign(wait=0)
+    assert looking.leader() is None
+    assert facts() == {1}
+    with transaction.atomic():
+        with election.campaign():
+            pass
+        assert looking.leader() is not None
+    assert looking.leader() is None
+
+
 def test_a_call_is_made_once(dj: Database, others: Locks) -> None:
     """In the atomic block: its key, its effect and its result, all of it or nothing."""
     table()

@@ -339,6 +339,28 @@ SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR 
 INSERT INTO `dblock_lock` (lock_name, fence) VALUES ('', %(fence)s)
 ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 
+-- prune_values, waits 0 s
+DELETE FROM `dblock_value` WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (lock_name) IN (SELECT lock_name FROM (
+    SELECT lock_name FROM `dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND NOT EXISTS (SELECT 1 FROM `dblock_lock` AS l
+WHERE l.lock_name = found.lock_name) LIMIT 1000
+) AS some_of_them)
+
+-- write_value, waits 0 s
+INSERT INTO `dblock_value` (lock_name, fence, value, written_at)
+SELECT lock_name, fence, %(value)s, UTC_TIMESTAMP(6)
+FROM `dblock_lock`
+WHERE lock_name = %(name)s AND token = %(token)s
+    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
+ON DUPLICATE KEY UPDATE value = IF(`dblock_value`.fence <= VALUES(fence), VALUES(value), `dblock_value`.value), written_at = IF(`dblock_value`.fence <= VALUES(fence), VALUES(written_at), `dblock_value`.written_at), fence = IF(`dblock_value`.fence <= VALUES(fence), VALUES(fence), `dblock_value`.fence)
+RETURNING fence
+
+-- read_leader, waits 0 s
+SELECT l.owner, l.fence, v.value, l.acquired_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6
+FROM `dblock_lock` AS l LEFT JOIN `dblock_value` AS v
+    ON v.lock_name = l.lock_name AND v.fence = l.fence
+WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
+    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
+
 -- retire, waits 0 s
 BEGIN NOT ATOMIC
     DECLARE one VARBINARY(1020);

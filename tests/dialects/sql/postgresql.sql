@@ -565,6 +565,32 @@ VALUES ('', %(fence)s)
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
 WHERE excluded.fence > floor.fence
 
+-- prune_values
+DELETE FROM "dblock_value" WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
+    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
+WHERE l.lock_name = found.lock_name) LIMIT 1000
+) AS some_of_them)
+
+-- write_value
+INSERT INTO "dblock_value" AS v (lock_name, fence, value, written_at)
+SELECT lock_name, fence, %(value)s, clock_timestamp()
+FROM "dblock_lock"
+WHERE lock_name = %(name)s AND token = %(token)s
+    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
+RETURNING fence, pg_notify('dblock_observed', %(topic)s), concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- read_leader
+SELECT l.owner, l.fence, v.value, l.acquired_at, extract(epoch FROM expires_at - clock_timestamp())::float8
+FROM "dblock_lock" AS l LEFT JOIN "dblock_value" AS v
+    ON v.lock_name = l.lock_name AND v.fence = l.fence
+WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
+    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND l.fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
+
+-- call_observers, a crash may undo it
+SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit', 'off', true)
+
+
 -- retire, waits 0 s
 WITH idle AS MATERIALIZED (
     SELECT lock_name FROM "dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s))

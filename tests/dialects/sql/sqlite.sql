@@ -261,6 +261,28 @@ VALUES ('', :fence)
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
 WHERE excluded.fence > floor.fence
 
+-- prune_values, waits 0.05 s
+DELETE FROM "dblock_value" WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (lock_name) IN (SELECT lock_name FROM (
+    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
+WHERE l.lock_name = found.lock_name) LIMIT 1000
+) AS some_of_them)
+
+-- write_value, waits 0.05 s
+INSERT INTO "dblock_value" AS v (lock_name, fence, value, written_at)
+SELECT lock_name, fence, :value, strftime('%Y-%m-%d %H:%M:%f', 'now')
+FROM "dblock_lock"
+WHERE lock_name = :name AND token = :token
+    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
+RETURNING fence
+
+-- read_leader, waits 0.05 s
+SELECT l.owner, l.fence, v.value, l.acquired_at, (julianday(expires_at) - julianday('now')) * 86400.0
+FROM "dblock_lock" AS l LEFT JOIN "dblock_value" AS v
+    ON v.lock_name = l.lock_name AND v.fence = l.fence
+WHERE l.lock_name = :name AND l.token IS NOT NULL
+    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
+
 -- retire, waits 0.05 s
 DELETE FROM "dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))
 

@@ -6,6 +6,7 @@ from tests.simulation.run import Scenario
 from tests.simulation.scenarios import (
     believing,
     doubt,
+    electing,
     ending,
     guarding,
     handing_over,
@@ -33,4 +34,5 @@ SCENARIOS: dict[str, Scenario] = {
     **passing.SCENARIOS,
     **recovering.SCENARIOS,
     **retiring.SCENARIOS,
+    **electing.SCENARIOS,
 }

@@ -35,6 +35,8 @@ from tests.simulation.transport import Simulated, simulated
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Characters of a channel, with which its tickets begin.
 CHANNEL = 8
+#: What those are called with who observe a leader.
+TOPIC = "e:"
 #: The name of the row whose fence is the floor.
 FLOOR = ""
 #: Seconds for which a grant, a release and who leaves wait for a row.
@@ -75,6 +77,8 @@ class Tables:
 
     names: dict[str, Name] = field(default_factory=dict)
     waiters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: By names: the fence of the hold that wrote it, the value, and when.
+    values: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     epoch: int = 0
     cause: str | None = None
     longest: float = LONGEST_TTL
@@ -85,7 +89,7 @@ class Tables:
     def copy(self) -> Tables:
         """Return the same, which does not change with it."""
         names = {key: replace(name, queue=[*name.queue]) for key, name in self.names.items()}
-        return replace(self, names=names, waiters=dict(self.waiters))
+        return replace(self, names=names, waiters=dict(self.waiters), values=dict(self.values))
 
 
 @dataclass(slots=True, eq=False)
@@ -324,7 +328,9 @@ class ModelStore(Store):
         calls, self._calls = self._calls, []
         for ticket in calls:
             for link in self.links:
-                if link.driver.channel == ticket[:CHANNEL]:
+                if link.driver.channel == ticket[:CHANNEL] or (
+                    link.observes and ticket.startswith(TOPIC)
+                ):
                     link.tell(ticket)
 
     # Locks of rows.
@@ -679,6 +685,48 @@ class ModelStore(Store):
             del self.tables.names[key]
             self._writes()
         return (), len(retired)
+
+    def _prune_values(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        values, ago = self.tables.values, self.clock() - command.age
+        old = [key for key, (*_, at) in values.items() if at < ago and key not in self.tables.names]
+        for key in old:
+            del values[key]
+            self._writes()
+        return (), len(old)
+
+    # What a leader tells.
+
+    def _write_value(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        name, now = self.tables.names.get(command.name), self.clock()
+        if name is None or (name.token, name.fence) != (command.token, command.fence):
+            return (), 0
+        if name.expires is None or name.expires <= now:
+            return (), 0
+        if self.tables.values.get(command.name, (0, "", 0.0))[0] > command.fence:
+            return (), 0
+        self.tables.values[command.name] = command.fence, command.value, now
+        self._writes()
+        assert isinstance(query.params, dict)
+        self._calls.append(query.params["topic"])
+        return [(command.fence, "", "")], 1
+
+    def _read_leader(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        name, witness, now = self.tables.names.get(command.name), self.witness, self.clock()
+        if name is None or name.token is None or name.expires is None or name.expires <= now:
+            return (), 0
+        if witness is None or name.fence <= witness.epoch:
+            return (), 0
+        fence, value, _ = self.tables.values.get(command.name, (0, "", 0.0))
+        told = value if fence == name.fence else None
+        return [(name.owner, name.fence, told, _moment(name.acquired), name.expires - now)], 1
+
+    def _call_observers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        assert isinstance(query.params, dict)
+        self._calls.append(query.params["topic"])
+        return [("", "off")], 1
 
     def _lock_row(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command

@@ -13,6 +13,7 @@ from dblock import Locks, Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.dialects.adapter import Answer
 from dblock.dialects.postgresql.adapter import Psycopg
+from dblock.dialects.postgresql.election import OBSERVED
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from tests.simulation.client import Client
@@ -284,7 +285,7 @@ class PostgreSQLStore(Store):
             self.tables.note(flushed)
         for channel, payload in notifications:
             for link in self.links:
-                if link.driver.channel == channel:
+                if link.driver.channel == channel or (link.observes and channel == OBSERVED):
                     link.tell(payload)
 
     def _terminate(self, driver: Driver) -> None:

@@ -25,7 +25,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
 _FORMAT = "%Y-%m-%d %H:%M:%f"
 _TABLES = (
-    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied"),
+    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied", "dblock_value"),
     *(table.name for table in USERS.sorted_tables),
 )
 

@@ -1,0 +1,147 @@
+"""Elections under ``await``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+from ..arguments import Seconds, check_wait
+from ..election import Election, Leadership, Observation
+from ..errors import LockLost
+from ..lock_state import Leader
+from .handles import AsyncLease, check_coroutine
+
+if TYPE_CHECKING:
+    from .home import Home
+
+T = TypeVar("T")
+
+
+class AsyncLeadership(AsyncLease):
+    """One term of a leader, made by :meth:`AsyncElection.campaign`; see :class:`dblock.Leadership`.
+
+    It is an :class:`AsyncLease` in all but its beginning.
+    """
+
+    sync: Leadership
+
+    async def proclaim(self, value: Any) -> None:
+        """Let everybody who asks have ``value``; see :meth:`dblock.Leadership.proclaim`."""
+        await self._home.run(self.sync.proclaim, value)
+
+    async def resign(self) -> None:
+        """Give the name back, even if the caller is cancelled meanwhile."""
+        await self.release()
+
+    def __call__(self, function: Any) -> NoReturn:
+        self.sync(function)
+
+
+class AsyncElection:
+    """An election, made by :meth:`AsyncLocks.election`; see :class:`dblock.Election`."""
+
+    def __init__(
+        self, home: Home, sync: Election, *, cancel_on_loss: bool, **callbacks: Any
+    ) -> None:
+        self._home = home
+        #: The sync Election that does the work. Not part of the public surface.
+        self.sync = sync
+        self._options = {"cancel_on_loss": cancel_on_loss, **callbacks}
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @property
+    def ttl(self) -> float:
+        """After how many seconds without a renewal a leader is deposed."""
+        return self.sync.ttl
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.sync)[1:]}"
+
+    def __reduce__(self) -> NoReturn:
+        self.sync.__reduce__()
+        raise AssertionError("not reached")
+
+    def campaign(self, wait: Seconds | None = None) -> Campaign:
+        """Await a term in which you lead, or enter it with ``async with``.
+
+        ``wait`` and the errors are those of :meth:`dblock.Election.campaign`.
+        """
+        return Campaign(partial(self._campaign, check_wait(wait)))
+
+    async def _campaign(self, wait: float | None) -> AsyncLeadership:
+        term = self._stand()
+        refusal = await self._home.run(term.sync.begin, wait)
+        if refusal is not None:
+            raise refusal
+        return term
+
+    def _stand(self) -> AsyncLeadership:
+        return AsyncLeadership(self._home, self.sync.stand, **self._options)
+
+    async def run(self, work: Callable[[AsyncLeadership], Awaitable[T]]) -> T:
+        """Campaign for ever, and await ``work`` with each term; see :meth:`dblock.Election.run`.
+
+        With ``cancel_on_loss=True`` the work is cancelled when its term is lost.
+        """
+        check_coroutine(work)
+        while True:
+            term = self._stand()
+            await self._home.run(self.sync.lead, term.sync)
+            try:
+                async with term:
+                    return await work(term)
+            except LockLost:
+                if not term.lost.is_set():  # it is another lock's
+                    raise
+
+    async def leader(self) -> Leader | None:
+        """Return who leads now, by the database's clock; None if nobody does."""
+        return await self._home.run(self.sync.leader)
+
+    def observe(self, interval: Seconds = 0.5) -> AsyncObservation:
+        """Return an async iterator over who leads; see :meth:`dblock.Election.observe`."""
+        return AsyncObservation(self._home, self.sync.observe(interval))
+
+
+class Campaign:
+    """A campaign: ``await`` it for its term, or be in that with ``async with``."""
+
+    def __init__(self, campaign: Callable[[], Awaitable[AsyncLeadership]]) -> None:
+        self._campaign = campaign
+        self._term: AsyncLeadership | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncLeadership]:
+        return self._campaign().__await__()
+
+    async def __aenter__(self) -> AsyncLeadership:
+        self._term = await self._campaign()
+        self._term.begin_body()
+        return self._term
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._term is not None
+        await self._term.__aexit__(kind, error, traceback)
+
+
+class AsyncObservation:
+    """An endless iterator over who leads, made by :meth:`AsyncElection.observe`."""
+
+    def __init__(self, home: Home, sync: Observation) -> None:
+        self._home = home
+        self.sync = sync
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Leader | None:
+        return await self._home.run(self.sync.__next__)

@@ -1,0 +1,30 @@
+"""What a leader tells on MariaDB, where nobody is called."""
+
+from __future__ import annotations
+
+from ...protocol import commands
+from ...protocol.steps import Query
+from ..elections import ElectionStatements as Elections
+from ..elections import is_written
+from .base import Tables
+
+
+class ElectionStatements(Tables, Elections):
+    """An upsert has no condition here, so each column has it; the fence comes last: it is in it."""
+
+    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
+        changes = ", ".join(
+            f"{column} = IF({self.value_table}.fence <= VALUES(fence), "
+            f"VALUES({column}), {self.value_table}.{column})"
+            for column in ("value", "written_at", "fence")
+        )
+        return Query(
+            f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
+            {self.proven}
+            ON DUPLICATE KEY UPDATE {changes}
+            RETURNING fence""",
+            self.parameters(name, token, value),
+            commands.WriteValue(name, token, fence, value),
+            self.patience,
+            read=lambda reply: is_written(reply, fence),
+        )
