@@ -45,7 +45,7 @@ DEADLOCK_TIMEOUT = 1.0
 ROUNDED = 1e-9
 
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|COMMIT)\b", re.IGNORECASE)
-_LISTEN = re.compile(r"LISTEN (\w+)")
+_LISTEN = re.compile(rf"LISTEN (?!{OBSERVED})(\w+)")
 
 
 class PostgreSQLStore(Store):
