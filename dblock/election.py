@@ -250,6 +250,7 @@ class Observation:
         self._name = name
         self._interval = interval
         self._before = election.UNSEEN
+        database.contenders.local_queue.notifier.observed_by(self)
 
     def __iter__(self) -> Self:
         return self

@@ -92,6 +92,8 @@ class Notifier:
         self._refused = False  # this database cannot call, behind a pooler for one
         #: How many tickets were called so far.
         self.calls = 0
+        #: Those who observe topics, by their ids.
+        self._observers: set[int] = set()
         self._open: deque[OwnConnection] = deque()  # one at most
         self._at_end = weakref.finalize(self, close_all, self._open, adapter)
         self._forget_all()
@@ -106,7 +108,7 @@ class Notifier:
     def _forget_all(self) -> None:
         self._channel = ""
         self._number = 0
-        self._observes = False  # somebody has asked for a topic, so all of them are listened to
+        self._observes = False  # the connection is to listen to topics, all of them
         # By what of their tickets everybody may hear who listens.
         self._calls: dict[str, Subscription] = {}
         self._connecting = False
@@ -142,6 +144,21 @@ class Notifier:
                 number + secret, server, self._runtime.event(), topic
             )
             return call
+
+    def observed_by(self, observer: object) -> None:
+        """Listen to topics, once there is a ticket for one, for as long as there are observers."""
+        self._observers.add(id(observer))
+        weakref.finalize(observer, self._leave_unobserved, id(observer)).atexit = False
+
+    def _leave_unobserved(self, observer: int) -> None:
+        with lock:
+            self._observers.discard(observer)
+            if self._observers or not self._observes:
+                return
+            # Nobody would read what the server goes on telling, so it is to find nobody there.
+            self._observes = False
+            for connection in self._open:
+                self._runtime.hang_up(connection.driver.fileno())
 
     def disown(self, tickets: Sequence[str]) -> None:
         """Let the database see that nobody waits with these tickets."""

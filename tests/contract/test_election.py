@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 from datetime import datetime
@@ -28,6 +29,8 @@ from dblock import (
     Unavailable,
 )
 from tests.contract.conftest import NewLocks
+from tests.lending import Database
+from tests.servers import execute
 from tests.support import (
     LONG,
     SECONDS,
@@ -470,6 +473,31 @@ def test_observers_are_called(election: Election, others: Locks, locks: Locks) -
     with election.campaign() as term:
         term.proclaim("over")
         watching.join()
+
+
+def test_who_observes_no_more_is_not_called(
+    election: Election, others: Locks, db: Database
+) -> None:
+    """Nobody would read that, and a server that writes to nobody waits in the end."""
+    watching = Watching(others.election("leader"))
+    assert watching.next() is None
+    listening(others)
+    with election.campaign() as term:
+        term.proclaim("over")
+        watching.join()
+    del watching
+
+    def gone() -> bool:
+        gc.collect()
+        return not is_observed(db)
+
+    eventually(gone)
+
+
+def is_observed(db: Database) -> bool:
+    """Whether a session listens to what leaders proclaim."""
+    listens = "SELECT query FROM pg_stat_activity WHERE query = 'LISTEN dblock_observed'"
+    return db.kind == "postgresql" and bool(execute(db.url, listens))
 
 
 def listening(locks: Locks) -> None:
