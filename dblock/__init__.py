@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         DeadlockDetected,
         InProgress,
         KeyReused,
+        LimitMismatch,
         LockLost,
         NotAcquired,
         NotEnough,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .protocol.schedule import Danger
     from .retrying import retry_on_conflict
     from .row import RowLock
+    from .semaphore import Semaphore
     from .timeouts import Timeouts
 
 __version__ = "0.1.0"
@@ -58,6 +60,7 @@ __all__ = [
     "InProgress",
     "KeyReused",
     "Lease",
+    "LimitMismatch",
     "LockLost",
     "LockState",
     "Locks",
@@ -73,6 +76,7 @@ __all__ = [
     "RowLockState",
     "RunState",
     "SchemaMissing",
+    "Semaphore",
     "SocketTimeout",
     "StaleFence",
     "Timeouts",
@@ -98,6 +102,7 @@ _HOMES = {
     "RowLock": "row",
     "RowLockState": "lock_state",
     "RunState": "lock_state",
+    "Semaphore": "semaphore",
     "Timeouts": "timeouts",
     "WaiterState": "lock_state",
     "retry_on_conflict": "retrying",

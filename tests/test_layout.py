@@ -26,7 +26,7 @@ FLOORS = [
     {"counter_table", "fencing"},
     {"counter_stripes"},
     {"lease", "row", "counter", "once"},
-    {"multi", "cron"},
+    {"multi", "cron", "semaphore"},
     {"locks"},
     {"doctor"},
     {"__init__"},

@@ -27,6 +27,7 @@ EVERY_KIND = frozenset(
         "test_borrowed",
         "test_fencing",
         "test_once",
+        "test_semaphore",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
@@ -84,6 +85,7 @@ HOSTILE_FILES = {
             "test_counter_races",
             "test_fencing",
             "test_once",
+            "test_semaphore",
             "test_waiters",
         }
     ),

@@ -12,9 +12,17 @@ from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
 from .lease import LeaseStatements
 from .row import RowStatements
+from .slots import SlotStatements
 
 
-class SQLite(LeaseStatements, RowStatements, WaiterStatements, RunStatements, RetiringStatements):
+class SQLite(
+    LeaseStatements,
+    SlotStatements,
+    RowStatements,
+    WaiterStatements,
+    RunStatements,
+    RetiringStatements,
+):
     """Times are UTC text to the millisecond, as SQLAlchemy stores them.
 
     WAL with ``synchronous=NORMAL`` may lose the last commits in a power cut, not in a crash of a
