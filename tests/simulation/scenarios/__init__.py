@@ -14,6 +14,7 @@ from tests.simulation.scenarios import (
     retiring,
     several,
     sharing,
+    slots,
     users,
     waiting,
 )
@@ -31,4 +32,5 @@ SCENARIOS: dict[str, Scenario] = {
     **passing.SCENARIOS,
     **recovering.SCENARIOS,
     **retiring.SCENARIOS,
+    **slots.SCENARIOS,
 }

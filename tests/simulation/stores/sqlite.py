@@ -25,7 +25,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
 _FORMAT = "%Y-%m-%d %H:%M:%f"
 _TABLES = (
-    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied"),
+    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied", "dblock_value"),
     *(table.name for table in USERS.sorted_tables),
 )
 
@@ -172,6 +172,10 @@ class SQLiteStore(Store):
 
     def put(self, stock: dict[int, int]) -> None:
         self._admin.executemany("INSERT INTO stock (id, amount) VALUES (?, ?)", stock.items())
+
+    def limits(self) -> dict[str, int]:
+        found = self._admin.execute("SELECT lock_name, value FROM dblock_value")
+        return {name: int(limit) for name, limit in found}
 
     def waiters(self) -> list[tuple[str, str]]:
         return self._admin.execute(
