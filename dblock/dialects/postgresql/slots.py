@@ -40,19 +40,20 @@ class SlotStatements(QueueStatements, Slots):
     def _grant_slot(self) -> str:
         # Each slot is looked for by its key, and locked by the look that finds it free: what
         # others are taking is skipped, what they have taken since is judged by its newest version.
+        # That is done once, whatever the plan: done again for another row, it would find another.
         slot = "%(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)"
         return f"""WITH admitted AS MATERIALIZED (
                 SELECT epoch FROM {self.open} WHERE {self.admits}
+            ), mine AS MATERIALIZED (
+                SELECT free.ctid, free.epoch
+                FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                    SELECT k.ctid, admitted.epoch FROM admitted, {self.lock_table} AS k
+                    WHERE lock_name = {slot} AND {self.anybodys}
+                    FOR UPDATE OF k SKIP LOCKED
+                ) AS free LIMIT 1
             )
             UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = {self.others()},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-                FROM (
-                    SELECT free.ctid, free.epoch
-                    FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
-                        SELECT k.ctid, admitted.epoch FROM admitted, {self.lock_table} AS k
-                        WHERE lock_name = {slot} AND {self.anybodys}
-                        FOR UPDATE OF k SKIP LOCKED
-                    ) AS free LIMIT 1
-                ) AS mine WHERE l.ctid = mine.ctid
+                FROM mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {REMAINING}, lock_name, {DURABLE}"""
