@@ -729,4 +729,5 @@ CATALOGUE = (
     *RETIRING,
     *FENCING,
     *ONCE,
+    *SLOTS,
 )

@@ -32,14 +32,6 @@ SLOTS = (
         f"{TESTS}::test_no_more_than_the_limit[threads-sqlite]",
     ),
     Mutant(
-        "a-slot-that-was-taken-meanwhile",
-        "a slot that is free when it is looked for is free when it is taken",
-        "mariadb.slots.SlotStatements.grant_slot",
-        "self._grant(self.anybodys,",
-        'self._grant("true",',
-        f"{TESTS}::test_a_limit_of_one_runs_one_at_once[threads-mariadb]",
-    ),
-    Mutant(
         "a-busy-slot-ends-the-search-on-mariadb",
         "a slot under a guard keeps nobody from the others",
         "mariadb.slots.SlotStatements.grant_slot",
@@ -77,7 +69,7 @@ SLOTS = (
         "protocol.slots.SlotAttempt._look",
         "self.request.name = self.name if mine is None else mine.name",
         "self.request.name = self.name",
-        "tests/faults/test_semaphore.py::test_a_lost_reply_is_settled[World-postgresql-Lose.REPLY]",
+        "tests/faults/test_semaphore.py::test_a_lost_reply_is_settled[postgresql-threads-Lose.REPLY]",
     ),
     Mutant(
         "an-interrupted-try-keeps-its-slot",

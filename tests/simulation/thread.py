@@ -319,6 +319,12 @@ class Thread:
         finally:
             self.ledger.slots.waits.remove(waiting)
         if had:
+            slots = self.ledger.slots
+            limit = slots.limits.get(name, semaphore.limit)
+            if limit != semaphore.limit and slots.changed[name] < start:
+                raise Violation(
+                    f"{self.name} has a slot of {semaphore.limit}, and there are {limit}"
+                )
             self.beliefs.begin(self, semaphore.slot)
             return semaphore.slot
         self.note(f"has no slot of {name}")

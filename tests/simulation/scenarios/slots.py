@@ -69,13 +69,14 @@ def threads(clients: Clients) -> None:
 
 
 def resized(clients: Clients) -> None:
-    """The limit falls from 2 to 1 while both slots are held and one waits, and rises again."""
+    """The limit falls from 2 to 1 while both slots are held and one waits, and rises again; one
+    has not heard of that."""
 
     def resizing(me: Thread) -> None:
         for limit in (1, 2):
             me.semaphore(NAME, 2).resize(limit)
             me.note(f"has resized to {limit}")
-            me.work(0.2)
+            me.work(2)
 
     def adapting(me: Thread) -> None:
         for limit in (2, 1, 2):
@@ -89,6 +90,7 @@ def resized(clients: Clients) -> None:
     clients.thread("b", partial(_once, 2, 0.3), may=(LimitMismatch,))
     clients.thread("c", adapting, after=0.02)
     clients.thread("d", resizing, after=0.1)
+    clients.thread("e", partial(_once, 2, 0.1), after=0.5, may=(LimitMismatch,))
 
 
 SCENARIOS = {
