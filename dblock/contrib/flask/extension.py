@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ...arguments import Seconds
     from ...row import RowLock
+    from ...semaphore import Semaphore
     from ...target import Target
 
 _log = logging.getLogger("dblock")
@@ -101,6 +102,10 @@ class DBLock:
         With ``on=db.session`` it ends with the session's transaction.
         """
         return self.locks.row(name, *args, **options)
+
+    def semaphore(self, name: str, *args: Any, **options: Any) -> Semaphore:
+        """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
+        return self.locks.semaphore(name, *args, **options)
 
     def locked(
         self, name: str, *args: Any, **options: Any
