@@ -19,8 +19,14 @@ SLOTS = (
         "a-plan-that-takes-several-slots",
         "a holder has one slot, whatever plan the server makes",
         "postgresql.slots.SlotStatements._grant_slot",
-        "), mine AS MATERIALIZED (",
-        "), mine AS NOT MATERIALIZED (",
+        "FROM mine WHERE l.ctid = mine.ctid",
+        """FROM (
+            SELECT free.ctid, free.epoch
+            FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                SELECT k.ctid, admitted.epoch FROM admitted, {self.lock_table} AS k
+                WHERE lock_name = {slot} AND {self.anybodys} FOR UPDATE OF k SKIP LOCKED
+            ) AS free LIMIT 1
+        ) AS mine WHERE l.ctid = mine.ctid""",
         "tests/faults/test_semaphore.py::test_one_slot_is_taken_whatever_the_plan",
     ),
     Mutant(
