@@ -184,6 +184,8 @@ def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks) -> None:
 def test_the_turnstile_is_a_name(locks: Locks, others: Locks) -> None:
     """Whoever holds the semaphore's own name lets nobody in."""
     semaphore = others.semaphore(NAME, 2, LONG, 0)
+    with semaphore:
+        pass  # its slot has a row, and is free
     with (
         locks.lease(NAME, LONG),
         pytest.raises(NotAcquired, match="others who came first"),
@@ -352,6 +354,8 @@ def test_a_cycle_over_a_limit_of_one(locks: Locks, others: Locks, threads: Threa
 
 
 def test_another_limit_is_refused(locks: Locks, others: Locks) -> None:
+    with locks.semaphore(NAME, 2, LONG), locks.semaphore(NAME, 2, LONG):
+        pass  # both slots have a row
     with locks.semaphore(NAME, 2, LONG):
         for wait in (0, SECONDS):
             another = others.semaphore(NAME, 3, LONG, wait)

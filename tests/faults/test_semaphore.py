@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import Locks
-from dblock.lease import Lease
+from dblock.protocol.attempt import Attempt
 from tests.conftest import Database, NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import Lose
@@ -67,13 +67,17 @@ def test_a_lost_reply_is_settled(net: Net, how: Lose) -> None:
 def test_an_interrupted_try_gives_its_slot_back(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(lease: Lease, *about: object) -> None:
-        raise KeyboardInterrupt
-
     with Locks(db.url) as locks:
         semaphore = locks.semaphore("api", 2)
+        with semaphore:
+            pass
         with monkeypatch.context() as patch:
-            patch.setattr(Lease, "_keep", interrupted)
+
+            def interrupted(*about: object) -> None:
+                patch.undo()
+                raise KeyboardInterrupt
+
+            patch.setattr(Attempt, "_note", interrupted)  # before it is known which slot it is
             with pytest.raises(KeyboardInterrupt):
                 semaphore.acquire()
         assert locks.list() == []
