@@ -43,6 +43,14 @@ WITH admitted AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s
             AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        ), mine AS MATERIALIZED (
+            SELECT free.ctid, free.epoch
+            FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                SELECT k.ctid, admitted.epoch FROM admitted, "dblock_lock" AS k
+                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+                FOR UPDATE OF k SKIP LOCKED
+            ) AS free LIMIT 1
         )
         UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
                     SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
@@ -50,15 +58,7 @@ WITH admitted AS MATERIALIZED (
                 ), '{}') END,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM (
-                SELECT free.ctid, free.epoch
-                FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
-                    SELECT k.ctid, admitted.epoch FROM admitted, "dblock_lock" AS k
-                    WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
-                    FOR UPDATE OF k SKIP LOCKED
-                ) AS free LIMIT 1
-            ) AS mine WHERE l.ctid = mine.ctid
+            FROM mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
