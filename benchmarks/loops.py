@@ -26,6 +26,7 @@ OTHERS = tuple(WAITED_FOR)[1:]
 
 TARGETS = (
     Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 1.2, peers.INSERT_DELETE, at_least=True),
+    Target(DISTINCT, MANY["few"], RATE, peers.SEMAPHORE, 0.8, peers.LEASE, at_least=True),
     Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.ROW, 1.2, peers.FOR_UPDATE),
@@ -42,7 +43,10 @@ TARGETS = (
 
 def run_distinct(site: Site, effort: Effort) -> Iterator[Figure]:
     """Nobody waits for anybody: what the server and the clients can do side by side."""
-    names = (peers.LEASE, peers.VOLATILE_LEASE, peers.STATEMENTS, peers.INSERT_DELETE)
+    names = (
+        *(peers.LEASE, peers.VOLATILE_LEASE, peers.SEMAPHORE),
+        *(peers.STATEMENTS, peers.INSERT_DELETE),
+    )
     contenders = peers.entries(site, [*names, *peers.LIBRARIES[1:]])
     sheet = Sheet(DISTINCT, MANY["few"])
     with crew(effort.few) as workers:

@@ -14,6 +14,9 @@ from tests.servers import ServerMissing
 from . import raw
 from .site import VOLATILE, Site
 
+#: So many slots has a semaphore that nobody has to wait for.
+ENOUGH = 8
+
 
 class Lock(Protocol):
     """The verbs that they share. What ``acquire`` returns is falsy only when it gave up."""
@@ -51,6 +54,17 @@ class Rows(Leases):
 
     def lock(self, name: str) -> Lock:
         return self._locks.row(name)
+
+
+class Slots(Leases):
+    """Every name is a slot of one semaphore, which has enough of them."""
+
+    def __init__(self, url: str, ttl: float) -> None:
+        super().__init__(url, ttl)
+        self._slots = self._locks.semaphore("slots", ENOUGH, ttl)
+
+    def lock(self, name: str) -> Lock:
+        return self._slots
 
 
 class RedisPy:
@@ -193,6 +207,7 @@ class Contender:
 
 
 LEASE, VOLATILE_LEASE, ROW = "dblock lease", "dblock lease, volatile", "dblock row lock"
+SEMAPHORE = "dblock semaphore"
 INSERT_DELETE, STATEMENTS = "raw INSERT + DELETE", "raw, dblock's statements"
 FOR_UPDATE, ADVISORY = "raw FOR UPDATE", "raw pg_advisory_lock"
 USER_LOCK = "raw GET_LOCK"
@@ -207,6 +222,7 @@ CONTENDERS = {
         Contender(LEASE, Leases, expires=True),
         Contender(VOLATILE_LEASE, Leases, VOLATILE, expires=True),
         Contender(ROW, Rows),
+        Contender(SEMAPHORE, Slots, expires=True),
         Contender(INSERT_DELETE, lambda url, ttl: raw.InsertDelete(url), shared=False),
         Contender(STATEMENTS, lambda url, ttl: raw.SameStatements(url), shared=False),
         Contender(FOR_UPDATE, lambda url, ttl: raw.ForUpdate(url), shared=False),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DeadlockDetected,
         InProgress,
         KeyReused,
+        LimitMismatch,
         LockLost,
         NotAcquired,
         NotEnough,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .protocol.schedule import Danger
     from .retrying import retry_on_conflict
     from .row import RowLock
+    from .semaphore import Semaphore
     from .timeouts import Timeouts
 
 __version__ = "0.1.0"
@@ -62,6 +64,7 @@ __all__ = [
     "Leader",
     "Leadership",
     "Lease",
+    "LimitMismatch",
     "LockLost",
     "LockState",
     "Locks",
@@ -77,6 +80,7 @@ __all__ = [
     "RowLockState",
     "RunState",
     "SchemaMissing",
+    "Semaphore",
     "SocketTimeout",
     "StaleFence",
     "Timeouts",
@@ -105,6 +109,7 @@ _HOMES = {
     "RowLock": "row",
     "RowLockState": "lock_state",
     "RunState": "lock_state",
+    "Semaphore": "semaphore",
     "Timeouts": "timeouts",
     "WaiterState": "lock_state",
     "retry_on_conflict": "retrying",

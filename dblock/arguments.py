@@ -31,6 +31,7 @@ INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0
 WAIT_MAX = threading.TIMEOUT_MAX
 COUNT_MAX = 2**31 - 1
 FENCE_MAX = 2**63 - 1
+LIMIT_MAX = 1000
 
 
 def check_name(name: object, what: str = "a lock name") -> str:
@@ -201,6 +202,33 @@ def check_count(what: str, count: object) -> int:
     if not 1 <= count <= COUNT_MAX:
         raise ValueError(f"{what} is between 1 and {COUNT_MAX}: {count!r}")
     return count
+
+
+def check_limit(limit: object) -> int:
+    """Return the limit of a semaphore: from 1 to 1000.
+
+    Who takes a slot looks at one after the other until one is free, so many are not for locks.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"a limit is an int, not {type(limit).__name__}: {limit!r}")
+    if not 1 <= limit <= LIMIT_MAX:
+        raise ValueError(
+            f"a limit is between 1 and {LIMIT_MAX}, not {limit!r}: who takes a slot looks at one "
+            "after the other until one is free"
+        )
+    return limit
+
+
+def check_semaphore(name: object) -> str:
+    """Return the name of a semaphore: that of a lock, with room for the numbers of its slots."""
+    checked, most = check_name(name, "a semaphore's name"), NAME_MAX - len(f"#{LIMIT_MAX}")
+    if len(checked) > most:
+        raise ValueError(
+            f"a semaphore's name has at most {most} characters, this one has {len(checked)}: "
+            f"{checked[:40]!r}...; its slots are called NAME#1 to NAME#{LIMIT_MAX}. Shorten it, or "
+            "use a hash of it"
+        )
+    return checked
 
 
 def check_fence(fence: object) -> int:

@@ -13,6 +13,7 @@
     ├── NotEnough                          a counter would fall below its floor
     ├── InProgress                         another call with the same key has not ended
     ├── KeyReused                          the key belongs to a call with another payload
+    ├── LimitMismatch (also a ValueError)  the semaphore has another limit
     ├── Unavailable                        the database was not reached, or cannot serve now
     │   ├── ConnectTimeout                 no connection within Timeouts.connect
     │   ├── QueryTimeout                   the server gave a statement up, after Timeouts.query
@@ -166,6 +167,25 @@ class InProgress(DBLockError):
 
 class KeyReused(DBLockError):
     """The idempotency key belongs to a call with another fingerprint. ``name`` is the key."""
+
+
+class LimitMismatch(DBLockError, ValueError):
+    """A semaphore has another limit than you gave: all who use it give the same one.
+
+    ``limit`` is yours, ``stored`` the semaphore's; None if the name is not that of a semaphore.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        limit: int | None = None,
+        stored: int | None = None,
+    ) -> None:
+        super().__init__(message, name=name)
+        self.limit = limit
+        self.stored = stored
 
 
 class Unavailable(DBLockError):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .io.runtime import Event
     from .io.user_locks import UserLock
     from .lease_options import LeaseOptions
+    from .protocol.release import Find
     from .protocol.waiters import Waiter
 
 
@@ -156,9 +157,7 @@ class Lease(SingleHandle):
             if user_lock is not None:
                 user_lock.drop()
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
-                if hold is not None:
-                    self._holds.take(hold, Change.ABANDONED)
-                    self._database.keeper().drop(hold)
+                self._unkeep(hold)
                 self._abandon(request, orphaned, waiters)
             raise
         if isinstance(outcome, Held):
@@ -191,6 +190,12 @@ class Lease(SingleHandle):
             self._forget_detached()
         self._database.keeper().keep(hold)
         self._tell(Kind.ACQUIRED, start)
+
+    def _unkeep(self, hold: LeaseHold | None) -> None:
+        """Undo that, for a caller that was interrupted and never had it."""
+        if hold is not None:
+            self._holds.take(hold, Change.ABANDONED)
+            self._database.keeper().drop(hold)
 
     def _last(self, at_least: float) -> None:
         """Let holds last so long from their start, whatever becomes of this process."""
@@ -463,11 +468,16 @@ class Lease(SingleHandle):
         return hold.loss
 
     def _abandon(
-        self, request: LeaseRequest, orphaned: list[Query[bool]], waiters: list[Waiter]
+        self,
+        request: LeaseRequest,
+        orphaned: list[Query[bool]],
+        waiters: list[Waiter],
+        find: Find | None = None,
     ) -> None:
         """Give back what an interrupted acquire may have been granted; if that fails it expires.
 
-        ``orphaned`` ends the session that its last statement may still come to.
+        ``orphaned`` ends the session that its last statement may still come to. ``find`` looks for
+        what it was granted, where that is not known by its name.
         """
         database = self._database
         # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
@@ -476,7 +486,9 @@ class Lease(SingleHandle):
         def abandon() -> None:
             with contextlib.suppress(Exception):
                 start = self._runtime.now()
-                database.run(release.abandon(database.dialect, request, orphaned, patience, start))
+                database.run(
+                    release.abandon(database.dialect, request, orphaned, patience, start, find)
+                )
             for waiter in waiters:
                 with contextlib.suppress(Exception):
                     database.withdraw(waiter)

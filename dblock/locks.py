@@ -17,8 +17,10 @@ from .arguments import (
     check_fair,
     check_idle,
     check_label,
+    check_limit,
     check_max_hold,
     check_name,
+    check_semaphore,
     check_ttl,
     seconds,
 )
@@ -41,6 +43,7 @@ from .protocol.attach import Detached
 from .protocol.schedule import Danger
 from .protocol.state import Pruned
 from .row import RowLock
+from .semaphore import Semaphore
 from .target import locate
 from .timeouts import Timeouts
 
@@ -120,11 +123,12 @@ class Locks:
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What :meth:`lease`, :meth:`attach`, :meth:`row` and :meth:`election` make, for subclasses.
+    #: What its methods make, for subclasses.
     lease_class: type[Lease] = Lease
     attached_class: type[AttachedLease] = AttachedLease
     row_class: type[RowLock] = RowLock
     election_class: type[Election] = Election
+    semaphore_class: type[Semaphore] = Semaphore
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -279,6 +283,44 @@ class Locks:
         in seconds.
         """
         return MultiLock(locks, wait, self.database.runtime)
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> Semaphore:
+        """Return a semaphore: at most ``limit`` hold one of its slots at a time, 1000 at most.
+
+        Each slot is a lease, on the names ``api#1``, ``api#2`` and so on for the semaphore ``api``,
+        and all arguments but ``limit`` are those of :meth:`lease`, for each hold of a slot. See
+        :class:`Semaphore`.
+
+        The limit is stored with the first use. Whoever comes with another one gets LimitMismatch;
+        :meth:`Semaphore.resize` changes it.
+        """
+        lease = self.lease(
+            check_semaphore(name),
+            ttl,
+            wait,
+            retry=retry,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=on_danger,
+            on_lost=on_lost,
+        )
+        return self.semaphore_class(self.database, lease, check_limit(limit))
 
     def cron(
         self,

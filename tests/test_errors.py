@@ -15,6 +15,7 @@ from dblock import (
     DeadlockDetected,
     InProgress,
     KeyReused,
+    LimitMismatch,
     LockLost,
     LockState,
     NotAcquired,
@@ -49,6 +50,10 @@ ERRORS: list[tuple[DBLockError, dict[str, object]]] = [
     (NotEnough("why", available=3), {"name": None, "available": 3}),
     (InProgress("why", name="order"), {"name": "order"}),
     (KeyReused("why", name="order"), {"name": "order"}),
+    (
+        LimitMismatch("why", name="api", limit=3, stored=2),
+        {"name": "api", "limit": 3, "stored": 2},
+    ),
     (Unavailable("why", name="report"), {"name": "report"}),
     (ConnectTimeout("why", name="report"), {"name": "report"}),
     (QueryTimeout("why", name="report"), {"name": "report"}),
@@ -88,7 +93,7 @@ def test_one_tree() -> None:
             assert type(error).__bases__ == (Unavailable,)
         elif isinstance(error, StaleFence):
             assert type(error).__bases__ == (LockLost,)
-        elif type(error) not in (DBLockError, NotAcquired, NotHeld):
+        elif type(error) not in (DBLockError, NotAcquired, NotHeld, LimitMismatch):
             assert type(error).__bases__ == (DBLockError,)
     assert DBLockError.__bases__ == (Exception,)
 

@@ -20,7 +20,7 @@ except ImportError as error:
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
 from .election import AsyncElection, AsyncLeadership
-from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock
+from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock, AsyncSemaphore
 from .locks import AsyncLocks
 from .once import AsyncOnce
 from .retrying import retry_on_conflict
@@ -36,5 +36,6 @@ __all__ = [
     "AsyncMultiLock",
     "AsyncOnce",
     "AsyncRowLock",
+    "AsyncSemaphore",
     "retry_on_conflict",
 ]

@@ -15,6 +15,7 @@ from ..handle import Handle
 from ..lease import Lease
 from ..multi import MultiLock
 from ..row import RowLock
+from ..semaphore import Semaphore
 from .bodies import Bodies
 from .borrowing import AsyncBorrowable, sync_of
 
@@ -26,6 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound=contextlib.AbstractContextManager[Any])
 H = TypeVar("H", bound=Handle)
+L = TypeVar("L", bound=Lease | Semaphore)
 
 
 def check_coroutine(function: Callable[..., object]) -> None:
@@ -95,17 +97,11 @@ class AsyncHandle(AsyncContext[H], ABC):
         return locked
 
 
-class AsyncLease(AsyncHandle[Lease]):
-    """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
-
-    What is said there of threads holds for tasks here.
-
-    ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
-    so you do not await them.
-    """
+class AsyncHolder(AsyncHandle[L], ABC):
+    """A lock that is lost if nobody renews it, and whose body a loss can cancel."""
 
     def __init__(
-        self, home: Home, make: Callable[..., Lease], *, cancel_on_loss: bool, **options: Any
+        self, home: Home, make: Callable[..., L], *, cancel_on_loss: bool, **options: Any
     ) -> None:
         self._bodies = Bodies(options["on_lost"]) if cancel_on_loss else None
         if self._bodies is not None:
@@ -114,6 +110,51 @@ class AsyncLease(AsyncHandle[Lease]):
             if options[callback] is not None:
                 options[callback] = home.here(options[callback])
         super().__init__(home, make(**options))
+
+    # --- a body that is cancelled when the lease is lost -------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.begin_body()
+        return self
+
+    def begin_body(self) -> None:
+        """Note that the calling task is in the body now. Not part of the public surface."""
+        hold = self.sync.current()
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            self._bodies.begin(hold)
+
+    def end_body(self, error: BaseException | None) -> LockLost | None:
+        """Note that the body has ended; return the loss if ``error`` is its cancellation."""
+        hold = self.sync.current()
+        if self._bodies is not None and hold is not None and hold.count == 1:
+            return self._bodies.end(hold, error)
+        return None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loss = self.end_body(error)
+        if loss is None:
+            await super().__aexit__(kind, error, traceback)
+            return
+        # Only the loss cancelled the body, so it counts as not cancelled.
+        with contextlib.suppress(LockLost):
+            await super().__aexit__(None, None, None)
+        raise loss from error
+
+
+class AsyncLease(AsyncHolder[Lease]):
+    """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
+
+    What is said there of threads holds for tasks here.
+
+    ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
+    so you do not await them.
+    """
 
     @property
     def name(self) -> str:
@@ -184,40 +225,41 @@ class AsyncLease(AsyncHandle[Lease]):
         proof = self.sync.guard(sync_of(session))
         yield await self._home.run(proof.__enter__)
 
-    # --- a body that is cancelled when the lease is lost -------------------------------------
 
-    async def __aenter__(self) -> Self:
+class AsyncSemaphore(AsyncHolder[Semaphore]):
+    """A semaphore, made by :meth:`AsyncLocks.semaphore`; see :class:`dblock.Semaphore`.
+
+    ``async with`` gives a slot, an :class:`AsyncLease`. What is said there of threads holds for
+    tasks here.
+    """
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @property
+    def limit(self) -> int:
+        """How many may hold a slot at a time, as this handle asks for."""
+        return self.sync.limit
+
+    @property
+    def slot(self) -> AsyncLease:
+        """The calling task's newest slot, or else the handle's newest. Raises NotHeld."""
+        return AsyncLease(
+            self._home,
+            lambda slot=self.sync.slot, **_: slot,
+            cancel_on_loss=False,
+            on_danger=None,
+            on_lost=None,
+        )
+
+    async def __aenter__(self) -> AsyncLease:  # type: ignore[override]  # as the sync one
         await super().__aenter__()
-        self.begin_body()
-        return self
+        return self.slot
 
-    def begin_body(self) -> None:
-        """Note that the calling task is in the body now. Not part of the public surface."""
-        hold = self.sync.current()
-        if self._bodies is not None and hold is not None and hold.count == 1:
-            self._bodies.begin(hold)
-
-    def end_body(self, error: BaseException | None) -> LockLost | None:
-        """Note that the body has ended; return the loss if ``error`` is its cancellation."""
-        hold = self.sync.current()
-        if self._bodies is not None and hold is not None and hold.count == 1:
-            return self._bodies.end(hold, error)
-        return None
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        loss = self.end_body(error)
-        if loss is None:
-            await super().__aexit__(kind, error, traceback)
-            return
-        # Only the loss cancelled the body, so it counts as not cancelled.
-        with contextlib.suppress(LockLost):
-            await super().__aexit__(None, None, None)
-        raise loss from error
+    async def resize(self, limit: int) -> int:
+        """Change the limit; see :meth:`dblock.Semaphore.resize`."""
+        return await self._home.run(self.sync.resize, limit)
 
 
 class AsyncRowLock(AsyncHandle[RowLock]):

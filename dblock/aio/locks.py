@@ -32,7 +32,7 @@ from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
 from .election import AsyncElection
-from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock
+from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock, AsyncSemaphore
 from .holds import TaskHolds
 from .home import Home
 from .keeper import keeper_here, keeper_in_thread, keeper_thread
@@ -255,6 +255,43 @@ class AsyncLocks:
                     f"all() takes AsyncLocks' leases and row locks, not {type(lock).__name__}"
                 )
         return AsyncMultiLock(self._home, self.sync.all(*(lock.sync for lock in locks), wait=wait))
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncSemaphore:
+        """Return a semaphore. The arguments are those of :meth:`dblock.Locks.semaphore`.
+
+        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as with :meth:`lease`.
+        """
+        return AsyncSemaphore(
+            self._home,
+            self.sync.semaphore,
+            name=name,
+            limit=limit,
+            ttl=ttl,
+            wait=wait,
+            retry=retry,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=_awaited("on_danger", on_danger),
+            on_lost=_awaited("on_lost", on_lost),
+            cancel_on_loss=cancel_on_loss,
+        )
 
     def cron(
         self,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import signal
 
-from ..errors import DBLockError, LockLost, NotAcquired, SchemaMissing, Unavailable, Unsupported
+from ..errors import (
+    DBLockError,
+    LimitMismatch,
+    LockLost,
+    NotAcquired,
+    SchemaMissing,
+    Unavailable,
+    Unsupported,
+)
 
 OK = 0
 FREE = 1  # show, release: nobody held it
@@ -39,6 +47,7 @@ Exit codes:
 _CODES: tuple[tuple[type[DBLockError], int], ...] = (
     (NotAcquired, BUSY),
     (LockLost, LOST),
+    (LimitMismatch, USAGE),
     (SchemaMissing, SCHEMA),
     (Unavailable, UNAVAILABLE),
     (Unsupported, UNAVAILABLE),

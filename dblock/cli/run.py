@@ -17,8 +17,10 @@ import click
 from ..arguments import (
     check_after,
     check_label,
+    check_limit,
     check_max_hold,
     check_name,
+    check_semaphore,
     check_ttl,
     check_wait,
     check_zone,
@@ -33,6 +35,7 @@ from .progress import Progress
 if TYPE_CHECKING:
     from ..cron import Running
     from ..lease import Lease
+    from ..semaphore import Semaphore
 
 
 class RunCommand(click.Command):
@@ -74,6 +77,13 @@ exit_code_option = partial(
 @duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait for the lock.")
 @click.option("--fair", is_flag=True, help="Get the lock strictly in the order of arrival.")
+@click.option(
+    "--slots",
+    type=int,
+    callback=checked(check_limit),
+    metavar="N",
+    help="Let N run at a time, each in a slot: NAME#1, NAME#2 and so on.",
+)
 @duration_option(
     "--at-least",
     partial(check_after, what="at_least"),
@@ -142,6 +152,7 @@ def run(
     wait: float | None,
     nonblock: bool,
     fair: bool,
+    slots: int | None,
     at_least: float,
     at_most: float | None,
     once_per: str | None,
@@ -166,11 +177,16 @@ def run(
     dblock passes TERM, INT, HUP and QUIT on to COMMAND and what it has started. If the lock is
     lost, or dblock is killed by KILL, they get TERM and then KILL.
 
+    With --slots N as many run at a time, each in a slot with a lease and a fence of its own:
+    DBLOCK_NAME is NAME#1, NAME#2 and so on. All give the same N.
+
     With --once-per dblock does nothing if the slot KEY has succeeded before. A run that failed
     leaves its slot open. minute, hour and so on go by the database's clock.
     """
     if nonblock and wait is not None:
         raise click.UsageError("give either --wait or --nonblock, not both")
+    if slots is not None:
+        _check_slots(name, fair=fair, at_least=at_least, once_per=once_per)
     signals = Signals()
     lost: list[LockLost] = []
     progress = Progress(name, verbose)
@@ -181,31 +197,38 @@ def run(
 
     try:
         with progress.events(), place.locks() as locks:
-            lease = locks.lease(
-                name,
-                ttl,
-                0.0 if nonblock else wait,
-                label=label,
-                max_hold=at_most,
-                fair=fair,
-                on_lost=note,
-            )
-            with arguments():
-                from ..cron import Job
+            from ..cron import Job
 
-                job = Job(
-                    locks.database,
-                    lease,
-                    at_least=at_least,
-                    at_most=at_most,
-                    once_per=once_per,
-                    tz=tz,
-                    label=label,
-                )
-            slot = job.slot()
+            patience = 0.0 if nonblock else wait
+            make_job = partial(
+                Job,
+                locks.database,
+                at_least=at_least,
+                at_most=at_most,
+                once_per=once_per,
+                tz=tz,
+                label=label,
+            )
             begun = time.monotonic()
-            with progress.waiting(locks):
-                _acquire(lease, signals)
+            if slots is None:
+                lease = locks.lease(
+                    name, ttl, patience, label=label, max_hold=at_most, fair=fair, on_lost=note
+                )
+                with arguments():
+                    job = make_job(lease)
+                slot = job.slot()
+                begun = time.monotonic()
+                with progress.waiting(locks):
+                    _acquire(lease, signals)
+            else:
+                semaphore = locks.semaphore(
+                    name, slots, ttl, patience, label=label, max_hold=at_most, on_lost=note
+                )
+                with progress.waiting(locks):
+                    _acquire(semaphore, signals)
+                lease = semaphore.slot
+                job = make_job(lease)
+                slot = job.slot()
             progress.acquired(lease, time.monotonic() - begun)
             running = job.begin(slot)
             if running is None:
@@ -237,17 +260,34 @@ class _Ending:
         return longest if self.grace is None else min(self.grace, longest)
 
 
-def _acquire(lease: Lease, signals: Signals) -> None:
-    """Get the lease. If a signal comes before, give up, and hold nothing."""
+def _check_slots(name: str, *, fair: bool, at_least: float, once_per: str | None) -> None:
+    """Refuse what makes no sense where several run at a time."""
+    with arguments():
+        check_semaphore(name)
+    if once_per is not None:
+        raise click.UsageError(
+            "give either --slots or --once-per: what succeeds once in a slot of time runs once"
+        )
+    if at_least:
+        raise click.UsageError(
+            "give either --slots or --at-least: the name that is kept would be that of one slot"
+        )
+    if fair:
+        raise click.UsageError("give either --slots or --fair: who waits for a slot has an order")
+
+
+def _acquire(lock: Lease | Semaphore, signals: Signals) -> None:
+    """Get the lock. If a signal comes before, give up, and hold nothing."""
     try:
         signals.interrupt()
-        refusal = lease.try_within(lease.wait)
+        refusal = lock.try_within(lock.wait)
         if refusal is not None:
             raise refusal
         signals.keep()
     except Interrupted:
-        if lease.held:
-            _release(lease, exits.OK)
+        hold = lock.current()
+        if hold is not None and hold.alive:
+            _release(lock, exits.OK)
         raise
 
 
@@ -304,7 +344,7 @@ def _record(running: Running, code: int) -> int:
     return code
 
 
-def _release(lease: Lease, code: int, running: Running | None = None) -> int:
+def _release(lease: Lease | Semaphore, code: int, running: Running | None = None) -> int:
     """Record a run's end, if there is one, and give the lease back; return the exit code.
 
     That is the command's ``code``, unless the lease was lost, or the slot needs the record and

@@ -137,7 +137,7 @@ class Dialect(Values, Statements):
 
     def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
         return Query(
-            f"""SELECT {self._columns()}, {self.position_columns}
+            f"""SELECT {self.columns}, {self.position_columns}
             FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}""",
             {"name": self.key(name), "token": token, "ticket": ticket},
             commands.LookQueued(name, token, ticket),
@@ -146,9 +146,11 @@ class Dialect(Values, Statements):
         )
 
     def _select(self) -> str:
-        return f"SELECT {self._columns()} FROM {self.lock_table}"
+        return f"SELECT {self.columns} FROM {self.lock_table}"
 
-    def _columns(self) -> str:
+    @property
+    def columns(self) -> str:
+        """A row's."""
         return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}"
 
     # --- the place in the queue --------------------------------------------------------------
@@ -261,6 +263,12 @@ def read_grant(reply: Reply) -> Granted | None:
     return Granted(fence, float(remaining))
 
 
+def read_slot(reply: Reply) -> Granted | None:
+    """Read the same, and behind it the name of what was granted."""
+    granted = read_grant(reply)
+    return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
+
+
 def read_join(reply: Reply) -> Granted | Queued | None:
     """Read what became of joining the queue: three columns are about a grant, as with
     :func:`read_grant`, then comes the row, and where the ticket stands, if it does."""
@@ -269,7 +277,7 @@ def read_join(reply: Reply) -> Granted | Queued | None:
 
 def read_joined(reply: Reply) -> Queued | None:
     """Read that, where it is known not to be a grant."""
-    queued = _queued(reply.rows[0][3:]) if reply.rows else None
+    queued = read_queued(reply.rows[0][3:]) if reply.rows else None
     return None if queued is None or queued.position.ahead is None else queued
 
 
@@ -319,10 +327,11 @@ def _row(columns: Sequence[Any]) -> LockRow:
 
 
 def _look_queued(reply: Reply) -> Queued | None:
-    return _queued(reply.rows[0]) if reply.rows else None
+    return read_queued(reply.rows[0]) if reply.rows else None
 
 
-def _queued(columns: Sequence[Any]) -> Queued:
+def read_queued(columns: Sequence[Any]) -> Queued:
+    """Read a row, and behind it where a ticket stands."""
     ahead, free, *clock = columns[_COLUMNS:]
     position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
     return Queued(_row(columns[:_COLUMNS]), position)

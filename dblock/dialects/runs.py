@@ -138,8 +138,10 @@ class RunStatements(Dialect):
     def prune_values(self, age: float) -> Query[int]:
         named = f"""EXISTS (SELECT 1 FROM {self.lock_table} AS l
             WHERE l.lock_name = found.lock_name)"""
+        # The limit of a semaphore, which no hold has written, stays: its slots have other names.
         old, command = f"written_at < {self.ago}", commands.PruneValues(age)
-        return self._prune(self.value_table, "lock_name", old, command, only=f"AND NOT {named}")
+        only = f"AND fence > 0 AND NOT {named}"
+        return self._prune(self.value_table, "lock_name", old, command, only=only)
 
     def _prune(
         self,

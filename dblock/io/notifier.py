@@ -5,6 +5,7 @@ Nobody needs a thread for it: whoever waits first reads for all, and hands that 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections import deque
@@ -158,7 +159,8 @@ class Notifier:
             # Nobody would read what the server goes on telling, so it is to find nobody there.
             self._observes = False
             for connection in self._open:
-                self._runtime.hang_up(connection.driver.fileno())
+                with contextlib.suppress(Exception):  # it may be broken
+                    self._runtime.hang_up(connection.driver.fileno())
 
     def disown(self, tickets: Sequence[str]) -> None:
         """Let the database see that nobody waits with these tickets."""

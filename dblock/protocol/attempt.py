@@ -137,6 +137,7 @@ class Attempt:
             outcome = query.read(reply)
             self._note(reply)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
+                self.request.name = outcome.name or self.request.name
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
             refused = True

@@ -25,6 +25,34 @@ class Grant(NamedTuple):
     known: bool = False
 
 
+class GrantSlot(NamedTuple):
+    """Take any free slot of a semaphore, if its limit is this and nobody is at its turnstile but
+    who has that with a token. The slots are tried from the one after ``first`` on."""
+
+    name: str
+    limit: int
+    token: str
+    owner: str
+    ttl: float
+    turnstile: str
+    first: int
+
+
+class LookAtSlots(NamedTuple):
+    """Read the limit of a semaphore, and the rows of its turnstile and of so many slots."""
+
+    name: str
+    limit: int
+
+
+class SetLimit(NamedTuple):
+    """Write the limit of a semaphore; if not ``anew``, only where it has none."""
+
+    name: str
+    limit: int
+    anew: bool
+
+
 class Take(NamedTuple):
     """Take the name if it is the turn of who stands in the queue with a token."""
 
@@ -412,6 +440,9 @@ class EndSession(NamedTuple):
 
 Command = (
     Grant
+    | GrantSlot
+    | LookAtSlots
+    | SetLimit
     | Take
     | Join
     | Leave

@@ -15,7 +15,12 @@ from .retry import AWAY, PASSING, PAUSE, retry
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .state import LockRow
     from .statements import Statements
+
+    Find = Callable[[float, float], Procedure[tuple[LockRow | None, float]]]
 
 
 def end_session(
@@ -79,10 +84,12 @@ def abandon(
     orphaned: list[Query[bool]],
     patience: float,
     start: float,
+    find: Find | None = None,
 ) -> Procedure[None]:
     """Give back what a cancelled acquire was granted, or may still be.
 
-    ``orphaned`` ends the session that its last try may still be run in; it is ended first.
+    ``orphaned`` ends the session that its last try may still be run in; it is ended first. ``find``
+    looks for what was granted, if that may be any of several names.
     """
     now, until = start, start + patience
     try:
@@ -93,11 +100,14 @@ def abandon(
         yield Disown(tuple(request.tickets))
         raise
     yield from leave(dialect, request, now)
-    query = dialect.pass_on(request.name, request.token)
     while now < until:
-        state, now = yield from look(dialect, request.name, until - now, now)
+        if find is None:
+            state, now = yield from look(dialect, request.name, until - now, now)
+        else:
+            state, now = yield from find(until - now, now)
         if state is None or state.token != request.token:
             return
+        query = dialect.pass_on(state.name, request.token)
         reply = yield from retry(query, until - now, now, AWAY | PASSING)
         if reply.matched == 1:
             return

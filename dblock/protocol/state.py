@@ -130,7 +130,20 @@ class Witness(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """A lease as the granting statement reported it; ``remaining`` by the database's clock."""
+    """A lease as the granting statement reported it; ``remaining`` by the database's clock.
+
+    ``name`` is what was granted, where that was any of several.
+    """
 
     fence: int
     remaining: float
+    name: str | None = None
+
+
+class Slots(NamedTuple):
+    """A semaphore: its limit, None if it has none yet, and 0 if what is stored is something else;
+    and by their names the rows that there are, of its turnstile and of its slots, each with whether
+    it is anybody's to take."""
+
+    limit: int | None
+    rows: dict[str, Queued]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..lock_state import Leader, RowLockState, RunState, WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, NamePage, Queued, Record, Renewal, RowOutcome, Witness
+from .state import Granted, LockRow, NamePage, Queued, Record, Renewal, RowOutcome, Slots, Witness
 from .steps import Query
 from .timing import Timing
 
@@ -122,6 +122,36 @@ class Statements(ABC):
     @abstractmethod
     def held(self) -> Query[list[LockRow]]:
         """Read the rows of all names that have a token, expired ones too, or are waited for."""
+
+    # --- the slots of a semaphore ------------------------------------------------------------
+
+    @abstractmethod
+    def grant_slot(
+        self,
+        name: str,
+        limit: int,
+        token: str,
+        owner: str,
+        ttl: float,
+        *,
+        turnstile: str,
+        first: int,
+    ) -> Query[Granted | None]:
+        """Take any free slot that has a row, as :meth:`grant` takes a name; writing nothing if it
+        does not.
+
+        Only if the semaphore's limit is this, and if nobody has its turnstile or waits for that,
+        but who has it with the token ``turnstile``. The slots are tried in their order, beginning
+        after ``first`` of them: who asks next for other slots is in nobody's way.
+        """
+
+    @abstractmethod
+    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
+        """Read a semaphore's limit, and the rows of its turnstile and of so many slots."""
+
+    @abstractmethod
+    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
+        """Write a semaphore's limit; if not ``anew``, only where it has none."""
 
     # --- waiting -----------------------------------------------------------------------------
 

@@ -65,6 +65,41 @@ def test_one_runs_the_other_is_busy(dblock: Program, db: Database) -> None:
     assert dblock("run", "nightly", "-n", "--", "echo", "ran") == (0, "ran\n", "")
 
 
+def test_so_many_run_at_a_time(dblock: Program, db: Database) -> None:
+    holders = [dblock.holder("api", "--slots", "2") for _ in range(2)]
+    with Locks(db.url) as locks:
+        assert [state.name for state in locks.list()] == ["api#1", "api#2"]
+    code, out, err = dblock("run", "api", "--slots", "2", "-n", "--", "echo", "ran")
+    assert (code, out) == (75, "")
+    assert "all 2 were held" in err
+    code, out, err = dblock("run", "api", "--slots", "3", "-n", "--", "echo", "ran")
+    assert (code, out) == (64, "")
+    assert "has 2 slots" in err
+    waiting = dblock.start("run", "api", "--slots", "2", "--", *PYTHON, SHOW)
+    eventually(lambda: held(db, "api"))  # the turnstile
+    assert holders[0].finish() == (0, "", "")
+    code, out, err = waiting.finish()
+    assert (code, err) == (0, "")
+    assert out.split()[0] in ("api#1", "api#2")
+    assert holders[1].finish() == (0, "", "")
+    assert not held(db, "api#1")
+
+
+def test_slots_that_make_no_sense(dblock: Program) -> None:
+    for options, said in (
+        (["--slots", "0"], "between 1 and 1000"),
+        (["--slots", "2", "--once-per", "day"], "--once-per"),
+        (["--slots", "2", "--at-least", "5m"], "--at-least"),
+        (["--slots", "2", "--fair"], "--fair"),
+    ):
+        code, out, err = dblock("run", "api", *options, "--", "echo", "ran")
+        assert (code, out) == (64, "")
+        assert said in err
+    code, _, err = dblock("run", "x" * 251, "--slots", "2", "--", "echo", "ran")
+    assert code == 64
+    assert "at most 250" in err
+
+
 def test_waits_for_its_turn(dblock: Program, db: Database, tmp_path: Path) -> None:
     """Two that add to a file, reading it first, do not overwrite each other's line."""
     file = tmp_path / "file"

@@ -28,6 +28,7 @@ EVERY_KIND = frozenset(
         "test_fencing",
         "test_once",
         "test_election",
+        "test_semaphore",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
@@ -85,6 +86,7 @@ HOSTILE_FILES = {
             "test_counter_races",
             "test_fencing",
             "test_once",
+            "test_semaphore",
             "test_waiters",
         }
     ),

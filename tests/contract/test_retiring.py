@@ -176,7 +176,7 @@ def test_page_by_page(locks: Locks, engine: Engine) -> None:
 
 
 def test_old_values_of_no_name_go(locks: Locks, engine: Engine) -> None:
-    """And no others: of names that are there, or that were written since."""
+    """And no others: of names that are there, that were written since, or that are limits."""
     with locks.lease("in use", ttl=LONG):
         for name in ("in use", "gone", "young"):
             write_value(engine, locks, name, LONG_AGO if name != "young" else datetime(2100, 1, 1))
@@ -184,11 +184,12 @@ def test_old_values_of_no_name_go(locks: Locks, engine: Engine) -> None:
         write_value(engine, locks, "old", LONG_AGO)
         with engine.begin() as connection:
             many = [values(locks, f"gone:{number}", LONG_AGO) for number in range(1500)]
-            connection.execute(insert(VALUES), many)
+            limit = values(locks, "limit", LONG_AGO) | {"fence": 0}
+            connection.execute(insert(VALUES), [*many, limit])
         assert locks.prune_names(MONTH) == 1
         with engine.connect() as connection:
             found = set(connection.execute(select(VALUES.c.lock_name)).scalars())
-        assert found == {locks.dialect.key(name) for name in ("in use", "young")}
+        assert found == {locks.dialect.key(name) for name in ("in use", "young", "limit")}
 
 
 def values(locks: Locks, name: str, written_at: datetime) -> dict[str, object]:

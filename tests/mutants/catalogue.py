@@ -18,6 +18,7 @@ from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
+from tests.mutants.slots import SLOTS
 from tests.mutants.testing import TESTING
 from tests.mutants.user_locks import USER_LOCKS
 from tests.mutants.waiters import WAITERS
@@ -732,4 +733,5 @@ CATALOGUE = (
     *HANDING_OVER,
     *ONCE,
     *ELECTIONS,
+    *SLOTS,
 )

@@ -91,8 +91,8 @@ ELECTIONS = (
         "a-value-goes-before-its-name",
         "only values of names that have gone are pruned",
         "runs.RunStatements.prune_values",
-        'only=f"AND NOT {named}"',
-        'only=""',
+        "AND fence > 0 AND NOT {named}",
+        "AND fence > 0",
         "tests/contract/test_retiring.py::test_old_values_of_no_name_go[threads-sqlite]",
     ),
 )

@@ -25,6 +25,15 @@ CALL = ("order", "token", "fingerprint", 60.0)
 STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
     ("grant_known", ASKING[:-1], {}, commands.Grant(*ASKING[:-1], known=True)),
+    (
+        "grant_slot",
+        ("api", 3, "token", "me", 30.0),
+        {"turnstile": "other", "first": 2},
+        commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2),
+    ),
+    ("look_at_slots", ("api", 2), {}, commands.LookAtSlots("api", 2)),
+    ("set_limit", ("api", 3), {"anew": False}, commands.SetLimit("api", 3, False)),
+    ("set_limit", ("api", 3), {"anew": True}, commands.SetLimit("api", 3, True)),
     ("join", ASKING, {}, commands.Join(*ASKING)),
     ("take", ASKING[:-1], {}, commands.Take(*ASKING[:-1])),
     ("wait_in_server", ("report", 0.25), {}, commands.WaitInServer("report")),

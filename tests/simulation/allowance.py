@@ -60,15 +60,15 @@ FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset(
     {
-        *("grant", "take", "join", "wait_in_server", "attach"),
+        *("grant", "grant_slot", "take", "join", "wait_in_server", "attach"),
         *("renew", "release", "pass_on", "release_and_unlock"),
     }
 )
 #: Those that are repeated when the answer to them is lost.
 _REPEATED = frozenset(
     {
-        *("grant", "take", "join", "attach", "release", "pass_on", "renew"),
-        *("look", "look_queued", "lock_row"),
+        *("grant", "grant_slot", "take", "join", "attach", "release", "pass_on", "renew"),
+        *("look", "look_queued", "look_at_slots", "set_limit", "lock_row"),
     }
 )
 #: Those of a transaction that has locked something, which stays so until the late one has come.

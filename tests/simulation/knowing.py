@@ -14,7 +14,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
 
-_TRIES = frozenset({"grant", "take", "join", "attach"})
+_TRIES = frozenset({"grant", "grant_slot", "take", "join", "attach"})
 _LOOKS = frozenset({"look", "look_queued"})
 
 
@@ -77,9 +77,21 @@ class Knowing:
             for name in names:
                 self._look(actor, name, [row for row in answer[0] if text(row[0]) == name])
 
+        elif kind == "look_at_slots":
+            rows = [row[1:] for row in answer[0] if row[1] is not None]
+            for row in rows:
+                self._note(actor, text(row[0]), row[1])
+            self._settle(actor, query.command.name, rows)
+
     def _look(self, actor: Actor, name: str, rows: Sequence[Sequence[Any]]) -> None:
         for _, fence, *_ in rows:
-            self._seen[actor, name] = max(fence, self.seen(actor, name))
+            self._note(actor, name, fence)
+        self._settle(actor, name, rows)
+
+    def _note(self, actor: Actor, name: str, fence: int) -> None:
+        self._seen[actor, name] = max(fence, self.seen(actor, name))
+
+    def _settle(self, actor: Actor, name: str, rows: Sequence[Sequence[Any]]) -> None:
         tries = self._tries[actor, name]
         if tries.doubt is Doubt.NONE:
             return

@@ -14,6 +14,7 @@ from dblock.protocol import commands
 from dblock.protocol.term import FIRST_TERM
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
+from tests.simulation.slots import Slots
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import READING, Link, kind_of
@@ -21,7 +22,7 @@ from tests.simulation.transport import READING, Link, kind_of
 #: Kinds after which the users' tables, or the record of runs, may be others.
 _COMMITTING = frozenset({"commit", "begin_run", "end_run"})
 #: With which a name is taken from a queue whose others stay in it, where they can be called.
-_TAKING = frozenset({"grant", "take", "pass_on"})
+_TAKING = frozenset({"grant", "grant_slot", "take", "pass_on"})
 #: So long is the token in an entry of a queue, behind the ticket.
 _TOKEN = 32
 
@@ -99,6 +100,8 @@ class Ledger:
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
         self._memory = Memory(store)
+        #: The semaphores, as far as the tables tell of them.
+        self.slots = Slots(loop)
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -120,10 +123,13 @@ class Ledger:
         if kind == "register" and link is not None and link.actor is not None:
             self.waiters[query.command.id] = link.actor
             self.seen(link.actor)
-        if self.store.forgot != self._forgot:
+        forgot = self.store.forgot != self._forgot
+        if forgot:
             self._memory.forget(self.rows, self.store.left)
             self._forgot, self.rows = self.store.forgot, self.store.left
         self._note_ttls(getattr(query, "command", None))
+        if kind == "set_limit" or forgot:
+            self.slots.limit(self.store.limits())
         rows, now = self.store.rows(), self.store.clock()
         self._memory.look(rows, now)
         for name in self.rows.keys() - rows.keys():
@@ -154,7 +160,7 @@ class Ledger:
     def _note_ttls(self, command: object) -> None:
         """Take down for how long names are to be had."""
         match command:
-            case commands.Grant() | commands.Take() | commands.Join():
+            case commands.Grant() | commands.GrantSlot() | commands.Take() | commands.Join():
                 self.ttls[command.token] = command.ttl
             case commands.Attach():
                 self.ttls[command.new_token] = command.ttl
@@ -212,6 +218,7 @@ class Ledger:
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
+                self.slots.granted(name)
                 self.grants[row.token] = Grant(
                     name, actor, self.loop.now, passed, self.store.identity
                 )

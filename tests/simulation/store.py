@@ -332,6 +332,10 @@ class Store(ABC):
         """Return what the users' transactions have left."""
 
     @abstractmethod
+    def limits(self) -> dict[str, int]:
+        """Return the limits of the semaphores, by their names."""
+
+    @abstractmethod
     def waiters(self) -> list[tuple[str, str]]:
         """Return who is seen to wait: the ids, and for which names."""
 

@@ -24,10 +24,13 @@ from dblock import (
     OutcomeUnknown,
     QueryTimeout,
     RowLock,
+    Semaphore,
     Unavailable,
 )
 from dblock.errors import DBLockError
+from dblock.protocol.slot_names import slot_name
 from tests.simulation.allowance import SILENT
+from tests.simulation.beliefs import Wait
 from tests.simulation.knowing import Doubt
 from tests.simulation.lending import lent
 from tests.simulation.loop import Actor, Violation
@@ -360,6 +363,72 @@ class Thread:
             raise
         if had:
             self.release(lock)
+
+    # --- slots of semaphores -----------------------------------------------------------------
+
+    def semaphore(self, name: str, limit: int, *args: Any, **options: Any) -> Semaphore:
+        """Make a semaphore whose callbacks are taken down."""
+        return self.locks.semaphore(
+            name,
+            limit,
+            *args,
+            on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
+            on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
+            **options,
+        )
+
+    @contextmanager
+    def in_slot(self, semaphore: Semaphore, wait: float | None = None) -> Iterator[Lease | None]:
+        """Do something with a slot; with None if there is none."""
+        slot = self._take_slot(semaphore, wait)
+        try:
+            yield slot
+        except GreenletExit:
+            raise
+        except BaseException:
+            if slot is not None:
+                with suppress(DBLockError):
+                    self.release(slot)
+            raise
+        if slot is not None:
+            self.release(slot)
+
+    def _take_slot(self, semaphore: Semaphore, wait: float | None) -> Lease | None:
+        start, knowing, name = self.loop.now, self.beliefs.knowing, semaphore.name
+        knowing.begin(self.actor, name)
+        until = None if wait is None else start + wait / self.client.rate
+        waiting = Wait(self, name, start, until)
+        self.ledger.slots.waits.append(waiting)
+        try:
+            with self.calling(f"taking a slot of {name!r}", wait):
+                had = semaphore.acquire(timeout=-1 if wait is None else wait)
+        except OutcomeUnknown as error:
+            if knowing.doubt(self.actor, name) is Doubt.NONE:
+                raise Violation(f"{self.name} can know what it is told to be unknown") from error
+            raise
+        except DBLockError as error:
+            if isinstance(error, Unavailable) and knowing.doubt(self.actor, name) is Doubt.OPEN:
+                raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
+            self._has_no_slot(semaphore, start)
+            raise
+        finally:
+            self.ledger.slots.waits.remove(waiting)
+        if had:
+            slots = self.ledger.slots
+            limit = slots.limits.get(name, semaphore.limit)
+            if limit != semaphore.limit and slots.changed[name] < start:
+                raise Violation(
+                    f"{self.name} has a slot of {semaphore.limit}, and there are {limit}"
+                )
+            self.beliefs.begin(self, semaphore.slot)
+            return semaphore.slot
+        self.note(f"has no slot of {name}")
+        self._has_no_slot(semaphore, start)
+        return None
+
+    def _has_no_slot(self, semaphore: Semaphore, start: float) -> None:
+        for number in range(semaphore.limit):
+            self._not_acquired(slot_name(semaphore.name, number + 1), start)
 
     # --- a transaction of the user's ---------------------------------------------------------
 

@@ -24,7 +24,7 @@ KEEPALIVE = 15.0
 #: Kinds of statements that only read; and of a user's own that lock what they read.
 READING = frozenset(
     {
-        *("look", "look_queued", "list_held", "list_waiters", "list_blocked"),
+        *("look", "look_queued", "look_at_slots", "list_held", "list_waiters", "list_blocked"),
         *("list_runs", "list_held_runs", "list_last_runs", "list_row_locks"),
         *("read_leader", "call_observers"),
         *("read_witness", "read_clock", "probe", "select", "look_for_unused"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dblock.semaphore import TURNSTILE_TTL
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs, Wait
 from tests.simulation.ledger import Ledger
@@ -40,6 +41,7 @@ class Watcher:
         self.beliefs.check()
         if self.beliefs.waits or self._free_since:
             self._watch_waits()
+        self._watch_slots()
         self._before = self.loop.now
 
     # --- waiting -----------------------------------------------------------------------------
@@ -73,6 +75,39 @@ class Watcher:
                     f"{name!r} is free since {self._free_since[name]:.2f} while somebody waits, "
                     f"at {self.loop.now:.2f}"
                 )
+
+    def _watch_slots(self) -> None:
+        """Promises 1 and 10 for semaphores: no more believe than there are slots, and no slot is
+        free for long that somebody waits for."""
+        slots, clock = self.ledger.slots, self.store.clock()
+        for name, limit in slots.limits.items():
+            names = [f"{name}#{number + 1}" for number in range(slots.most[name])]
+            believed = [belief for slot in names for belief in self.beliefs.believed(slot)]
+            changed = slots.changed[name]
+            old = any(
+                one.lease is not None and self.ledger.grants[one.lease.token].at <= changed
+                for one in believed
+            )
+            if len(believed) > (slots.most[name] if old else limit):
+                raise Violation(f"{len(believed)} hold slots of {name!r}, which has {limit}")
+            able = [wait.able_since for wait in slots.waits if wait.name == name and wait.able]
+            closed = clock < self.store.closed_until() or self.store.down
+            rows = [(slot, self.ledger.rows.get(slot)) for slot in names[:limit]]
+            free = [
+                slot
+                for slot, row in rows
+                if (row is None or row.free(clock))
+                and not self.beliefs.believed(slot)
+                and not self.store.locked(slot)
+            ]
+            if not able or closed or not free:
+                slots.free_since.pop(name, None)
+            elif name not in slots.free_since:
+                slots.free_since[name] = max(self.loop.now, min(able))
+            else:
+                most = self._free_max() + (0.0 if self.allowance.quiet else TURNSTILE_TTL)
+                if self.loop.now - slots.free_since[name] > most:
+                    raise Violation(f"{free} are free while somebody waits, at {self.loop.now:.2f}")
 
     def _free_max(self) -> float:
         """For how long a name may be free although somebody waits for it.

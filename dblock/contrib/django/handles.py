@@ -28,6 +28,7 @@ from ...lease import Lease
 from ...locks import Locks
 from ...once import Once
 from ...row import RowLock
+from ...semaphore import Semaphore
 from ...timeouts import Timeouts
 from . import conf
 from .alias import alias as locks_alias
@@ -178,12 +179,16 @@ class DjangoLease(Lease):
 
     @async_unsafe
     def try_within(self, wait: float | None) -> NotAcquired | None:
+        return self.refuse(wait) or super().try_within(wait)
+
+    def refuse(self, wait: float | None) -> NotAcquired | None:
+        """Return the refusal where this thread would wait for itself, or raise DeadlockDetected."""
         why = self._obstacle()
         if why is not None and wait == 0:
             return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
         if why is not None:
             raise DeadlockDetected(f"{self.name!r} was not acquired: {why}", name=self.name)
-        return super().try_within(wait)
+        return None
 
     def renew(self, ttl: Seconds | None = None) -> None:
         """See :meth:`dblock.Lease.renew`."""
@@ -284,6 +289,16 @@ class _Later:
             self.release()
 
 
+class DjangoSemaphore(Semaphore):
+    """A semaphore, whose slots are as :class:`DjangoLease`; see :class:`dblock.Semaphore`."""
+
+    @async_unsafe
+    def try_within(self, wait: float | None) -> NotAcquired | None:
+        lease = self._lease
+        assert isinstance(lease, DjangoLease)
+        return lease.refuse(wait) or super().try_within(wait)
+
+
 class DjangoRow(RowLock):
     """A row lock; see :class:`dblock.RowLock`. ``on`` may also be an alias of ``DATABASES``."""
 
@@ -346,6 +361,7 @@ DjangoLocks.lease_class = DjangoLease
 DjangoLocks.attached_class = DjangoAttachedLease
 DjangoLocks.row_class = DjangoRow
 DjangoLocks.election_class = DjangoElection
+DjangoLocks.semaphore_class = DjangoSemaphore
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...election import Election
     from ...io.borrowed import Borrowable
     from ...row import RowLock
+    from ...semaphore import Semaphore
     from ...target import Target
 
 _log = logging.getLogger("dblock")
@@ -114,6 +115,10 @@ class DBLock:
     def election(self, name: str, *args: Any, **options: Any) -> Election:
         """Return an election: see :meth:`dblock.Locks.election`."""
         return self.locks.election(name, *args, **options)
+
+    def semaphore(self, name: str, *args: Any, **options: Any) -> Semaphore:
+        """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
+        return self.locks.semaphore(name, *args, **options)
 
     def locked(
         self, name: str, *args: Any, **options: Any

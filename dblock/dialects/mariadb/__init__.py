@@ -13,14 +13,14 @@ from ..waiters import WaiterStatements
 from .adapter import PyMySQL
 from .election import ElectionStatements
 from .fragments import REMAINING, microseconds
-from .lease import LeaseStatements
 from .migrations import MigrationStatements
 from .retiring import RetiringStatements
 from .row import RowStatements
+from .slots import SlotStatements
 
 
 class MariaDB(
-    LeaseStatements,
+    SlotStatements,
     RowStatements,
     MigrationStatements,
     WaiterStatements,

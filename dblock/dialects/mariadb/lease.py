@@ -78,7 +78,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                         WHERE lock_name = %(name)s AND NOT {self.enqueued}
                             AND NOT token <=> %(token)s;
                 END IF;
-                SELECT fence, {REMAINING}, token, {self._columns()},
+                SELECT fence, {REMAINING}, token, {self.columns},
                     CASE WHEN {self.enqueued} THEN {self.ahead} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",

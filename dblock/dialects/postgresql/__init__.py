@@ -16,10 +16,12 @@ from .fragments import DURABLE, LAZY, REMAINING
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
 from .row import RowStatements
+from .slots import SlotStatements
 
 
 class PostgreSQL(
     LeaseStatements,
+    SlotStatements,
     RowStatements,
     MigrationStatements,
     WaiterStatements,

@@ -105,7 +105,7 @@ class QueueStatements(WitnessStatements):
                 ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
                     FROM {QUEUE} ORDER BY number) END
             WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
-            RETURNING NULL, NULL, {LAZY}, {self._columns()}, {_STANDS},
+            RETURNING NULL, NULL, {LAZY}, {self.columns}, {_STANDS},
                 {self.is_available(_STANDS)}, {self.seconds}"""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:

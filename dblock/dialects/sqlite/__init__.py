@@ -13,10 +13,12 @@ from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
 from .lease import LeaseStatements
 from .row import RowStatements
+from .slots import SlotStatements
 
 
 class SQLite(
     LeaseStatements,
+    SlotStatements,
     RowStatements,
     WaiterStatements,
     RunStatements,

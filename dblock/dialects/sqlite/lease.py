@@ -50,7 +50,7 @@ class LeaseStatements(QueueStatements):
                 expires_at = iif({free}, excluded.expires_at, expires_at),
                 waiters = iif({free}, {REST}, ifnull(waiters || ',', '') || :ticket)
             WHERE {free} OR NOT {self.enqueued}
-            RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self._columns()},
+            RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self.columns},
                 iif({self.enqueued}, {self.ahead}, NULL), {free}""",
             params | {"ticket": ticket},
             commands.Join(name, token, owner, ttl, ticket),

@@ -184,6 +184,17 @@ def test_a_lease_is_given_back_after_a_rollback(
     assert is_free(others, "report", threads)
 
 
+def test_a_semaphore(dj: Database, others: Locks, threads: Threads) -> None:
+    with locks.semaphore("api", 2, LONG) as one, locks.semaphore("api", 2, LONG) as two:
+        assert {one.name, two.name} == {"api#1", "api#2"}
+        assert not others.semaphore("api", 2).acquire(blocking=False)
+    with transaction.atomic():
+        with locks.semaphore("api", 2, LONG) as slot:
+            pass
+        assert not is_free(others, slot.name, threads)
+    assert is_free(others, slot.name, threads)
+
+
 def test_a_task_is_skipped(dj: Database, others: Locks) -> None:
     ran = []
 

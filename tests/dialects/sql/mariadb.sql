@@ -28,6 +28,59 @@ WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE)
 
+-- grant_slot, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE slot VARBINARY(1020);
+    DECLARE ended, taken BOOL DEFAULT FALSE;
+    DECLARE slots CURSOR FOR
+        WITH RECURSIVE numbers AS (
+            SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < %(limit)s
+        )
+        SELECT l.lock_name FROM numbers STRAIGHT_JOIN `dblock_lock` AS l
+        ON l.lock_name = CONCAT(%(name)s, '#', 1 + (%(first)s + n) MOD %(limit)s)
+        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+    = %(value)s
+AND NOT EXISTS (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s
+    AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s))
+AND NOT EXISTS (SELECT 1 FROM `dblock_lock`
+    WHERE lock_name = %(name)s AND (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE)))
+        ORDER BY n;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+    DECLARE CONTINUE HANDLER FOR 1205 SET taken = FALSE;
+    OPEN slots;
+    every: LOOP
+        FETCH slots INTO slot;
+        IF ended THEN LEAVE every; END IF;
+        SET taken = TRUE;
+        UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = slot AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+    AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = slot FOR UPDATE);
+        IF taken AND ROW_COUNT() = 1 THEN LEAVE every; END IF;
+    END LOOP;
+    CLOSE slots;
+    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, lock_name FROM `dblock_lock`
+        WHERE lock_name = slot AND token = %(token)s AND NOT ended;
+END
+
+-- look_at_slots, waits 0 s
+SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+FROM (SELECT 1 AS one) AS always LEFT JOIN `dblock_lock`
+    ON lock_name IN (%(name0)s, %(name1)s, %(name2)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
+
+-- set_limit, waits 0 s
+INSERT INTO `dblock_value` (lock_name, fence, value, written_at)
+VALUES (%(name)s, 0, %(value)s, UTC_TIMESTAMP(6))
+ON DUPLICATE KEY UPDATE lock_name = lock_name
+
+-- set_limit, waits 0 s
+INSERT INTO `dblock_value` (lock_name, fence, value, written_at)
+VALUES (%(name)s, 0, %(value)s, UTC_TIMESTAMP(6))
+ON DUPLICATE KEY
+UPDATE value = VALUES(value), written_at = VALUES(written_at)
+
 -- join, waits 0 s
 BEGIN NOT ATOMIC
             DECLARE free INT DEFAULT 0;
@@ -341,7 +394,7 @@ ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 
 -- prune_values, waits 0 s
 DELETE FROM `dblock_value` WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM `dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND NOT EXISTS (SELECT 1 FROM `dblock_lock` AS l
+    SELECT lock_name FROM `dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND fence > 0 AND NOT EXISTS (SELECT 1 FROM `dblock_lock` AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 

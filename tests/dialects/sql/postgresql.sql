@@ -36,6 +36,48 @@ FROM (
 ) AS mine WHERE l.ctid = mine.ctid
 RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
+-- grant_slot, waits 0 s
+WITH admitted AS MATERIALIZED (
+            SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s)
+            = %(value)s
+        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s
+            AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        ), mine AS MATERIALIZED (
+            SELECT free.ctid, free.epoch
+            FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                SELECT k.ctid, admitted.epoch FROM admitted, "dblock_lock" AS k
+                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+                FOR UPDATE OF k SKIP LOCKED
+            ) AS free LIMIT 1
+        )
+        UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
+                ), '{}') END,
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM mine WHERE l.ctid = mine.ctid
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- look_at_slots
+SELECT (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+        FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
+            ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
+
+-- set_limit
+INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+VALUES (%(name)s, 0, %(value)s, clock_timestamp())
+ON CONFLICT (lock_name) DO NOTHING RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- set_limit
+INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+VALUES (%(name)s, 0, %(value)s, clock_timestamp())
+ON CONFLICT (lock_name)
+DO UPDATE SET value = excluded.value, written_at = excluded.written_at RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
 -- join, waits 0.025 s, a crash may undo it
 UPDATE "dblock_lock" SET waiters = CASE
             WHEN waiters IS NULL THEN ARRAY[%(entry)s]
@@ -567,7 +609,7 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values
 DELETE FROM "dblock_value" WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
+    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 

@@ -8,6 +8,39 @@ ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
 WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0
 
+-- grant_slot, waits 0.05 s
+WITH RECURSIVE numbers (n) AS (
+    SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
+)
+UPDATE "dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
+    acquired_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), waiters = NULL
+WHERE lock_name = (
+    SELECT slot.lock_name FROM numbers CROSS JOIN "dblock_lock" AS slot
+    WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
+        AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+    LIMIT 1
+) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name)
+    = :value
+AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name
+    AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
+RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
+
+-- look_at_slots, waits 0.05 s
+SELECT (SELECT value FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
+    ON lock_name IN (:name0, :name1, :name2)
+
+-- set_limit, waits 0.05 s
+INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+VALUES (:name, 0, :value, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+ON CONFLICT (lock_name) DO NOTHING
+
+-- set_limit, waits 0.05 s
+INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+VALUES (:name, 0, :value, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+ON CONFLICT (lock_name)
+DO UPDATE SET value = excluded.value, written_at = excluded.written_at
+
 -- join, waits 0.05 s
 INSERT INTO "dblock_lock"
             (lock_name, fence, token, owner, acquired_at, expires_at)
@@ -263,7 +296,7 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values, waits 0.05 s
 DELETE FROM "dblock_value" WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
+    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 

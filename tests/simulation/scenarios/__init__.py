@@ -16,6 +16,7 @@ from tests.simulation.scenarios import (
     retiring,
     several,
     sharing,
+    slots,
     users,
     waiting,
 )
@@ -35,4 +36,5 @@ SCENARIOS: dict[str, Scenario] = {
     **recovering.SCENARIOS,
     **retiring.SCENARIOS,
     **electing.SCENARIOS,
+    **slots.SCENARIOS,
 }

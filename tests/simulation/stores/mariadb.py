@@ -330,6 +330,10 @@ class MariaDBStore(Store):
             {(name.decode(), slot.decode()): status for name, slot, status in runs},
         )
 
+    def limits(self) -> dict[str, int]:
+        found = self._ask("SELECT lock_name, value FROM dblock_value")
+        return {name.decode(): int(limit) for name, limit in found}
+
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")
         return [(id, name.decode()) for id, name in found]

@@ -79,6 +79,8 @@ class Tables:
     waiters: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: By names: the fence of the hold that wrote it, the value, and when.
     values: dict[str, tuple[int, str, float]] = field(default_factory=dict)
+    #: The limits of semaphores.
+    limits: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     cause: str | None = None
     longest: float = LONGEST_TTL
@@ -89,7 +91,13 @@ class Tables:
     def copy(self) -> Tables:
         """Return the same, which does not change with it."""
         names = {key: replace(name, queue=[*name.queue]) for key, name in self.names.items()}
-        return replace(self, names=names, waiters=dict(self.waiters), values=dict(self.values))
+        return replace(
+            self,
+            names=names,
+            waiters=dict(self.waiters),
+            values=dict(self.values),
+            limits=dict(self.limits),
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -242,6 +250,9 @@ class ModelStore(Store):
 
     def committed(self) -> Committed:
         return Committed({}, {}, set(), {})
+
+    def limits(self) -> dict[str, int]:
+        return self.tables.limits
 
     def waiters(self) -> list[tuple[str, str]]:
         return [(id, row["name"]) for id, row in self.tables.waiters.items()]
@@ -420,6 +431,48 @@ class ModelStore(Store):
             return (), 0
         name.queue = self._others(name, len(name.queue))
         return [self._give(name, command, witness)], 1
+
+    def _grant_slot(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        names, witness = self.tables.names, self._open(command.ttl)
+        turnstile = names.get(command.name)
+        passed = turnstile is None or self._anybodys(turnstile)
+        passed = passed or (turnstile is not None and turnstile.token == command.turnstile)
+        limit = self.tables.limits.get(command.name)
+        if witness is None or not passed or limit != command.limit:
+            return (), 0
+        for number in range(command.limit):
+            key = f"{command.name}#{1 + (command.first + number) % command.limit}"
+            slot = names.get(key)
+            if slot and self._anybodys(slot) and not self._in_use(driver, key, "update"):
+                slot.queue = self._others(slot, len(slot.queue))
+                fence, remaining, _ = self._give(slot, command, witness)
+                return [(fence, remaining, key, "")], 1
+        return (), 0
+
+    def _anybodys(self, name: Name) -> bool:
+        return self._turn(name, self._before(name, None) if name.queue else 0)
+
+    def _look_at_slots(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        names = self.tables.names
+        keys = [command.name, *(f"{command.name}#{n + 1}" for n in range(command.limit))]
+        found = self.tables.limits.get(command.name)
+        limit = None if found is None else str(found)
+        rows = [
+            (limit, *self._told(key, names[key]), None, self._anybodys(names[key]))
+            for key in keys
+            if key in names
+        ]
+        return rows or [(limit, None)], len(rows) or 1
+
+    def _set_limit(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        if not command.anew and command.name in self.tables.limits:
+            return (), 0
+        self.tables.limits[command.name] = command.limit
+        self._writes()
+        return [("",)], 1
 
     def _first(self, command: Any, witness: Witness | None) -> Answer:
         """Take a name that nobody has had yet."""

@@ -137,6 +137,11 @@ class PostgreSQLStore(Store):
             {(run["lock_name"], run["slot"]): run["exit_status"] for run in rows["dblock_run"]},
         )
 
+    def limits(self) -> dict[str, int]:
+        return {
+            row["lock_name"]: int(row["value"]) for row in self.tables.decoded()["dblock_value"]
+        }
+
     def waiters(self) -> list[tuple[str, str]]:
         rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])
         return [(row["id"], row["lock_name"]) for row in rows]

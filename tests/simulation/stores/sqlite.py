@@ -173,6 +173,10 @@ class SQLiteStore(Store):
     def put(self, stock: dict[int, int]) -> None:
         self._admin.executemany("INSERT INTO stock (id, amount) VALUES (?, ?)", stock.items())
 
+    def limits(self) -> dict[str, int]:
+        found = self._admin.execute("SELECT lock_name, value FROM dblock_value")
+        return {name: int(limit) for name, limit in found}
+
     def waiters(self) -> list[tuple[str, str]]:
         return self._admin.execute(
             "SELECT id, lock_name FROM dblock_waiter ORDER BY since, id"

@@ -1,0 +1,79 @@
+"""The slots of a semaphore on MariaDB: those that seem free are tried, one after the other."""
+
+from __future__ import annotations
+
+from ...protocol import commands
+from ...protocol.state import Granted
+from ...protocol.steps import Query
+from ..dialect import read_slot
+from ..slots import SlotStatements as Slots
+from .fragments import REMAINING, microseconds
+from .lease import LeaseStatements
+from .queue import LAST
+
+
+class SlotStatements(LeaseStatements, Slots):
+    """SKIP LOCKED by a unique key is an error on 10.11, so a slot that is busy is an error that is
+    handled. Who waits in the server for a slot by its name, which stands for that name alone, does
+    not come first here: it is not overtaken for long, since it joins the name's queue then."""
+
+    keeps_value = "ON DUPLICATE KEY UPDATE lock_name = lock_name"
+    replaces_value = """ON DUPLICATE KEY
+            UPDATE value = VALUES(value), written_at = VALUES(written_at)"""
+
+    @property
+    def anybodys(self) -> str:
+        return self.is_available(LAST)
+
+    @property
+    def admits(self) -> str:
+        # Who has the turnstile's user lock is about to have the turnstile.
+        return f"""{super().admits}
+            AND NOT EXISTS (SELECT 1 FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND {self.taken_elsewhere})"""
+
+    def grant_slot(
+        self,
+        name: str,
+        limit: int,
+        token: str,
+        owner: str,
+        ttl: float,
+        *,
+        turnstile: str,
+        first: int,
+    ) -> Query[Granted | None]:
+        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
+        others = {"ttl": microseconds(ttl), "user_lock": self.user_lock(name)}
+        grant = self._grant(self.anybodys, rest="NULL").replace("%(name)s", "slot")
+        return Query(
+            f"""BEGIN NOT ATOMIC
+                DECLARE slot VARBINARY(1020);
+                DECLARE ended, taken BOOL DEFAULT FALSE;
+                DECLARE slots CURSOR FOR
+                    WITH RECURSIVE numbers AS (
+                        SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < %(limit)s
+                    )
+                    SELECT l.lock_name FROM numbers STRAIGHT_JOIN {self.lock_table} AS l
+                    ON l.lock_name = CONCAT(%(name)s, '#', 1 + (%(first)s + n) MOD %(limit)s)
+                    WHERE {self.anybodys} AND {self.admits}
+                    ORDER BY n;
+                DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+                DECLARE CONTINUE HANDLER FOR 1205 SET taken = FALSE;
+                OPEN slots;
+                every: LOOP
+                    FETCH slots INTO slot;
+                    IF ended THEN LEAVE every; END IF;
+                    SET taken = TRUE;
+                    {grant};
+                    IF taken AND ROW_COUNT() = 1 THEN LEAVE every; END IF;
+                END LOOP;
+                CLOSE slots;
+                SELECT fence, {REMAINING}, lock_name FROM {self.lock_table}
+                    WHERE lock_name = slot AND token = %(token)s AND NOT ended;
+            END""",
+            self.slot_parameters(command) | others,
+            command,
+            self.patience,
+            read=read_slot,
+        )

@@ -1,0 +1,59 @@
+"""The slots of a semaphore on PostgreSQL: the first that is free and not being taken just now."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ...protocol import commands
+from ...protocol.state import Granted
+from ...protocol.steps import Query
+from ..dialect import read_slot
+from ..slots import SlotStatements as Slots
+from .fragments import DURABLE, REMAINING
+from .queue import QueueStatements
+from .witness import NEXT_FENCE
+
+
+class SlotStatements(QueueStatements, Slots):
+    """A slot is taken as any name is: those in its queue who are there come first."""
+
+    @property
+    def anybodys(self) -> str:
+        return self.is_available(self.earlier)
+
+    def grant_slot(
+        self,
+        name: str,
+        limit: int,
+        token: str,
+        owner: str,
+        ttl: float,
+        *,
+        turnstile: str,
+        first: int,
+    ) -> Query[Granted | None]:
+        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
+        asked = self.slot_parameters(command)
+        return Query(self._grant_slot, asked, command, 0.0, read=read_slot)
+
+    @cached_property
+    def _grant_slot(self) -> str:
+        # Each slot is looked for by its key, and locked by the look that finds it free: what
+        # others are taking is skipped, what they have taken since is judged by its newest version.
+        # That is done once, whatever the plan: done again for another row, it would find another.
+        slot = "%(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)"
+        return f"""WITH admitted AS MATERIALIZED (
+                SELECT epoch FROM {self.open} WHERE {self.admits}
+            ), mine AS MATERIALIZED (
+                SELECT free.ctid, free.epoch
+                FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                    SELECT k.ctid, admitted.epoch FROM admitted, {self.lock_table} AS k
+                    WHERE lock_name = {slot} AND {self.anybodys}
+                    FOR UPDATE OF k SKIP LOCKED
+                ) AS free LIMIT 1
+            )
+            UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = {self.others()},
+                    token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                FROM mine WHERE l.ctid = mine.ctid
+                RETURNING fence, {REMAINING}, lock_name, {DURABLE}"""

@@ -1,0 +1,89 @@
+"""The slots of a semaphore: names with a number, and a limit beside them.
+
+The slots of ``api`` are ``api#1``, ``api#2`` and so on. Each is a name like any other, with a row
+and a fence of its own. Who waits for a slot takes the name ``api`` itself first: the turnstile.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from typing import ClassVar
+
+from ..protocol import commands
+from ..protocol.slot_names import slot_name
+from ..protocol.state import Slots
+from ..protocol.steps import Query, Reply
+from .dialect import Dialect, read_queued
+
+
+class SlotStatements(Dialect):
+    """What of them is nearly the same for all databases."""
+
+    #: What ends a statement that must be on disk before it is told.
+    durably: ClassVar[str] = ""
+    #: What ends the statement that writes a limit where there is one: leave it, or not.
+    keeps_value: ClassVar[str] = "ON CONFLICT (lock_name) DO NOTHING"
+    replaces_value: ClassVar[str] = """ON CONFLICT (lock_name)
+            DO UPDATE SET value = excluded.value, written_at = excluded.written_at"""
+
+    @property
+    @abstractmethod
+    def anybodys(self) -> str:
+        """Whether a name is free for who only comes now."""
+
+    @property
+    def admits(self) -> str:
+        """Whether a semaphore has this limit, and a turnstile that is passed."""
+        name, turnstile = self.name_parameter, self.parameter("turnstile")
+        return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {name})
+                = {self.parameter("value")}
+            AND NOT EXISTS (SELECT 1 FROM {self.lock_table} WHERE lock_name = {name}
+                AND NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile}))"""
+
+    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
+        """Return the parameters of a statement that takes a slot."""
+        return {
+            "name": self.key(command.name),
+            "limit": command.limit,
+            "value": json.dumps(command.limit),
+            "token": command.token,
+            "owner": command.owner,
+            "ttl": command.ttl,
+            "turnstile": command.turnstile,
+            "first": command.first,
+        }
+
+    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
+        names = [name, *(slot_name(name, number) for number in range(1, limit + 1))]
+        keys = {f"name{number}": self.key(one) for number, one in enumerate(names)}
+        value = f"SELECT value FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
+        return Query(
+            f"""SELECT ({value}), {self.columns}, NULL, {self.anybodys}
+            FROM (SELECT 1 AS one) AS always LEFT JOIN {self.lock_table}
+                ON lock_name IN ({", ".join(map(self.parameter, keys))}){self.complete}""",
+            {"name": self.key(name), **keys},
+            commands.LookAtSlots(name, limit),
+            self.patience,
+            read=_slots,
+        )
+
+    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
+        return Query(
+            f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
+            VALUES ({self.name_parameter}, 0, {self.parameter("value")}, {self.clock})
+            {self.replaces_value if anew else self.keeps_value}{self.durably}""",
+            {"name": self.key(name), "value": json.dumps(limit)},
+            commands.SetLimit(name, limit, anew),
+            self.patience,
+        )
+
+
+def _slots(reply: Reply) -> Slots:
+    stored = reply.rows[0][0]
+    limit = None if stored is None else json.loads(stored)
+    rows = [read_queued(row) for _, *row in reply.rows if row[0] is not None]
+    return Slots(
+        limit if limit is None or type(limit) is int else 0,
+        {one.row.name: one for one in rows},
+    )

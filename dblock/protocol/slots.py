@@ -1,0 +1,234 @@
+"""A semaphore: so many names of which a caller holds any, and a limit that all agree on.
+
+::
+
+    take ── granted ──────────────────────────────────────────────> Held
+     └── refused ── look ── no limit yet: write it ────────────┐
+                     ├── another limit ──────> LimitMismatch   ├──> take
+                     ├── none is free, one has no row: make it ┘
+                     └── all are held, or others wait ── the turnstile ── wait
+
+A slot is a name, and a hold of it a lease like any other; what is special is that one statement
+takes any slot that is free. Whoever is refused, and may wait, takes the turnstile first: a lease on
+the semaphore's own name. So those who wait come in that name's order, one of them looks for a slot,
+and nobody who comes later overtakes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, LimitMismatch
+from .attempt import Answer, Attempt, Seen
+from .lease import Held, Refused
+from .release import give_back
+from .retry import retry_or_raise
+from .slot_names import slot_name
+from .state import LockRow, QueuePosition, Slots
+from .steps import Procedure, Query, Sleep
+
+if TYPE_CHECKING:
+    from ..policy import RetryPolicy
+    from .statements import Statements
+    from .waiters import Waiter
+
+#: Seconds between two looks for a slot, at most, of the one who has the turnstile.
+LOOK = 0.1
+
+
+@dataclass(eq=False, kw_only=True)
+class SlotAttempt(Attempt):
+    """How far one caller has come. What was granted, or is found to be, the request is for then."""
+
+    name: str
+    limit: int
+    #: Of how many slots to look at the next first.
+    first: int = 0
+    #: The token of the turnstile, for who has it.
+    turnstile: str = ""
+    slots: Slots = field(default=Slots(None, {}), init=False)
+
+    @property
+    def _names(self) -> list[str]:
+        return [slot_name(self.name, number) for number in range(1, self.limit + 1)]
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the turnstile was seen to be passed, or to be this caller's."""
+        turnstile = self.slots.rows.get(self.name)
+        return (
+            turnstile is None
+            or turnstile.position.free
+            or (turnstile.row.token is not None and turnstile.row.token == self.turnstile)
+        )
+
+    @property
+    def _rowless(self) -> str | None:
+        """A slot without a row, the next in the order in which they are looked at."""
+        names = self._names
+        order = names[self.first :] + names[: self.first]
+        return next((name for name in order if name not in self.slots.rows), None)
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def begin(self) -> Procedure[Held | Refused]:
+        """Take any slot without waiting for one, or be refused."""
+        held = yield from self.take()
+        if held is not None:
+            return held
+        wait = self.deadline.wait
+        return (yield from self.refuse()) if wait == 0 else Refused(self.seen.state, self.closed)
+
+    def take(self) -> Procedure[Held | None]:
+        """Take any slot, without waiting for one."""
+        while True:
+            held = yield from self.run(None, self._ask)
+            if held is not None:
+                return held
+            self._check_limit()
+            if self.closed or not self.admitted or self._rowless is None:
+                return None  # else others have taken what was made for this one
+
+    def _ask(self) -> Procedure[Answer]:
+        request = self.request
+        query = self.dialect.grant_slot(
+            self.name,
+            self.limit,
+            request.token,
+            request.owner,
+            request.ttl,
+            turnstile=self.turnstile,
+            first=self.first,
+        )
+        return query, (yield from self.reach(query))
+
+    def _look(self, ticket: str | None) -> Procedure[None]:
+        query = self.dialect.look_at_slots(self.name, self.limit)
+        reply = yield from retry_or_raise(
+            self.dialect, query, self.name, self.deadline.reach, self.deadline.now
+        )
+        self.slots = query.read(reply)
+        self._note(reply)
+        known = self.slots.rows
+        slots = [known[name] for name in self._names if name in known]
+        mine = next((one.row for one in slots if one.row.token == self.request.token), None)
+        self.request.name = self.name if mine is None else mine.name
+        free = [one.row for one in slots if one.position.free and self.admitted]
+        state = mine or next(iter(free), None)
+        if state is None and len(slots) == self.limit:  # all are held: the first to be over
+            state = min((one.row for one in slots), key=_left)
+        self.seen = Seen(state, QueuePosition(None, bool(free)), reply.sent)
+
+    def _mend(self, ticket: str | None) -> Procedure[bool]:
+        """As for a name; and write the limit, or a slot's row, where that is missing."""
+        if not self.admitted or self.slots.limit not in (None, self.limit):
+            return False
+        rowless, again = self._rowless, False
+        if self.slots.limit is None:
+            yield from self._write(self.dialect.set_limit(self.name, self.limit, anew=False))
+            again = True
+        if rowless is not None:  # also where a slot seems free: it may be under a guard
+            yield from self._write(self.dialect.create(rowless))
+            again = True
+        if self.dialect.has_witness and (again or self.seen.position.free):
+            again = (yield from self._mend_witness()) or (again and not self.closed)
+        return again
+
+    def _write(self, query: Query[int]) -> Procedure[None]:
+        """Write what may be written twice."""
+        deadline = self.deadline
+        try:
+            reply = yield from retry_or_raise(
+                self.dialect, query, self.name, deadline.reach, deadline.now
+            )
+        except DBLockError as error:
+            raise self.told(error) from error.__cause__
+        deadline.now = reply.now
+
+    def _check_limit(self) -> None:
+        """Raise LimitMismatch if the semaphore has another limit."""
+        stored = self.slots.limit
+        if stored is not None and stored != self.limit:
+            raise self.told(mismatch(self.name, self.limit, stored))
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def wait(
+        self, policy: RetryPolicy, waiter: Waiter | None, has_turnstile: Callable[[], bool]
+    ) -> Procedure[Held | Refused | None]:
+        """Look for a slot until one is free; None if the turnstile was lost meanwhile."""
+        deadline, number = self.deadline, 1
+        held = yield from self.take()
+        while held is None and has_turnstile():
+            sleep = policy.sleep_after(
+                self.name, number, deadline.elapsed, deadline.left, most=LOOK
+            )
+            if sleep is None:
+                return (yield from self.refuse())
+            number += 1
+            state = self.seen.state
+            if state is not None and state.held and state.remaining is not None:
+                sleep = min(sleep, state.remaining)
+            if self.closed:
+                sleep = deadline.within(self.closed)
+            if waiter is None:
+                deadline.now = (yield Sleep(sleep)).now
+            else:
+                deadline.now = (yield from waiter.wait(Sleep, sleep, deadline.now)).now
+            yield from self.look(None)
+            self._check_limit()
+            if self.seen.position.free or self._rowless is not None or self.mine:
+                held = yield from self.take()
+        return held
+
+    def refuse(self) -> Procedure[Refused]:
+        """Leave nothing behind that may have been granted."""
+        if self.doubt is not None:
+            yield from self.look(None)
+            if self.mine:
+                yield from give_back(self.dialect, self.request, self.deadline.now)
+        if self.timed_out is not None and self.seen.position.free:
+            raise self.told(self.timed_out)
+        return Refused(self.seen.state, self.closed)
+
+    def find(self, patience: float, now: float) -> Procedure[tuple[LockRow | None, float]]:
+        """Look which slot the request was granted, if any."""
+        self.deadline.settling, self.deadline.timeout, self.deadline.now = True, patience, now
+        yield from self._look(None)
+        return (self.seen.state if self.mine else None), self.deadline.now
+
+
+def _left(row: LockRow) -> float:
+    return 0.0 if row.remaining is None else row.remaining
+
+
+def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
+    """Return the error for who comes with another limit than is stored."""
+    if not stored:
+        return LimitMismatch(
+            f"{name!r} is no semaphore: something else has a value under this name. Choose another",
+            name=name,
+            limit=limit,
+        )
+    return LimitMismatch(
+        f"the semaphore {name!r} has {stored} slots, and limit={limit} was asked for: use "
+        f"limit={stored}, or change it for everybody with resize({limit})",
+        name=name,
+        limit=limit,
+        stored=stored,
+    )
+
+
+def resize(
+    dialect: Statements, name: str, limit: int, most: int, patience: float, start: float
+) -> Procedure[int]:
+    """Change a semaphore's limit; return how many slots above it are still held, up to ``most``."""
+    query = dialect.set_limit(name, limit, anew=True)
+    reply = yield from retry_or_raise(dialect, query, name, patience, start)
+    look = dialect.look_at_slots(name, most)
+    reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
+    rows = look.read(reply).rows
+    above = (slot_name(name, number) for number in range(limit + 1, most + 1))
+    return sum(one in rows and rows[one].row.held for one in above)

@@ -1,0 +1,267 @@
+"""The semaphore: at most so many hold it at a time, each with a lease of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from .arguments import LIMIT_MAX, check_limit
+from .errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
+from .events import Kind
+from .handle import SingleHandle
+from .lease import Lease
+from .protocol import slots
+from .protocol.deadline import Deadline
+from .protocol.lease import Held, LeaseRequest, Refused
+from .protocol.schedule import Plan
+from .protocol.slot_names import number_of, slot_name
+from .protocol.slots import SlotAttempt
+from .protocol.steps import Query
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .holding.lease_hold import LeaseHold
+    from .lease_options import LeaseOptions
+
+#: The TTL of the turnstile, in seconds, or that of the slots if it is less. If the first who waits
+#: dies, the others wait for so long.
+TURNSTILE_TTL = 3.0
+
+
+class Semaphore(SingleHandle):
+    """A semaphore, made by :meth:`Locks.semaphore`. At most ``limit`` hold a slot at a time::
+
+        with locks.semaphore("api", limit=3) as slot:
+            slot.check()
+
+    ``with`` gives a slot: a :class:`Lease` that you hold, on a name such as ``api#2``. It is kept,
+    lost, guarded and shown as any lease is, and has a fence of its own, which grows from hold to
+    hold of that slot. Or use :meth:`acquire` and :meth:`release`, as with
+    :class:`threading.Semaphore`; then :attr:`slot` is the slot.
+
+    Threads can share one Semaphore, and one thread can hold several slots. A release ends the
+    newest slot of the calling thread, or else the newest of the handle.
+
+    Who has to wait waits for the name ``api`` itself, the turnstile, which is passed on in the
+    order of that name's waiters. Whoever has it takes the next slot that is free.
+
+    If a holder dies, its slot is free when its TTL is over.
+    """
+
+    strategy = "semaphore"
+
+    def __init__(self, database: Database, lease: Lease, limit: int) -> None:
+        super().__init__(lease.wait, database.runtime)
+        self.name = lease.name
+        self._database = database
+        self._lease = lease
+        self._options = lease._options
+        self._limit = limit
+        #: Where this handle looks for a free slot first: where it had one before.
+        self._first = int(database.runtime.random() * limit)
+        self._slots: list[Lease] = []
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self.name!r} limit={self._limit}>"
+
+    @property
+    def limit(self) -> int:
+        """How many may hold a slot at a time, as this handle asks for."""
+        return self._limit
+
+    # --- taking and giving back --------------------------------------------------------------
+
+    def __enter__(self) -> Lease:  # type: ignore[override]  # a slot, which is what one can use
+        super().__enter__()
+        return self.slot
+
+    @property
+    def slot(self) -> Lease:
+        """The calling thread's newest slot, or else the handle's newest. Raises NotHeld."""
+        found = self._find()
+        if found is None:
+            raise NotHeld(f"no slot of the semaphore {self.name!r} is held", name=self.name)
+        return found
+
+    def release(self) -> None:
+        """Give back the calling thread's newest slot, or else the handle's newest. One round trip.
+
+        Raises NotHeld if there is none, and LockLost if it was lost before.
+        """
+        self._end(leaving=False)
+
+    def leave(self) -> None:
+        self._end(leaving=True)
+
+    def current(self) -> LeaseHold | None:
+        """Return the hold of the caller's slot."""
+        found = self._find()
+        return None if found is None else found.current()
+
+    def _end(self, *, leaving: bool) -> None:
+        slot = self.slot
+        try:
+            (slot.leave if leaving else slot.release)()
+        finally:
+            if slot.current() is None:
+                self._forget(slot)
+
+    def _find(self) -> Lease | None:
+        mine, newest = self._database.callers.mine(), None
+        for slot in reversed(self._slots.copy()):
+            hold = slot.current()
+            if hold is None:  # it was released by itself
+                self._forget(slot)
+            elif hold.caller is mine:
+                return slot
+            else:
+                newest = newest or slot
+        return newest
+
+    def _forget(self, slot: Lease) -> None:
+        with contextlib.suppress(ValueError):
+            self._slots.remove(slot)
+
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
+        """Take a slot, waiting up to ``wait`` seconds. One round trip when one is free."""
+        database, options, start = self._database, self._options, self._runtime.now()
+        refusal = database.callers.refuse_self_wait(
+            self.name, wait, one_writer=database.dialect.one_writer
+        )
+        if refusal is not None:
+            return refusal
+        token, owner = self._runtime.token(16), database.owner(options.label)
+        request = LeaseRequest(self.name, token, owner, options.plan.first)
+        attempt = SlotAttempt(
+            database.dialect,
+            request,
+            Deadline(start, wait, database.timeouts.socket, start),
+            name=self.name,
+            limit=self._limit,
+            first=self._first % self._limit,
+        )
+        orphaned: list[Query[bool]] = []
+        slot: Lease | None = None
+        try:
+            # Who has waited gives up the turnstile when its slot is kept.
+            with contextlib.ExitStack() as waited:
+                outcome = database.run(attempt.begin(), orphaned=orphaned)
+                if wait != 0 and not isinstance(outcome, Held):
+                    self._refuse_own_slots()
+                    outcome = self._wait(attempt, orphaned, waited)
+                if isinstance(outcome, Held):
+                    slot = self._slot(request.name)
+                    slot._keep(slot._hold(outcome, request.token), start)
+                    self._slots.append(slot)
+        except BaseException as error:
+            if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
+                if slot is not None:
+                    slot._unkeep(slot._holds.last)
+                    self._forget(slot)
+                self._lease._abandon(request, orphaned, [], attempt.find)
+            raise
+        if isinstance(outcome, Held):
+            self._first = number_of(request.name) - 1
+            return None
+        return self._refusal(outcome, attempt, wait)
+
+    def _wait(
+        self, attempt: SlotAttempt, orphaned: list[Query[bool]], waited: contextlib.ExitStack
+    ) -> Held | Refused:
+        """Take the turnstile, and then a slot as soon as one is free."""
+        database, options, deadline = self._database, self._options, attempt.deadline
+        waiter = None
+        if self._limit == 1:  # there is one that it waits for, so a cycle of waiters is found
+            waiter = database.waiter(slot_name(self.name, 1), "lease", options.label)
+            waiter.start = deadline.start
+            waited.callback(database.withdraw, waiter)
+        while True:
+            turnstile = _Turnstile(database, options)
+            waited.callback(turnstile.give_up)
+            deadline.now = self._runtime.now()
+            if turnstile._try_within(None if deadline.left is None else max(0.0, deadline.left)):
+                return database.run(attempt.refuse())
+            attempt.turnstile = turnstile.token
+            waiting = attempt.wait(options.retry, waiter, turnstile.lasts)
+            outcome = database.run(
+                waiting if waiter is None else waiter.during(waiting), orphaned=orphaned
+            )
+            if outcome is not None:
+                return outcome
+
+    def _slot(self, name: str) -> Lease:
+        """Return a handle of a slot."""
+        return type(self._lease)(self._database, self._options._replace(name=name))
+
+    def _refuse_own_slots(self) -> None:
+        """Raise DeadlockDetected if the caller has every slot itself."""
+        callers = self._database.callers
+        names = {slot_name(self.name, number) for number in range(1, self._limit + 1)}
+        if len([hold for hold in callers.mine().all() if hold.name in names]) == self._limit:
+            raise DeadlockDetected(
+                f"this {callers.caller} holds all {self._limit} slots of the semaphore "
+                f"{self.name!r} already and would wait for itself; release one first",
+                name=self.name,
+            )
+
+    def _refusal(self, refused: Refused, attempt: SlotAttempt, wait: float | None) -> NotAcquired:
+        """Return the error for a refusal: that all slots are held, and until when."""
+        held = refused.state is not None and refused.state.held
+        if attempt.closed or not attempt.admitted or not held:
+            return self._database.not_acquired(self.name, refused._replace(state=None), wait)
+        assert refused.state is not None
+        state = refused.state.told()
+        within = "" if wait is None else f" within {wait:g} s"
+        return NotAcquired(
+            f"no slot of the semaphore {self.name!r} was acquired{within}: all {self._limit} were "
+            f"held. The first to run out is {state.name!r}, {state.describe()}",
+            name=self.name,
+            holder=state,
+        )
+
+    # --- the limit ---------------------------------------------------------------------------
+
+    def resize(self, limit: int) -> int:
+        """Change the limit, for everybody and for good. Return how many slots too many are held.
+
+        Those run on until they are released. Nobody new gets them, but for a try that is under way
+        while you do this. Every other handle keeps the limit that it was made with, and gets
+        LimitMismatch from now on: so start your other processes anew with the new limit.
+        """
+        limit, database = check_limit(limit), self._database
+        held = database.run(
+            slots.resize(
+                database.dialect,
+                self.name,
+                limit,
+                LIMIT_MAX,
+                database.timeouts.query,
+                self._runtime.now(),
+            )
+        )
+        self._limit = limit
+        return held
+
+
+class _Turnstile(Lease):
+    """The lease of who waits first for a slot. Nothing is told of it but by the database."""
+
+    def __init__(self, database: Database, options: LeaseOptions) -> None:
+        plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
+        super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
+
+    def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
+        pass
+
+    def lasts(self) -> bool:
+        """Whether nobody else can have it yet."""
+        return self.held
+
+    def give_up(self) -> None:
+        """Let the next one have it, if it is had; else it runs out."""
+        if self.current() is not None:
+            self._runtime.finish(self._end_it, cancelled=True)
+
+    def _end_it(self) -> None:
+        with contextlib.suppress(DBLockError):
+            self._release(0.0)
