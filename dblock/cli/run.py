@@ -74,7 +74,7 @@ exit_code_option = partial(
     default="30",
     show_default=True,
 )
-@duration_option("--wait", check_wait, "How long to wait for the lock. Default: for ever.")
+@duration_option("--wait", check_wait, "How long to wait. Default: for ever.")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait for the lock.")
 @click.option("--fair", is_flag=True, help="Get the lock strictly in the order of arrival.")
 @click.option(
@@ -82,7 +82,7 @@ exit_code_option = partial(
     type=int,
     callback=checked(check_limit),
     metavar="N",
-    help="Let N run at a time, each in a slot: NAME#1, NAME#2 and so on.",
+    help="Let N run at a time: DBLOCK_NAME is NAME#1, NAME#2 and so on. All give the same N.",
 )
 @duration_option(
     "--at-least",
@@ -139,9 +139,7 @@ exit_code_option = partial(
     callback=checked(check_label),
     help="What dblock list shows beside host and pid.",
 )
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Say when the lock is acquired, renewed and released."
-)
+@click.option("-v", "--verbose", is_flag=True, help="Tell of each acquire, renewal and release.")
 @database_options
 @click.pass_context
 def run(
@@ -176,9 +174,6 @@ def run(
 
     dblock passes TERM, INT, HUP and QUIT on to COMMAND and what it has started. If the lock is
     lost, or dblock is killed by KILL, they get TERM and then KILL.
-
-    With --slots N as many run at a time, each in a slot with a lease and a fence of its own:
-    DBLOCK_NAME is NAME#1, NAME#2 and so on. All give the same N.
 
     With --once-per dblock does nothing if the slot KEY has succeeded before. A run that failed
     leaves its slot open. minute, hour and so on go by the database's clock.

@@ -124,6 +124,7 @@ class Crew:
     def two_reports(self, refusal: str) -> None:
         """See two reports made, of which one was refused while the other went on."""
         self.until_said(refusal)
+        self.until_noted("begin")
         assert [note.what for note in self.diary()] == ["begin"]
         self.enough()
         self.until_noted("end", 2)
