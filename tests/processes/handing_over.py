@@ -7,9 +7,9 @@ from tests.processes.workers import Say, Wait
 
 
 def hand_over(say: Say, wait: Wait, url: str, ttl: float) -> None:
-    """Take a lease, detach it, and say with what another goes on."""
-    with Locks(url) as locks, locks.lease("report", ttl=ttl) as lease:
-        say((lease.fence, lease.detach()))
+    """Take a lease, detach it for so long, and say with what another goes on."""
+    with Locks(url) as locks, locks.lease("report") as lease:
+        say((lease.fence, lease.detach(ttl)))
         wait()
 
 

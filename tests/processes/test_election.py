@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from dblock import Locks
@@ -9,7 +10,7 @@ from tests.conftest import Database
 from tests.processes.workers import SECONDS, Process, hold, lead, observe
 
 LONG = 600.0
-SHORT = 2.0
+SHORT = 4.0
 #: How much later a term may follow another than a lease does another.
 SLACK = 10.0
 
@@ -23,13 +24,12 @@ def until(observer: Process, wanted: Any) -> list[Any]:
 
 def test_a_killed_leader_is_followed_when_its_term_is_over(db: Database) -> None:
     """And as soon as a plain lease is, which is the yardstick."""
-    with (
-        Locks(db.url) as locks,
-        Process(observe, db.url) as observer,
-        Process(hold, db.url, {"yardstick": SHORT}, []) as holder,
-        Process(lead, db.url, SHORT, "first") as victim,
-    ):
+    with ExitStack() as stack:
+        locks = stack.enter_context(Locks(db.url))
+        observer = stack.enter_context(Process(observe, db.url))
         assert observer.message() is None
+        holder = stack.enter_context(Process(hold, db.url, {"yardstick": SHORT}, []))
+        victim = stack.enter_context(Process(lead, db.url, SHORT, "first"))
         assert holder.message() == "held"
         assert (victim.message(), victim.message()) == ("campaigning", 1)
         assert (1, "first") in until(observer, (1, "first"))

@@ -10,13 +10,13 @@ from tests.processes.handing_over import go_on, hand_over
 from tests.processes.workers import SECONDS, Process
 
 LONG = 600.0
-SHORT = 2.0
+SHORT = 4.0
 
 
 def test_who_detached_it_is_killed(db: Database) -> None:
-    """The hold goes on, for longer than who had it first would have kept it."""
+    """The hold goes on, renewed by the other."""
     with Locks(db.url) as locks:
-        with Process(hand_over, db.url, SHORT) as first:
+        with Process(hand_over, db.url, LONG) as first:
             fence, text = first.message()
             with Process(go_on, db.url, text, SHORT) as second:
                 assert second.message() == fence
@@ -51,7 +51,7 @@ def test_both_are_killed_before_it_is_attached(db: Database) -> None:
 
 def test_who_goes_on_is_killed(db: Database) -> None:
     """It runs out, and who detached it does not keep it."""
-    with Locks(db.url) as locks, Process(hand_over, db.url, SHORT) as first:
+    with Locks(db.url) as locks, Process(hand_over, db.url, LONG) as first:
         fence, text = first.message()
         with Process(go_on, db.url, text, SHORT) as second:
             assert second.message() == fence
