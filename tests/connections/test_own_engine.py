@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import ssl
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,10 +16,11 @@ from sqlalchemy import NullPool, create_engine, event, make_url
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from dblock import Locks, NotAcquired, Unavailable, Unsupported
+from dblock import Locks, NotAcquired, Timeouts, Unavailable, Unsupported
 from dblock.aio import AsyncLocks
 from dblock.dialects.mariadb.arguments import CARRIED as MARIADB
 from dblock.dialects.postgresql.arguments import CARRIED as POSTGRESQL
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.schema import migration_lock
 from tests.conftest import BORROWED, Database, NewDatabase, lent
 from tests.servers import execute
@@ -316,3 +319,11 @@ def test_a_name_is_verified_without_an_authority_of_ones_own() -> None:
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert MARIADB["aiomysql"]({"ssl": context}) == {"ssl": context}
+
+
+def test_a_file_whose_connection_is_dropped(tmp_path: Path) -> None:
+    """A signal may come before anything has it; Python 3.13 warns of one that nobody closed."""
+    connect = SQLite3(Timeouts()).plain(f"sqlite:///{tmp_path / 'locks.db'}")
+    assert connect is not None
+    connect()
+    gc.collect()

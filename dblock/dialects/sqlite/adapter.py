@@ -39,6 +39,15 @@ TURN = 0.05
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
 
 
+class Connection(sqlite3.Connection):
+    """Closes itself when it is dropped. A signal's exception may come while it is made, or before
+    anything has it, and then nobody else can."""
+
+    def __del__(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # it may be half made
+            self.close()
+
+
 class SQLite3(Adapter):
     """There is no server, and no network."""
 
@@ -54,7 +63,13 @@ class SQLite3(Adapter):
         found = re.fullmatch(r"sqlite(?:\+pysqlite)?:///(/[^?]+)", url)
         if found is None:
             return None
-        return partial(sqlite3.connect, found[1], check_same_thread=False, **self.connect_args())
+        return partial(
+            sqlite3.connect,
+            found[1],
+            check_same_thread=False,
+            factory=Connection,
+            **self.connect_args(),
+        )
 
     def prepare_connection(self, connection: Any) -> ServerSession:
         self.set_autocommit(connection)
