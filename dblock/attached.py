@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .beliefs import Change
 from .errors import DBLockError, NotAcquired
 from .lease import Lease
 from .protocol.attach import Detached, attach
@@ -49,9 +48,7 @@ class AttachedLease(Lease):
             self._keep(hold, start)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been attached
-                if hold is not None:
-                    self._holds.take(hold, Change.ABANDONED)
-                    database.keeper().drop(hold)
+                self._unkeep(hold)
                 self._abandon(request, orphaned, [])
             raise
         return None

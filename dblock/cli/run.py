@@ -204,7 +204,6 @@ def run(
                 tz=tz,
                 label=label,
             )
-            begun = time.monotonic()
             if slots is None:
                 lease = locks.lease(
                     name, ttl, patience, label=label, max_hold=at_most, fair=fair, on_lost=note
@@ -219,6 +218,7 @@ def run(
                 semaphore = locks.semaphore(
                     name, slots, ttl, patience, label=label, max_hold=at_most, on_lost=note
                 )
+                begun = time.monotonic()
                 with progress.waiting(locks):
                     _acquire(semaphore, signals)
                 lease = semaphore.slot

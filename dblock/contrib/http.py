@@ -17,7 +17,7 @@ from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
-from ..arguments import Seconds, check_callback, check_flag, check_keep, check_wait
+from ..arguments import Seconds, check_callback, check_flag, check_json, check_keep, check_wait
 from ..errors import DBLockError, InProgress, KeyReused
 
 Request = TypeVar("Request")
@@ -227,7 +227,4 @@ def _unreadable(detail: str) -> Refused:
 
 
 def _text(what: str, value: object) -> bytes:
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise type(error)(f"{what} is what JSON can express: {error}") from None
+    return check_json(what, value, sort=True).encode()

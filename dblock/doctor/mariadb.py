@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
+from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 
 # With less, connections end that are idle between two renewals.
@@ -132,7 +133,7 @@ def tables_kind(patient: Patient) -> Iterator[Finding]:
     """Check the engine, the collation and the index of each table."""
     dialect = patient.dialect
     where = f"table_schema = {'%(schema)s' if dialect.schema else 'DATABASE()'}"
-    for name in ("lock", "guard", "applied", "once", "value", "run"):
+    for name in TABLES:
         table = dialect.prefix + name
         asked = {"table": table} | ({"schema": dialect.schema} if dialect.schema else {})
         engines = patient.ask(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
+from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 
 IDLE = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
@@ -204,7 +205,7 @@ def collation(patient: Patient) -> Iterator[Finding]:
 
 
 def index(patient: Patient) -> Iterator[Finding]:
-    for name in ("lock", "applied", "once", "value", "run"):
+    for name in TABLES:
         table = patient.dialect.table(name)
         ((there, good),) = patient.ask(
             "SELECT to_regclass(%(table)s) IS NOT NULL, EXISTS (SELECT FROM pg_index WHERE "

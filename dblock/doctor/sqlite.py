@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, wrong
 
 # Their locks are known to be lost or not to be there: https://www.sqlite.org/faq.html#q5
@@ -71,7 +72,7 @@ def integrity(patient: Patient) -> Iterator[Finding]:
 
 
 def index(patient: Patient) -> Iterator[Finding]:
-    for name in ("lock", "applied", "once", "value", "run"):
+    for name in TABLES:
         columns = patient.ask(f"PRAGMA table_info({patient.dialect.prefix + name})")
         if columns and not any(primary for *_, primary in columns):
             yield wrong(
