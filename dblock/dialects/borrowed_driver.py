@@ -57,6 +57,10 @@ class BorrowedDriver(ABC):
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         """Say why nothing can be locked in the transaction of this borrowed connection."""
 
+    def has_begun(self, connection: Any) -> bool:
+        """Whether the server may know of the transaction. If not, a rollback loses nothing."""
+        return True
+
     def raised(self, error: BaseException) -> BaseException:
         """Return what the driver itself raised, whose words are for people."""
         return error

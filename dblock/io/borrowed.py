@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sqlalchemy import inspect
@@ -85,24 +86,37 @@ class Borrowed(ABC):
     @abstractmethod
     def release(self, savepoint: Any) -> None: ...
 
+    @abstractmethod
+    def start_over(self) -> None:
+        """Roll back a transaction in which there was nothing before; the next statement begins it
+        again."""
+
     def run(self, step: ExecuteInTransaction) -> Reply:
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
                 return self.execute(step.query)
-            savepoint = self.savepoint()
+            undo, release = self._mark()
             try:
                 reply = self.execute(step.query)
             except StatementError:
                 # It fails when the whole transaction is gone, as the error on its way says.
                 with contextlib.suppress(StatementError, DBAPIError):
-                    self.undo(savepoint)
+                    undo()
                 raise
             if not step.keep(reply):
-                self.undo(savepoint)
-            self.release(savepoint)
+                undo()
+            release()
             return reply
+
+    def _mark(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return what undoes all that follows, and what is to be done when it need not be undone
+        any more."""
+        if not self.driver.has_begun(self.driver_connection):  # two round trips less
+            return self.start_over, lambda: None
+        savepoint = self.savepoint()
+        return partial(self.undo, savepoint), partial(self.release, savepoint)
 
     def forget(self) -> None:
         raise AssertionError("the user's transaction is not ours to end")
@@ -262,6 +276,15 @@ class BorrowedTransaction(TableTransaction):
 
     def release(self, savepoint: None) -> None:
         self.execute(_RELEASE)
+
+    def start_over(self) -> None:
+        connection = self.connection
+        if connection.invalidated:
+            return
+        try:
+            connection.dialect.do_rollback(connection.connection)
+        except Exception as error:
+            self._failed(error, "ROLLBACK", None, None)
 
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()

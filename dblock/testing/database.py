@@ -107,6 +107,9 @@ class StandIn(Borrowed):
     def release(self, savepoint: Any) -> None:
         self._real.release(savepoint)
 
+    def start_over(self) -> None:
+        self._real.start_over()
+
     def run(self, step: ExecuteInTransaction) -> Reply:
         self._real.execute(Query("SELECT 1", {}))  # it begins with its first statement
         query, store = step.query, self._process.store

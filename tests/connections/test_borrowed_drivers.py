@@ -187,6 +187,22 @@ def test_psycopgs_pipeline_under_await(locks: Locks, engine: Engine) -> None:
 
 @each
 @pytest.mark.parametrize("wait", [0, MOMENT])
+def test_a_refusal_before_all_else(locks: Locks, engine: Engine, wait: float) -> None:
+    facts = Facts(engine)
+    with locks.row("order"):
+        pass
+    with borrowed(engine, "connection") as on:
+        with blocked(engine, locks, "order"):
+            with pytest.raises(NotAcquired), locks.row("order", on=on, wait=wait):
+                raise AssertionError("not reached")
+            facts.add(on, 1)
+        with locks.row("order", on=on):
+            on.commit()
+    assert facts.ids() == {0, 1}
+
+
+@each
+@pytest.mark.parametrize("wait", [0, MOMENT])
 def test_a_refusal_in_a_savepoint(locks: Locks, engine: Engine, wait: float) -> None:
     facts = Facts(engine)
     with locks.row("order"):

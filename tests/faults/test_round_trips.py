@@ -69,6 +69,28 @@ def test_an_uncontended_lease_is_one_statement_to_take_and_one_to_give_back(db: 
             assert counter.of(lease.release) == 1, name
 
 
+def test_a_row_lock_in_the_users_transaction(new_database: NewDatabase) -> None:
+    """It has a savepoint around it only where there is something that it has to keep."""
+    db = new_database("postgresql", migrated=True)
+    with Proxy(db.url) as proxy, Locks(db.url) as locks:
+        engine = create_engine(proxy.url)
+
+        def requests(*before: str) -> int:
+            with engine.connect() as on:
+                for statement in before:
+                    on.exec_driver_sql(statement)
+                sent = len(proxy.requests)
+                assert locks.row("report", on=on).acquire()
+                return len(proxy.requests) - sent
+
+        with locks.row("report"):  # there is a row from now on
+            pass
+        requests()  # of the first the server is asked what it is
+        assert requests() == 2  # BEGIN, and the statement
+        assert requests("SELECT 1") == 3  # the savepoint, the statement, the savepoint's end
+        engine.dispose()
+
+
 def test_a_takeover_is_one_statement(db: Database) -> None:
     with counting(db) as counter:
         before = counter.locks.lease("report", ttl=0.1, renew=False)

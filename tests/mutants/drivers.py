@@ -5,10 +5,36 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 BORROWED = "tests/connections/test_borrowed_drivers.py"
+# As the test has it.
+MOMENT = 0.25
 OWN_ENGINE = "tests/connections/test_own_engine.py"
 DEAF = "tests/faults/test_borrowed_drivers.py::test_a_server_that_went_deaf"
 
 DRIVERS = (
+    Mutant(
+        "what-was-done-is-rolled-back",
+        "a refused row lock leaves the user's transaction as it was",
+        "postgresql.adapter.Psycopg.has_begun",
+        "connection.pgconn.transaction_status != IDLE",
+        "False",
+        f"{BORROWED}::test_a_refusal_in_a_savepoint[{MOMENT}-threads-postgresql]",
+    ),
+    Mutant(
+        "what-was-done-is-rolled-back-on-psycopg2",
+        "a refused row lock leaves the user's transaction as it was",
+        "Psycopg2.has_begun",
+        "connection.info.transaction_status != IDLE",
+        "False",
+        f"{BORROWED}::test_a_refusal_in_a_savepoint[{MOMENT}-threads-postgresql+psycopg2]",
+    ),
+    Mutant(
+        "a-failed-transaction-is-left",
+        "a refused row lock leaves the user's transaction usable",
+        "BorrowedTransaction.start_over",
+        "connection.dialect.do_rollback(connection.connection)",
+        "pass",
+        f"{BORROWED}::test_a_refusal_before_all_else[{MOMENT}-threads-postgresql]",
+    ),
     Mutant(
         "psycopg2-waits-for-ever",
         "a wait in a user's transaction ends, whoever does not answer",

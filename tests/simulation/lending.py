@@ -54,6 +54,8 @@ class LentConnection:
         link.bound, link.lent = math.inf, True
         #: dblock uses it just now.
         self.lent = False
+        #: The user has said something in the transaction.
+        self._used = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
@@ -95,8 +97,13 @@ class LentConnection:
 
     def send(self, statement: Statement) -> Answer:
         for_itself = statement.sql.startswith("SET STATEMENT")
-        if self.lent and statement.kind in _ENDS and not for_itself:
+        lost = self._used or statement.kind != "rollback"
+        if self.lent and statement.kind in _ENDS and not for_itself and lost:
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")
+        if statement.kind in ("commit", "rollback", "begin"):
+            self._used = False
+        elif not self.lent:
+            self._used = True
         self._link.locks = self._link.locks or statement.kind not in _HARMLESS
         try:
             return self._link.send(statement)  # type: ignore[arg-type]

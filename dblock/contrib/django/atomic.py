@@ -110,6 +110,13 @@ class AtomicBlock(Borrowed):
         except Error as error:
             raise self.failure(error) from error.__cause__
 
+    def start_over(self) -> None:
+        try:
+            with self._wrapper.wrap_database_errors:
+                self._wrapper.connection.rollback()
+        except Error as error:
+            raise self.failure(error) from error.__cause__
+
     def failure(self, error: Error) -> Exception:
         """Return what a procedure understands of the driver's error; Django's own if nothing."""
         cause = error.__cause__

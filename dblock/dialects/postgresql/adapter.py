@@ -19,7 +19,7 @@ from ..borrowed_driver import PIPELINE, BorrowedDriver
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .arguments import CARRIED
-from .drivers import Asyncpg, Psycopg2, problem_of, raised_in
+from .drivers import IDLE, Asyncpg, Psycopg2, problem_of, raised_in
 from .election import OBSERVED
 from .errors import fault_of
 from .fragments import milliseconds
@@ -139,6 +139,9 @@ class Psycopg(Adapter):
         if connection.pgconn.pipeline_status:
             return PIPELINE
         return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
+
+    def has_begun(self, connection: Any) -> bool:
+        return bool(connection.pgconn.transaction_status != IDLE)
 
     def listen(
         self,

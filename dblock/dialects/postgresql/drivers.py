@@ -49,6 +49,9 @@ class Psycopg2(BorrowedDriver):
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         return problem_of(connection, locking, lambda: connection.info.transaction_status)
 
+    def has_begun(self, connection: Any) -> bool:
+        return bool(connection.info.transaction_status != IDLE)
+
     def classify(self, error: BaseException) -> Fault | None:
         state = getattr(error, "pgcode", None)
         if state is not None:
@@ -117,7 +120,7 @@ class Asyncpg(BorrowedDriver):
         return isinstance(error, TimeoutError)  # asyncpg's command_timeout
 
 
-_IN_ERROR = 3  # libpq's PQTRANS_INERROR
+IDLE, _IN_ERROR = 0, 3  # libpq's PQTRANS_IDLE and PQTRANS_INERROR
 
 
 @lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import text
 
@@ -84,19 +85,22 @@ def row_and_lease(clients: Clients) -> None:
 
 
 def borrowed_row(clients: Clients) -> None:
-    """Row locks in the users' transactions, and a lease on the same name."""
+    """Row locks in the users' transactions, and a lease on the same name. One of the users has
+    said something in the transaction before."""
 
-    def locking(me: Thread) -> None:
+    def locking(begun: bool, me: Thread) -> None:
         try:
             with me.transaction() as connection:
+                if begun:
+                    connection.execute(text("SELECT 1"))
                 if me.acquire(me.locks.row(NAME, on=connection), 5):
                     me.work(0.05)
         except Conflict:
             me.note("Conflict")
 
-    clients.thread("a", locking)
+    clients.thread("a", partial(locking, False))
     clients.thread("b", once, after=0.001)
-    clients.thread("c", locking, after=0.002)
+    clients.thread("c", partial(locking, True), after=0.002)
 
 
 def borrowed_row_snapshot(clients: Clients) -> None:
