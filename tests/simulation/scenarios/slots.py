@@ -44,7 +44,7 @@ def again(clients: Clients) -> None:
 
     def repeating(wait: float, me: Thread) -> None:
         semaphore = me.semaphore(NAME, 1, ttl=6)
-        for _ in range(3):
+        for _ in range(2):
             with me.in_slot(semaphore, wait) as slot:
                 me.work(0.02, *[slot] if slot else [])
 
