@@ -203,8 +203,8 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
     try:
         chunk = chunk or left
         query = dialect.lock_row(name, chunk, borrowed=True)
-        # In a savepoint, not only because a wait can fail: PostgreSQL also keeps a row locked that
-        # was free when the statement began and is not any more.
+        # To be undone if it is refused, not only because a wait can fail: PostgreSQL also keeps a
+        # row locked that was free when the statement began and is not any more.
         within = None if chunk is None else chunk + tries.deadline.timeout
         reply = yield ExecuteInTransaction(
             query, left, within, keep=lambda reply: query.read(reply).locked

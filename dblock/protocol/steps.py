@@ -75,8 +75,8 @@ class ExecuteInTransaction(NamedTuple):
 
     ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
     own limit. ``within`` is for the answer as with :class:`Execute`, but None is what the user's
-    own connection has. ``keep`` asks for a savepoint around it, so that its failure leaves the
-    transaction usable, and so does a reply it says no to: rows locked for that are let go.
+    own connection has. With ``keep`` a failure is undone, by a savepoint if need be, and leaves the
+    transaction usable; and so is a reply it says no to: rows locked for that are let go.
     """
 
     query: Query[Any]
