@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar
 
 from ..protocol import commands
 from ..protocol.slot_names import slot_name
-from ..protocol.state import Slots
+from ..protocol.state import Granted, Slots
 from ..protocol.steps import Query, Reply
-from .dialect import Dialect, read_queued
+from .dialect import Dialect, read_queued, read_slot
 
 
 class SlotStatements(Dialect):
@@ -41,8 +42,33 @@ class SlotStatements(Dialect):
             AND NOT EXISTS (SELECT 1 FROM {self.lock_table} WHERE lock_name = {name}
                 AND NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile}))"""
 
+    def grant_slot(
+        self,
+        name: str,
+        limit: int,
+        token: str,
+        owner: str,
+        ttl: float,
+        *,
+        turnstile: str,
+        first: int,
+    ) -> Query[Granted | None]:
+        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
+        asked = self.slot_parameters(command)
+        return Query(self._grant_slot, asked, command, self.slot_patience, read=read_slot)
+
+    @cached_property
+    @abstractmethod
+    def _grant_slot(self) -> str:
+        """The statement that takes the first slot that is free; fence, seconds, and its name."""
+
+    @property
+    def slot_patience(self) -> float | None:
+        """How long it may wait for others: not for a slot that they are taking."""
+        return self.patience
+
     def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        """Return the parameters of a statement that takes a slot."""
+        """Return its parameters."""
         return {
             "name": self.key(command.name),
             "limit": command.limit,

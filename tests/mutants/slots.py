@@ -40,7 +40,7 @@ SLOTS = (
     Mutant(
         "a-busy-slot-ends-the-search-on-mariadb",
         "a slot under a guard keeps nobody from the others",
-        "mariadb.slots.SlotStatements.grant_slot",
+        "mariadb.slots.SlotStatements._grant_slot",
         "IF taken AND ROW_COUNT() = 1 THEN",
         "IF ROW_COUNT() <> 7 THEN",
         f"{TESTS}::test_a_slot_under_a_guard_is_not_taken[threads-mariadb]",

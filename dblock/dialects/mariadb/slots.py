@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ...protocol import commands
-from ...protocol.state import Granted
-from ...protocol.steps import Query
-from ..dialect import read_slot
 from ..slots import SlotStatements as Slots
 from .fragments import REMAINING, microseconds
 from .lease import LeaseStatements
@@ -32,22 +31,14 @@ class SlotStatements(LeaseStatements, Slots):
             AND NOT EXISTS (SELECT 1 FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {self.taken_elsewhere})"""
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
-        others = {"ttl": microseconds(ttl), "user_lock": self.user_lock(name)}
+    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
+        others = {"ttl": microseconds(command.ttl), "user_lock": self.user_lock(command.name)}
+        return super().slot_parameters(command) | others
+
+    @cached_property
+    def _grant_slot(self) -> str:
         grant = self._grant(self.anybodys, rest="NULL").replace("%(name)s", "slot")
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 DECLARE slot VARBINARY(1020);
                 DECLARE ended, taken BOOL DEFAULT FALSE;
                 DECLARE slots CURSOR FOR
@@ -71,9 +62,4 @@ class SlotStatements(LeaseStatements, Slots):
                 CLOSE slots;
                 SELECT fence, {REMAINING}, lock_name FROM {self.lock_table}
                     WHERE lock_name = slot AND token = %(token)s AND NOT ended;
-            END""",
-            self.slot_parameters(command) | others,
-            command,
-            self.patience,
-            read=read_slot,
-        )
+            END"""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.state import Granted
-from ...protocol.steps import Query
-from ..dialect import read_slot
 from ..slots import SlotStatements as Slots
 from .fragments import DURABLE, REMAINING
 from .queue import QueueStatements
@@ -21,20 +17,7 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(self.earlier)
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
-        asked = self.slot_parameters(command)
-        return Query(self._grant_slot, asked, command, 0.0, read=read_slot)
+    slot_patience = 0.0
 
     @cached_property
     def _grant_slot(self) -> str:

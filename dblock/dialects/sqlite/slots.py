@@ -5,9 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from ...protocol import commands
-from ...protocol.state import Granted
-from ...protocol.steps import Query
-from ..dialect import read_slot
 from ..slots import SlotStatements as Slots
 from .fragments import LATER, NOW, REMAINING, modifier
 from .queue import LAST, QueueStatements
@@ -20,20 +17,8 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(LAST)
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
-        asked = self.slot_parameters(command) | {"ttl": modifier(ttl)}
-        return Query(self._grant_slot, asked, command, self.patience, read=read_slot)
+    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
+        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
 
     @cached_property
     def _grant_slot(self) -> str:
