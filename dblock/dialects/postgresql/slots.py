@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 
 from ..slots import SlotStatements as Slots
-from .fragments import DURABLE, REMAINING
-from .queue import QueueStatements
+from .fragments import DURABLE, FREE, REMAINING
+from .lease import LeaseStatements
 from .witness import NEXT_FENCE
 
 
-class SlotStatements(QueueStatements, Slots):
+class SlotStatements(LeaseStatements, Slots):
     """A slot is taken as any name is: those in its queue who are there come first."""
 
     @property
@@ -18,6 +18,13 @@ class SlotStatements(QueueStatements, Slots):
         return self.is_available(self.earlier)
 
     slot_patience = 0.0
+
+    @cached_property
+    def _grant_known_slot(self) -> str:
+        # As with a name that is known: most of what a statement costs is what it might do, and
+        # one that looks for any slot might do a lot.
+        free = f"waiters IS NULL AND {FREE} AND {self.admits}"
+        return self._taken(free, name="%(slot)s")
 
     @cached_property
     def _grant_slot(self) -> str:

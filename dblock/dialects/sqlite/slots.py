@@ -21,17 +21,26 @@ class SlotStatements(QueueStatements, Slots):
         return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
 
     @cached_property
+    def _grant_known_slot(self) -> str:
+        return self._taken(f"lock_name = :slot AND {self.anybodys}")
+
+    @cached_property
     def _grant_slot(self) -> str:
         # A cross join is made in the order in which it is written.
-        return f"""WITH RECURSIVE numbers (n) AS (
-                SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
-            )
-            UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
-                acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
-            WHERE lock_name = (
+        taken = self._taken(f"""lock_name = (
                 SELECT slot.lock_name FROM numbers CROSS JOIN {self.lock_table} AS slot
                 WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
                     AND {self.anybodys}
                 LIMIT 1
-            ) AND {self.admits}
+            )""")
+        return f"""WITH RECURSIVE numbers (n) AS (
+                SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
+            )
+            {taken}"""
+
+    def _taken(self, which: str) -> str:
+        """Return the statement that takes a slot, which is found free."""
+        return f"""UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
+                acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
+            WHERE {which} AND {self.admits}
             RETURNING fence, {REMAINING}, lock_name"""
