@@ -26,6 +26,7 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     aio.GROUP: aio.run,
     loops.DISTINCT: loops.run_distinct,
     loops.ONE: loops.run_one,
+    loops.SLOTS: loops.run_slots,
     drain.DRAIN: drain.run_drain,
     drain.DEAD: drain.run_dead,
     waiting.GROUP: waiting.run,

@@ -13,7 +13,7 @@ from .peers import Entry
 from .site import Site
 from .workers import Channel, Worker, crew, race, sleep_until
 
-DISTINCT, ONE = "distinct names", "one name"
+DISTINCT, ONE, SLOTS = "distinct names", "one name", "semaphore"
 RATE = "pairs"
 MANY = {"few": "8 processes", "many": "32 processes"}
 
@@ -26,7 +26,6 @@ OTHERS = tuple(WAITED_FOR)[1:]
 
 TARGETS = (
     Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 1.2, peers.INSERT_DELETE, at_least=True),
-    Target(DISTINCT, MANY["few"], RATE, peers.SEMAPHORE, 0.8, peers.LEASE, at_least=True),
     Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.ROW, 1.2, peers.FOR_UPDATE),
@@ -38,21 +37,19 @@ TARGETS = (
             Target(ONE, many, "longest wait", peers.LEASE, 150.0),
         )
     ),
+    *(
+        Target(SLOTS, f"enough, {kind}", RATE, peers.SEMAPHORE, 0.8, peers.LEASE, at_least=True)
+        for kind in WAITED_FOR
+    ),
 )
 
 
 def run_distinct(site: Site, effort: Effort) -> Iterator[Figure]:
     """Nobody waits for anybody: what the server and the clients can do side by side."""
-    names = (
-        *(peers.LEASE, peers.VOLATILE_LEASE, peers.SEMAPHORE),
-        *(peers.STATEMENTS, peers.INSERT_DELETE),
-    )
+    names = (peers.LEASE, peers.VOLATILE_LEASE, peers.STATEMENTS, peers.INSERT_DELETE)
     contenders = peers.entries(site, [*names, *peers.LIBRARIES[1:]])
-    sheet = Sheet(DISTINCT, MANY["few"])
     with crew(effort.few) as workers:
-        for entry, turns in _rounds(workers, contenders, effort, shared=False):
-            sheet.add(entry.name, RATE, "/s", sum(map(len, turns)) / effort.loop)
-    yield from sheet.figures()
+        yield from _rates(Sheet(DISTINCT, MANY["few"]), workers, contenders, effort)
 
 
 def run_one(site: Site, effort: Effort) -> Iterator[Figure]:
@@ -64,16 +61,40 @@ def run_one(site: Site, effort: Effort) -> Iterator[Figure]:
             *((effort.few, f"{MANY['few']}, {other}", other) for other in OTHERS),
         ):
             contenders = peers.entries(site, WAITED_FOR[database], database)
-            sheet = Sheet(ONE, many)
-            for entry, turns in _rounds(workers[:number], contenders, effort, shared=True):
-                found = summary(turns, effort.loop)
-                sheet.add(entry.name, "hand-off p50", "us", found.p50)
-                sheet.add(entry.name, "hand-off p99", "us", found.p99)
-                sheet.add(entry.name, "to another", "/s", found.to_another)
-                sheet.add(entry.name, "in all", "/s", found.in_all)
-                sheet.add(entry.name, "longest wait", "ms", found.longest_wait)
-                sheet.add(entry.name, "max/min", "", found.unfairness)
-            yield from sheet.figures()
+            yield from _handoffs(Sheet(ONE, many), workers[:number], contenders, effort)
+
+
+def run_slots(site: Site, effort: Effort) -> Iterator[Figure]:
+    """A semaphore with a slot for each process beside leases on names of their own; and one with
+    one slot, for which all wait, beside a lease."""
+    with crew(effort.few) as workers:
+        for kind in WAITED_FOR:
+            enough = peers.entries(site, (peers.LEASE, peers.SEMAPHORE), kind)
+            yield from _rates(Sheet(SLOTS, f"enough, {kind}"), workers, enough, effort)
+            one = peers.entries(site, (peers.LEASE, peers.ONE_SLOT), kind)
+            yield from _handoffs(Sheet(SLOTS, f"one slot, {kind}"), workers, one, effort)
+
+
+def _rates(
+    sheet: Sheet, workers: Sequence[Worker], contenders: Sequence[Entry], effort: Effort
+) -> Iterator[Figure]:
+    for entry, turns in _rounds(workers, contenders, effort, shared=False):
+        sheet.add(entry.name, RATE, "/s", sum(map(len, turns)) / effort.loop)
+    yield from sheet.figures()
+
+
+def _handoffs(
+    sheet: Sheet, workers: Sequence[Worker], contenders: Sequence[Entry], effort: Effort
+) -> Iterator[Figure]:
+    for entry, turns in _rounds(workers, contenders, effort, shared=True):
+        found = summary(turns, effort.loop)
+        sheet.add(entry.name, "hand-off p50", "us", found.p50)
+        sheet.add(entry.name, "hand-off p99", "us", found.p99)
+        sheet.add(entry.name, "to another", "/s", found.to_another)
+        sheet.add(entry.name, "in all", "/s", found.in_all)
+        sheet.add(entry.name, "longest wait", "ms", found.longest_wait)
+        sheet.add(entry.name, "max/min", "", found.unfairness)
+    yield from sheet.figures()
 
 
 def _rounds(

@@ -57,14 +57,14 @@ class Rows(Leases):
 
 
 class Slots(Leases):
-    """Every name is a slot of one semaphore, which has enough of them."""
+    """Every name is a slot of one semaphore, which has so many of them."""
 
-    def __init__(self, url: str, ttl: float) -> None:
+    def __init__(self, url: str, ttl: float, limit: int) -> None:
         super().__init__(url, ttl)
-        self._slots = self._locks.semaphore("slots", ENOUGH, ttl)
+        self._limit = limit
 
     def lock(self, name: str) -> Lock:
-        return self._slots
+        return self._locks.semaphore(f"{self._limit} slots", self._limit, self._ttl)
 
 
 class RedisPy:
@@ -207,7 +207,7 @@ class Contender:
 
 
 LEASE, VOLATILE_LEASE, ROW = "dblock lease", "dblock lease, volatile", "dblock row lock"
-SEMAPHORE = "dblock semaphore"
+SEMAPHORE, ONE_SLOT = "dblock semaphore", "dblock semaphore of one"
 INSERT_DELETE, STATEMENTS = "raw INSERT + DELETE", "raw, dblock's statements"
 FOR_UPDATE, ADVISORY = "raw FOR UPDATE", "raw pg_advisory_lock"
 USER_LOCK = "raw GET_LOCK"
@@ -222,7 +222,8 @@ CONTENDERS = {
         Contender(LEASE, Leases, expires=True),
         Contender(VOLATILE_LEASE, Leases, VOLATILE, expires=True),
         Contender(ROW, Rows),
-        Contender(SEMAPHORE, Slots, expires=True),
+        Contender(SEMAPHORE, lambda url, ttl: Slots(url, ttl, ENOUGH), expires=True),
+        Contender(ONE_SLOT, lambda url, ttl: Slots(url, ttl, 1), expires=True),
         Contender(INSERT_DELETE, lambda url, ttl: raw.InsertDelete(url), shared=False),
         Contender(STATEMENTS, lambda url, ttl: raw.SameStatements(url), shared=False),
         Contender(FOR_UPDATE, lambda url, ttl: raw.ForUpdate(url), shared=False),

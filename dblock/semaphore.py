@@ -57,8 +57,7 @@ class Semaphore(SingleHandle):
         self._lease = lease
         self._options = lease._options
         self._limit = limit
-        #: Where this handle looks for a free slot first: where it had one before.
-        self._first = int(database.runtime.random() * limit)
+        self._freed = database.contenders.freed_slots
         self._slots: list[Lease] = []
 
     def __repr__(self) -> str:
@@ -102,6 +101,7 @@ class Semaphore(SingleHandle):
         slot = self.slot
         try:
             (slot.leave if leaving else slot.release)()
+            self._freed.give_back(self.name, number_of(slot.name))
         finally:
             if slot.current() is None:
                 self._forget(slot)
@@ -130,6 +130,7 @@ class Semaphore(SingleHandle):
         )
         if refusal is not None:
             return refusal
+        known = self._freed.pop(self.name, self._limit)
         token, owner = self._runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
         attempt = SlotAttempt(
@@ -138,7 +139,8 @@ class Semaphore(SingleHandle):
             Deadline(start, wait, database.timeouts.socket, start),
             name=self.name,
             limit=self._limit,
-            first=self._first % self._limit,
+            first=int(self._runtime.random() * self._limit) if known is None else known - 1,
+            known=known is not None,
         )
         orphaned: list[Query[bool]] = []
         slot: Lease | None = None
@@ -146,8 +148,11 @@ class Semaphore(SingleHandle):
             # Who has waited gives up the turnstile when its slot is kept.
             with contextlib.ExitStack() as waited:
                 outcome = database.run(attempt.begin(), orphaned=orphaned)
-                if wait != 0 and not isinstance(outcome, Held):
+                if isinstance(outcome, Held):
+                    self._freed.note(self.name)
+                elif wait != 0:
                     self._refuse_own_slots()
+                    self._freed.forget(self.name)
                     outcome = self._wait(attempt, orphaned, waited)
                 if isinstance(outcome, Held):
                     slot = self._slot(request.name)
@@ -161,7 +166,6 @@ class Semaphore(SingleHandle):
                 self._lease._abandon(request, orphaned, [], attempt.find)
             raise
         if isinstance(outcome, Held):
-            self._first = number_of(request.name) - 1
             return None
         return self._refusal(outcome, attempt, wait)
 

@@ -24,6 +24,7 @@ MS = 1_000_000  # in ns
 GROUPS_RUN = (
     pairs.GROUP,
     loops.ONE,
+    loops.SLOTS,
     observing.GROUP,
     tries.GROUP,
     snapshot.GROUP,

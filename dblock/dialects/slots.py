@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar
 
 from ..protocol import commands
 from ..protocol.slot_names import slot_name
-from ..protocol.state import Slots
+from ..protocol.state import Granted, Slots
 from ..protocol.steps import Query, Reply
-from .dialect import Dialect, read_queued
+from .dialect import Dialect, read_grant, read_queued, read_slot
 
 
 class SlotStatements(Dialect):
@@ -35,18 +36,72 @@ class SlotStatements(Dialect):
     @property
     def admits(self) -> str:
         """Whether a semaphore has this limit, and a turnstile that is passed."""
-        name, turnstile = self.name_parameter, self.parameter("turnstile")
-        return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {name})
+        return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {self.name_parameter})
                 = {self.parameter("value")}
-            AND NOT EXISTS (SELECT 1 FROM {self.lock_table} WHERE lock_name = {name}
-                AND NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile}))"""
+            AND NOT EXISTS ({self.barrier})"""
+
+    @property
+    def barrier(self) -> str:
+        """Select the turnstile's row if that keeps out who asks."""
+        name = self.name_parameter
+        return f"SELECT 1 FROM {self.lock_table} WHERE lock_name = {name} AND {self.keeps_out}"
+
+    @property
+    def keeps_out(self) -> str:
+        """Whether others have the turnstile, or come first there, by its row."""
+        turnstile = self.parameter("turnstile")
+        return f"NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile})"
+
+    def grant_slot(
+        self,
+        name: str,
+        limit: int,
+        token: str,
+        owner: str,
+        ttl: float,
+        *,
+        turnstile: str,
+        first: int,
+        known: bool = False,
+    ) -> Query[Granted | None]:
+        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first, known)
+        asked = self.slot_parameters(command)
+        if not known:
+            return Query(self._grant_slot, asked, command, self.slot_patience, read=read_slot)
+        slot = slot_name(name, first + 1)
+        return Query(
+            self._grant_known_slot,
+            {**asked, "slot": self.key(slot)},
+            command,
+            self.slot_patience,
+            read=lambda reply: _named(slot, self.read_known_slot(reply, ttl)),
+        )
+
+    @cached_property
+    @abstractmethod
+    def _grant_slot(self) -> str:
+        """The statement that takes the first slot that is free; fence, seconds, and its name."""
+
+    @cached_property
+    @abstractmethod
+    def _grant_known_slot(self) -> str:
+        """The statement that takes the ``slot``."""
+
+    def read_known_slot(self, reply: Reply, ttl: float) -> Granted | None:
+        """Read the fence and the seconds to the expiry from what comes back of that."""
+        return read_grant(reply)
+
+    @property
+    def slot_patience(self) -> float | None:
+        """How long it may wait for others: not for a slot that they are taking."""
+        return self.patience
 
     def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        """Return the parameters of a statement that takes a slot."""
+        """Return its parameters."""
         return {
             "name": self.key(command.name),
             "limit": command.limit,
-            "value": json.dumps(command.limit),
+            "value": str(command.limit),
             "token": command.token,
             "owner": command.owner,
             "ttl": command.ttl,
@@ -77,6 +132,10 @@ class SlotStatements(Dialect):
             commands.SetLimit(name, limit, anew),
             self.patience,
         )
+
+
+def _named(slot: str, granted: Granted | None) -> Granted | None:
+    return None if granted is None else Granted(granted.fence, granted.remaining, slot)
 
 
 def _slots(reply: Reply) -> Slots:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .local_queue import LocalQueue
-from .names import Names
+from .names import FreedSlots, Names
 from .user_locks import UserLocks
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Contenders:
         self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
         self.user_locks = UserLocks(connections, dialect)
         self.names = Names()
+        self.freed_slots = FreedSlots()
         #: Those who are seen waiting although they hold nothing; see :class:`.Caller`.
         self.seen: dict[object, Waiter] = {}
 

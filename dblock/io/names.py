@@ -45,3 +45,44 @@ class Names:
         if until:
             self._hot[name] = 0.0
         return until > now
+
+
+class FreedSlots:
+    """The slots that this process has given back, of semaphores that had one at once for it.
+
+    Others begin their search at random, so a slot that nobody is short of is free, most likely.
+    Threads do not ask for the same one. Where slots are waited for, each is another's soon.
+    """
+
+    def __init__(self) -> None:
+        #: Their numbers, by semaphore; the last one was given back last.
+        self._numbers: dict[str, dict[int, None]] = {}
+
+    def note(self, semaphore: str) -> None:
+        """Take down that a slot was had at once."""
+        if semaphore not in self._numbers:
+            if len(self._numbers) >= MOST:
+                self._numbers.clear()
+            self._numbers[semaphore] = {}
+
+    def forget(self, semaphore: str) -> None:
+        """Forget them, since one has to be waited for."""
+        self._numbers.pop(semaphore, None)
+
+    def give_back(self, semaphore: str, number: int) -> None:
+        """Take down that a slot is given back."""
+        numbers = self._numbers.get(semaphore)
+        if numbers is not None:
+            numbers[number] = None
+
+    def pop(self, semaphore: str, limit: int) -> int | None:
+        """Return one that is within the limit, which nobody else here asks for then."""
+        numbers = self._numbers.get(semaphore)
+        while numbers:
+            try:
+                number, _ = numbers.popitem()
+            except KeyError:  # another thread has it
+                break
+            if number <= limit:
+                return number
+        return None

@@ -27,7 +27,8 @@ class Grant(NamedTuple):
 
 class GrantSlot(NamedTuple):
     """Take any free slot of a semaphore, if its limit is this and nobody is at its turnstile but
-    who has that with a token. The slots are tried from the one after ``first`` on."""
+    who has that with a token. The slots are tried from the one after ``first`` on, or that one
+    alone, which is ``known``: this process has had it at once, so it is likely to be free."""
 
     name: str
     limit: int
@@ -36,6 +37,7 @@ class GrantSlot(NamedTuple):
     ttl: float
     turnstile: str
     first: int
+    known: bool = False
 
 
 class LookAtSlots(NamedTuple):

@@ -2,9 +2,11 @@
 
 ::
 
-    take ── granted ──────────────────────────────────────────────> Held
+    take the slot of before ── granted ───────────────────────────> Held
+     └── refused, or none
+    take any ── granted ──────────────────────────────────────────> Held
      └── refused ── look ── no limit yet: write it ────────────┐
-                     ├── another limit ──────> LimitMismatch   ├──> take
+                     ├── another limit ──────> LimitMismatch   ├──> take any
                      ├── none is free, one has no row: make it ┘
                      └── all are held, or others wait ── the turnstile ── wait
 
@@ -22,11 +24,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LimitMismatch
 from .attempt import Answer, Attempt, Seen
+from .faults import StatementError
 from .lease import Held, Refused
 from .release import give_back
-from .retry import retry_or_raise
+from .retry import UNDONE, retry_or_raise
 from .slot_names import slot_name
-from .state import LockRow, QueuePosition, Slots
+from .state import Granted, LockRow, QueuePosition, Slots
 from .steps import Procedure, Query, Sleep
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class SlotAttempt(Attempt):
     limit: int
     #: Of how many slots to look at the next first.
     first: int = 0
+    #: Whether to ask for that one alone before any is asked for.
+    known: bool = False
     #: The token of the turnstile, for who has it.
     turnstile: str = ""
     slots: Slots = field(default=Slots(None, {}), init=False)
@@ -92,8 +97,24 @@ class SlotAttempt(Attempt):
                 return None  # else others have taken what was made for this one
 
     def _ask(self) -> Procedure[Answer]:
+        if self.known:
+            self.known = False
+            query = self._statement(known=True)
+            try:
+                reply = yield from self.reach(query)
+            except StatementError as failure:
+                if failure.fault not in UNDONE:  # else others are just about to take it
+                    raise
+            else:
+                if reply.matched > 0 or query.read(reply) is not None:
+                    return query, reply  # also if no fence was told: then it is looked for
+                self._note(reply)
+        query = self._statement(known=False)
+        return query, (yield from self.reach(query))
+
+    def _statement(self, *, known: bool) -> Query[Granted | None]:
         request = self.request
-        query = self.dialect.grant_slot(
+        return self.dialect.grant_slot(
             self.name,
             self.limit,
             request.token,
@@ -101,8 +122,8 @@ class SlotAttempt(Attempt):
             request.ttl,
             turnstile=self.turnstile,
             first=self.first,
+            known=known,
         )
-        return query, (yield from self.reach(query))
 
     def _look(self, ticket: str | None) -> Procedure[None]:
         query = self.dialect.look_at_slots(self.name, self.limit)
@@ -123,7 +144,7 @@ class SlotAttempt(Attempt):
 
     def _mend(self, ticket: str | None) -> Procedure[bool]:
         """As for a name; and write the limit, or a slot's row, where that is missing."""
-        if not self.admitted or self.slots.limit not in (None, self.limit):
+        if self.mine or not self.admitted or self.slots.limit not in (None, self.limit):
             return False
         rowless, again = self._rowless, False
         if self.slots.limit is None:

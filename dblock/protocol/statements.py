@@ -136,13 +136,15 @@ class Statements(ABC):
         *,
         turnstile: str,
         first: int,
+        known: bool = False,
     ) -> Query[Granted | None]:
         """Take any free slot that has a row, as :meth:`grant` takes a name; writing nothing if it
         does not.
 
         Only if the semaphore's limit is this, and if nobody has its turnstile or waits for that,
         but who has it with the token ``turnstile``. The slots are tried in their order, beginning
-        after ``first`` of them: who asks next for other slots is in nobody's way.
+        after ``first`` of them: who asks next for other slots is in nobody's way. ``known`` is to
+        try that one alone, in less time; it may refuse one with a queue, and fail as busy.
         """
 
     @abstractmethod

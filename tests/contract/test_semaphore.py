@@ -255,7 +255,9 @@ def test_a_slot_is_guarded(locks: Locks, others: Locks, engine: Engine) -> None:
         raise AssertionError("not reached")
 
 
-def test_a_slot_under_a_guard_is_not_taken(locks: Locks, others: Locks, engine: Engine) -> None:
+def test_a_slot_under_a_guard_is_not_taken(
+    locks: Locks, others: Locks, new_locks: NewLocks, engine: Engine
+) -> None:
     """Its holder may have expired: it may commit yet, so another slot is taken, or none."""
     if locks.dialect.one_writer:
         return  # there a guard keeps out whoever writes
@@ -264,11 +266,81 @@ def test_a_slot_under_a_guard_is_not_taken(locks: Locks, others: Locks, engine: 
     guarded = semaphore.slot.name
     with engine.connect() as connection, semaphore.slot.guard(connection):
         expire(engine, locks, guarded)
-        for _ in range(3):
-            with others.semaphore(NAME, 2, LONG, 0) as slot:
+        for _ in range(6):  # each begins to look at one or the other
+            with new_locks().semaphore(NAME, 2, LONG, 0) as slot:
                 assert slot.name != guarded
                 assert not others.semaphore(NAME, 2).acquire(blocking=False)
     assert others.semaphore(NAME, 2).acquire(blocking=False)
+
+
+# --- the slot that a process had last ------------------------------------------------------------
+
+
+def used(locks: Locks, limit: int = 2) -> str:
+    """Have all slots at once, so that each has a row; return the one that is asked for next."""
+    semaphore = locks.semaphore(NAME, limit, LONG, 0)
+    with ExitStack() as stack:
+        for _ in range(limit):
+            stack.enter_context(semaphore)
+    with semaphore as slot:
+        return slot.name
+
+
+def test_the_slot_of_before_is_had_again(locks: Locks) -> None:
+    before = used(locks, 9)
+    for _ in range(3):
+        with locks.semaphore(NAME, 9, LONG) as slot:
+            assert slot.name == before
+
+
+def test_a_slot_of_before_that_another_has(locks: Locks, others: Locks) -> None:
+    with others.lease(used(locks), LONG) as held:
+        for _ in range(2):
+            with locks.semaphore(NAME, 2, LONG, 0) as slot:
+                assert slot.name != held.name
+
+
+def test_a_slot_of_before_is_not_above_the_limit(locks: Locks, others: Locks) -> None:
+    semaphore = locks.semaphore(NAME, 2, LONG)
+    used(locks)
+    others.semaphore(NAME, 2).resize(1)
+    for wait in (0, SECONDS):
+        with pytest.raises(LimitMismatch):
+            semaphore.acquire(timeout=wait)
+    assert locks.list() == []
+
+
+def test_a_slot_of_before_may_be_no_slot_any_more(locks: Locks, others: Locks) -> None:
+    handles = [locks.semaphore(NAME, 2, LONG) for _ in range(2)]
+    for semaphore in handles:
+        semaphore.acquire()
+    for semaphore in sorted(handles, key=lambda one: one.slot.name):
+        semaphore.release()
+    assert others.semaphore(NAME, 2).resize(1) == 0
+    with locks.semaphore(NAME, 1, LONG) as slot:
+        assert slot.name == "api#1"
+
+
+def test_a_slot_of_before_is_not_taken_from_who_waits(locks: Locks, others: Locks) -> None:
+    semaphore = locks.semaphore(NAME, 2, LONG, 0)
+    used(locks)
+    with others.lease(NAME, LONG), pytest.raises(NotAcquired, match="others who came first"):
+        semaphore.__enter__()
+    used(locks)
+    assert semaphore.acquire()
+
+
+def test_a_slot_of_before_under_a_guard_is_not_taken(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    if locks.dialect.one_writer:
+        return  # there a guard keeps out whoever writes
+    held = others.lease(used(locks), LONG)
+    held.acquire()
+    with engine.connect() as connection, held.guard(connection):
+        expire(engine, locks, held.name)
+        with locks.semaphore(NAME, 2, LONG, 0) as slot:
+            assert slot.name != held.name
 
 
 # --- who holds what ------------------------------------------------------------------------------

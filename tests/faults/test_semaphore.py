@@ -46,6 +46,18 @@ def test_a_slot_is_one_statement_to_take_and_one_to_give_back(db: Database) -> N
             assert counter.of(semaphore.release) == 1
 
 
+def test_a_slot_of_before_costs_one_statement_more_if_it_is_taken(db: Database) -> None:
+    with counting(db) as counter, Locks(db.url) as others:
+        semaphore = counter.locks.semaphore("api", 3)
+        for _ in range(2):
+            with semaphore as slot, semaphore:
+                name = slot.name
+        with others.lease(name):
+            assert counter.of(semaphore.acquire) == 2
+            assert counter.of(semaphore.release) == 1
+            assert counter.of(semaphore.acquire) == 1
+
+
 @pytest.mark.parametrize("how", [Lose.REQUEST, Lose.REPLY])
 def test_a_lost_reply_is_settled(net: Net, how: Lose) -> None:
     """Which slot was granted is found out by the token, and a renewal proves it."""

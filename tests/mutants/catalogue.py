@@ -380,8 +380,8 @@ CATALOGUE = (
         "grant-past-a-guard-mariadb",
         "a takeover waits for the guarded transaction",
         "mariadb.lease.LeaseStatements._grant",
-        "WHERE lock_name = %(name)s FOR UPDATE)",
-        "WHERE lock_name = %(name)s)",
+        "WHERE lock_name = {name} FOR UPDATE)",
+        "WHERE lock_name = {name})",
         f"{WAITS}[mariadb]",
     ),
     Mutant(

@@ -98,13 +98,13 @@ CALLS = (
             "LAST_INSERT_ID(fence + 1),\n"
             "    token = %(token)s, owner = %(owner)s, waiters = {rest},\n"
             "    acquired_at = SYSDATE(6), expires_at = {LATER}\n"
-            "WHERE lock_name = %(name)s AND {free}\n"
+            "WHERE lock_name = {name} AND {free}\n"
         ),
         (
             "LAST_INSERT_ID(fence + {free}),\n"
             "    token = IF({free}, %(token)s, token), owner = %(owner)s, waiters = {rest},\n"
             "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)\n"
-            "WHERE lock_name = %(name)s\n"
+            "WHERE lock_name = {name}\n"
         ),
         f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",
     ),

@@ -31,6 +31,12 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
         {"turnstile": "other", "first": 2},
         commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2),
     ),
+    (
+        "grant_slot",
+        ("api", 3, "token", "me", 30.0),
+        {"turnstile": "other", "first": 2, "known": True},
+        commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2, known=True),
+    ),
     ("look_at_slots", ("api", 2), {}, commands.LookAtSlots("api", 2)),
     ("set_limit", ("api", 3), {"anew": False}, commands.SetLimit("api", 3, False)),
     ("set_limit", ("api", 3), {"anew": True}, commands.SetLimit("api", 3, True)),

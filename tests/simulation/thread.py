@@ -388,10 +388,10 @@ class Thread:
         except BaseException:
             if slot is not None:
                 with suppress(DBLockError):
-                    self.release(slot)
+                    self._give_back(slot, 0.0, semaphore.release)
             raise
         if slot is not None:
-            self.release(slot)
+            self._give_back(slot, 0.0, semaphore.release)
 
     def _take_slot(self, semaphore: Semaphore, wait: float | None) -> Lease | None:
         start, knowing, name = self.loop.now, self.beliefs.knowing, semaphore.name

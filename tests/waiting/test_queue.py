@@ -60,6 +60,23 @@ def test_nobody_overtakes(queue: Queue, threads: Threads) -> None:
 
 
 @pytest.mark.usefixtures("only_calls", "kept_for_ever")
+def test_nobody_overtakes_who_waits_for_a_slot_by_its_name(queue: Queue) -> None:
+    first, second = queue.locks(), queue.locks()
+    semaphore = second.semaphore("api", 1)
+    with semaphore:
+        pass  # this slot it asks for first from now on
+    assert first.lease("api#1").acquire()
+    with Process(queue_up, queue.db.url, "api#1") as waiter:
+        queue.wait_for(1, name="api#1")
+        waiter.send(signal.SIGSTOP)  # called, and not there
+        assert second.release("api#1", force=True)
+        assert not semaphore.acquire(blocking=False)
+        waiter.send(signal.SIGCONT)
+        assert [waiter.message() for _ in range(2)] == ["waiting", "held"]
+        waiter.go_on()
+
+
+@pytest.mark.usefixtures("only_calls", "kept_for_ever")
 def test_a_waiter_that_died_is_passed_over(queue: Queue, threads: Threads) -> None:
     holder, turns = lease(queue.locks()), list[int]()
     assert holder.acquire()

@@ -95,3 +95,26 @@ def test_what_a_trigger_of_the_users_tells_is_no_fence(
             mine.release()
         finally:
             user.exec_driver_sql("DROP TRIGGER telling")
+
+
+@pytest.mark.parametrize("moment", ["BEFORE", "AFTER"])
+def test_what_a_trigger_of_the_users_tells_is_no_fence_of_a_slot(
+    user_lock: WatchedUserLock, moment: str
+) -> None:
+    locks = user_lock.locks()
+    semaphore = locks.semaphore("api", 2)
+    with semaphore, semaphore:
+        pass  # both have a row
+    with semaphore as slot:
+        name, fence = slot.name, slot.fence
+    with user_lock.session() as user:
+        user.exec_driver_sql(
+            f"CREATE TRIGGER telling {moment} UPDATE ON dblock_lock FOR EACH ROW "
+            "SET @told = LAST_INSERT_ID(9999)"
+        )
+        try:
+            with semaphore as slot:
+                assert (slot.name, slot.fence) == (name, fence + 1)
+                assert [state.name for state in locks.list()] == [name]
+        finally:
+            user.exec_driver_sql("DROP TRIGGER telling")

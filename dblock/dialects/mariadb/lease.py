@@ -25,9 +25,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             self._asked(name, token, owner, ttl),
             commands.Grant(name, token, owner, ttl, known=True),
             self.patience,
-            # It lasts for its whole TTL from when it was granted, which is after it was asked for.
-            # Where a trigger is on the table no fence is told, so it is looked for.
-            read=lambda reply: Granted(reply.rows[0][0], ttl) if reply.rows else None,
+            read=lambda reply: read_known(reply, ttl),
         )
 
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
@@ -88,8 +86,8 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             read=lambda reply: _granted(reply, token) or read_joined(reply),
         )
 
-    def _grant(self, free: str, rest: str) -> str:
-        """Return the statement that takes the name if it is ``free``, and tells the fence.
+    def _grant(self, free: str, rest: str, name: str = "%(name)s") -> str:
+        """Return the statement that takes the ``name`` if it is ``free``, and tells the fence.
 
         ``rest`` is the queue without who takes it and those before.
         """
@@ -100,8 +98,8 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         return f"""UPDATE {self.lock_table} SET fence = LAST_INSERT_ID(fence + 1),
                 token = %(token)s, owner = %(owner)s, waiters = {rest},
                 acquired_at = SYSDATE(6), expires_at = {LATER}
-            WHERE lock_name = %(name)s AND {free}
-                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s FOR UPDATE)"""
+            WHERE lock_name = {name} AND {free}
+                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = {name} FOR UPDATE)"""
 
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
         # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
@@ -176,6 +174,15 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             commands.ReleaseAndUnlock(name, token),
             self.patience,
         )
+
+
+def read_known(reply: Reply, ttl: float) -> Granted | None:
+    """Read the fence of a name that was granted by one statement for ``ttl`` seconds.
+
+    It lasts for all of them from when it was granted, which is after it was asked for. Where a
+    trigger is on the table no fence is told, so it is looked for.
+    """
+    return Granted(reply.rows[0][0], ttl) if reply.rows else None
 
 
 def _granted(reply: Reply, token: str) -> Granted | None:

@@ -13,14 +13,12 @@ from ..waiters import WaiterStatements
 from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
-from .lease import LeaseStatements
 from .migrations import MigrationStatements
 from .row import RowStatements
 from .slots import SlotStatements
 
 
 class PostgreSQL(
-    LeaseStatements,
     SlotStatements,
     RowStatements,
     MigrationStatements,

@@ -32,8 +32,8 @@ class LeaseStatements(QueueStatements):
         # anybody takes the server twice as long.
         return self._taken(f"waiters IS NULL AND {FREE}")
 
-    def _taken(self, free: str, queue: str = "") -> str:
-        """Return the statement that takes a name which has a row, if it is ``free``."""
+    def _taken(self, free: str, queue: str = "", name: str = "%(name)s") -> str:
+        """Return the statement that takes a ``name`` which has a row, if it is ``free``."""
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
         # By `ctid` it need not be sought again, among as many versions as an old snapshot keeps. A
         # version that is newer than this statement is not seen then, which another try mends.
@@ -43,7 +43,7 @@ class LeaseStatements(QueueStatements):
                     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
-                    WHERE lock_name = %(name)s AND {free}
+                    WHERE lock_name = {name} AND {free}
                     FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {REMAINING}, {DURABLE}"""

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.state import Granted
-from ...protocol.steps import Query
-from ..dialect import read_slot
 from ..slots import SlotStatements as Slots
-from .fragments import DURABLE, REMAINING
-from .queue import QueueStatements
+from .fragments import DURABLE, FREE, REMAINING
+from .lease import LeaseStatements
 from .witness import NEXT_FENCE
 
 
-class SlotStatements(QueueStatements, Slots):
+class SlotStatements(LeaseStatements, Slots):
     """A slot is taken as any name is: those in its queue who are there come first."""
 
     @property
     def anybodys(self) -> str:
         return self.is_available(self.earlier)
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
-        asked = self.slot_parameters(command)
-        return Query(self._grant_slot, asked, command, 0.0, read=read_slot)
+    slot_patience = 0.0
+
+    @cached_property
+    def _grant_known_slot(self) -> str:
+        # As with a name that is known: most of what a statement costs is what it might do, and
+        # one that looks for any slot might do a lot.
+        free = f"waiters IS NULL AND {FREE} AND {self.admits}"
+        return self._taken(free, name="%(slot)s")
 
     @cached_property
     def _grant_slot(self) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from ...protocol import commands
-from ...protocol.state import Granted
-from ...protocol.steps import Query
-from ..dialect import read_slot
 from ..slots import SlotStatements as Slots
 from .fragments import LATER, NOW, REMAINING, modifier
 from .queue import LAST, QueueStatements
@@ -20,33 +17,30 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(LAST)
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first)
-        asked = self.slot_parameters(command) | {"ttl": modifier(ttl)}
-        return Query(self._grant_slot, asked, command, self.patience, read=read_slot)
+    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
+        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
+
+    @cached_property
+    def _grant_known_slot(self) -> str:
+        return self._taken(f"lock_name = :slot AND {self.anybodys}")
 
     @cached_property
     def _grant_slot(self) -> str:
         # A cross join is made in the order in which it is written.
-        return f"""WITH RECURSIVE numbers (n) AS (
-                SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
-            )
-            UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
-                acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
-            WHERE lock_name = (
+        taken = self._taken(f"""lock_name = (
                 SELECT slot.lock_name FROM numbers CROSS JOIN {self.lock_table} AS slot
                 WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
                     AND {self.anybodys}
                 LIMIT 1
-            ) AND {self.admits}
+            )""")
+        return f"""WITH RECURSIVE numbers (n) AS (
+                SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
+            )
+            {taken}"""
+
+    def _taken(self, which: str) -> str:
+        """Return the statement that takes a slot, which is found free."""
+        return f"""UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
+                acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
+            WHERE {which} AND {self.admits}
             RETURNING fence, {REMAINING}, lock_name"""

@@ -40,11 +40,8 @@ BEGIN NOT ATOMIC
         ON l.lock_name = CONCAT(%(name)s, '#', 1 + (%(first)s + n) MOD %(limit)s)
         WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
     = %(value)s
-AND NOT EXISTS (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s
-    AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s))
-AND NOT EXISTS (SELECT 1 FROM `dblock_lock`
-    WHERE lock_name = %(name)s AND (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
-AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE)))
+AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
         ORDER BY n;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
     DECLARE CONTINUE HANDLER FOR 1205 SET taken = FALSE;
@@ -64,6 +61,16 @@ WHERE lock_name = slot AND (expires_at IS NULL OR token IS NULL AND expires_at >
     SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, lock_name FROM `dblock_lock`
         WHERE lock_name = slot AND token = %(token)s AND NOT ended;
 END
+
+-- grant_slot, waits 0 s
+UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = %(slot)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+    = %(value)s
+AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
+    AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(slot)s FOR UPDATE)
 
 -- look_at_slots, waits 0 s
 SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))

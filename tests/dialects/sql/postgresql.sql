@@ -40,8 +40,7 @@ RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, con
 WITH admitted AS MATERIALIZED (
             SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s
-            AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
         ), mine AS MATERIALIZED (
             SELECT free.ctid, free.epoch
@@ -60,6 +59,20 @@ WITH admitted AS MATERIALIZED (
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- grant_slot, waits 0 s
+UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            FROM (
+                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+                WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s)
+            = %(value)s
+        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+                FOR UPDATE OF k SKIP LOCKED
+            ) AS mine WHERE l.ctid = mine.ctid
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
 SELECT (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(

@@ -21,8 +21,15 @@ WHERE lock_name = (
     LIMIT 1
 ) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name)
     = :value
-AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name
-    AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
+AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
+RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
+
+-- grant_slot, waits 0.05 s
+UPDATE "dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
+    acquired_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), waiters = NULL
+WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name)
+    = :value
+AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 
 -- look_at_slots, waits 0.05 s

@@ -93,10 +93,32 @@ def resized(clients: Clients) -> None:
     clients.thread("e", partial(_once, 2, 0.1), after=0.5, may=(LimitMismatch,))
 
 
+def before(clients: Clients) -> None:
+    """Three want two slots again and again and do not wait, so each asks for the one that it had
+    before; in the end there is one slot only."""
+
+    def repeating(pause: float, me: Thread) -> None:
+        semaphore = me.semaphore(NAME, 2, ttl=6)
+        for _ in range(8):
+            with me.in_slot(semaphore, 0) as slot:
+                if slot is not None:
+                    me.work(0.02, slot)
+            me.work(pause)
+
+    def resizing(me: Thread) -> None:
+        me.semaphore(NAME, 2).resize(1)
+
+    for number, client in enumerate(("a", "b", "c")):
+        repeats = partial(repeating, 0.01 - 0.003 * number)
+        clients.thread(client, repeats, after=0.003 * number, may=(LimitMismatch,))
+    clients.thread("d", resizing, after=0.07)
+
+
 SCENARIOS = {
     "one-slot": Scenario(one),
     "two-slots": Scenario(two),
     "slots-again": Scenario(again),
     "slots-of-one": Scenario(threads),
     "slots-resized": Scenario(resized),
+    "slots-of-before": Scenario(before),
 }

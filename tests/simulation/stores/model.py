@@ -441,9 +441,11 @@ class ModelStore(Store):
         limit = self.tables.limits.get(command.name)
         if witness is None or not passed or limit != command.limit:
             return (), 0
-        for number in range(command.limit):
+        for number in range(1 if command.known else command.limit):
             key = f"{command.name}#{1 + (command.first + number) % command.limit}"
             slot = names.get(key)
+            if command.known and slot and slot.queue:
+                return (), 0
             if slot and self._anybodys(slot) and not self._in_use(driver, key, "update"):
                 slot.queue = self._others(slot, len(slot.queue))
                 fence, remaining, _ = self._give(slot, command, witness)
