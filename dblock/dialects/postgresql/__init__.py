@@ -15,6 +15,7 @@ from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
 from .lease import LeaseStatements
 from .migrations import MigrationStatements
+from .readers import ReaderStatements
 from .row import RowStatements
 from .slots import SlotStatements
 
@@ -22,6 +23,7 @@ from .slots import SlotStatements
 class PostgreSQL(
     LeaseStatements,
     SlotStatements,
+    ReaderStatements,
     RowStatements,
     MigrationStatements,
     WaiterStatements,
