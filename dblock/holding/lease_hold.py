@@ -60,7 +60,8 @@ class LeaseHold(Hold):
 
     @property
     def belief(self) -> Belief:
-        return Belief(self.strategy, self.name, self.token, self.lease.fence, self.lease.term)
+        token = self.reader or self.token
+        return Belief(self.strategy, self.name, token, self.lease.fence, self.lease.term)
 
     @property
     def strategy(self) -> str:

@@ -172,6 +172,24 @@ def test_readers_that_waited_come_in_together(new_locks: NewLocks, threads: Thre
     assert engine_locks.list() == []
 
 
+@pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])
+def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads: Threads) -> None:
+    """Where they can be called, each calls the next."""
+    locks, all_in = new_locks(), threading.Barrier(4)
+    writer = locks.lease(NAME, 10 * SECONDS)
+    writer.acquire()
+
+    def read(locks: Locks) -> None:
+        with locks.shared(NAME, 10 * SECONDS, SECONDS):
+            all_in.wait(LONG)
+
+    for _ in range(4):
+        threads.start(read, new_locks())
+    eventually(lambda: len(locks.show(NAME).waiters) == 4)
+    writer.release()
+    threads.join()
+
+
 def test_a_writer_that_waits_keeps_new_readers_out(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:

@@ -16,6 +16,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.once import ONCE
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
+from tests.mutants.reading import READING
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
 from tests.mutants.slots import SLOTS
@@ -734,4 +735,5 @@ CATALOGUE = (
     *ONCE,
     *ELECTIONS,
     *SLOTS,
+    *READING,
 )

@@ -71,6 +71,10 @@ class Name:
             return ()
         return self.readers if self.group == self.token else (self.token,)
 
+    @property
+    def listed(self) -> str | None:
+        return None if self.group is None else " ".join((self.group, *self.readers))
+
     def share(self, members: tuple[str, ...]) -> None:
         self.group, self.readers = self.token, members
 
@@ -239,7 +243,7 @@ class ModelStore(Store):
 
     def rows(self) -> dict[str, Row]:
         return {
-            key: Row(name.token, name.fence, name.expires, tuple(name.queue))
+            key: Row(name.token, name.fence, name.expires, tuple(name.queue), name.listed)
             for key, name in self.tables.names.items()
         }
 
@@ -539,7 +543,7 @@ class ModelStore(Store):
             _moment(name.acquired),
             _moment(name.expires),
             None if name.expires is None else name.expires - self.clock(),
-            None if name.group is None else " ".join((name.group, *name.readers)),
+            name.listed,
         )
 
     def _look(self, driver: ModelDriver, query: Query[Any]) -> Answer:
