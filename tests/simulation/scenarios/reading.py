@@ -24,12 +24,13 @@ def _read(
                 me.write(reader)
 
 
-def _write(seconds: float, me: Thread, wait: float = 30) -> None:
+def _write(seconds: float, me: Thread, wait: float = 30, writes: bool = True) -> None:
     writer = me.lease(NAME, ttl=6)
     with me.holding(writer, wait) as had:
         if had:
             me.work(seconds, writer)
-            me.write(writer)
+            if writes:
+                me.write(writer)
 
 
 def beside(clients: Clients) -> None:
@@ -69,14 +70,14 @@ def crossing(clients: Clients) -> None:
     clients.thread("a", partial(_read, 0.05, writes=False))
     clients.thread("a", partial(_read, 0.05, writes=False), after=0.05)
     clients.thread("b", partial(_read, 0.05, writes=False, wait=0), after=0.051)
-    clients.thread("c", partial(_write, 0.05, wait=0.1), after=0.052)
+    clients.thread("c", partial(_write, 0.05, writes=False, wait=0.1), after=0.052)
 
 
 def for_long(clients: Clients) -> None:
     """Readers are renewed side by side, those with a short TTL more often; a writer waits."""
     clients.thread("a", partial(_read, 2.5, ttl=9, writes=False))
     clients.thread("b", partial(_read, 2.5, ttl=3, writes=False), after=0.02)
-    clients.thread("c", partial(_write, 0.05), after=0.5)
+    clients.thread("c", partial(_write, 0.05, writes=False), after=0.5)
 
 
 def just_in_time(clients: Clients) -> None:
