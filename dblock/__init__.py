@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .retrying import retry_on_conflict
     from .row import RowLock
     from .semaphore import Semaphore
+    from .shared import SharedLease
     from .timeouts import Timeouts
 
 __version__ = "0.1.0"
@@ -81,6 +82,7 @@ __all__ = [
     "RunState",
     "SchemaMissing",
     "Semaphore",
+    "SharedLease",
     "SocketTimeout",
     "StaleFence",
     "Timeouts",
@@ -110,6 +112,7 @@ _HOMES = {
     "RowLockState": "lock_state",
     "RunState": "lock_state",
     "Semaphore": "semaphore",
+    "SharedLease": "shared",
     "Timeouts": "timeouts",
     "WaiterState": "lock_state",
     "retry_on_conflict": "retrying",

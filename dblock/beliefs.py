@@ -30,8 +30,8 @@ class Change(StrEnum):
 class Belief(NamedTuple):
     """That a lock is held: of a lease until its term is over, also where nobody tells of that.
 
-    A row lock has neither token, fence nor term. One in a transaction of the user's ends with that,
-    of which nobody is told here.
+    The token of a reader is its own. A row lock has neither token, fence nor term. One in a
+    transaction of the user's ends with that, of which nobody is told here.
     """
 
     strategy: str

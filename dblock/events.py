@@ -57,9 +57,9 @@ _LEVELS = {
 class LockEvent:
     """Something that happened to a lock.
 
-    ``strategy`` is "lease", "row" or "optimistic". ``name`` is the lock's name, or says what met a
-    conflict. What ``seconds`` mean depends on the ``kind``. ``error`` is the error behind the
-    event, or None.
+    ``strategy`` is "lease", "shared", "row" or "optimistic". ``name`` is the lock's name, or says
+    what met a conflict. What ``seconds`` mean depends on the ``kind``. ``error`` is the error
+    behind the event, or None.
     """
 
     kind: Kind

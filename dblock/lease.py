@@ -25,6 +25,7 @@ from .protocol.schedule import RenewalSchedule
 from .protocol.state import Renewal
 from .protocol.steps import Procedure, Query
 from .protocol.term import Term
+from .protocol.tokens import for_reader
 
 if TYPE_CHECKING:
     from .database import Database
@@ -69,6 +70,8 @@ class Lease(SingleHandle):
     """
 
     strategy = "lease"
+    #: Whether others may share it, as a :class:`SharedLease`.
+    _shares = False
     #: Whose last hold was detached: the end of their ``with`` gives nothing back.
     _detached: WeakSet[CallerHolds] | None = None
 
@@ -105,28 +108,33 @@ class Lease(SingleHandle):
                 mine.count += 1
                 return None
         refusal = callers.refuse_self_wait(
-            self.name, wait, one_writer=self._database.dialect.one_writer
+            self.name, wait, one_writer=self._database.dialect.one_writer, shares=self._shares
         )
         if refusal is not None:
             return refusal
         contenders = self._database.contenders
         owner, names = self._database.owner(options.label), contenders.names
         plan, token = options.plan, self._runtime.token(16)
+        if self._shares:
+            token = for_reader(token)
         request = LeaseRequest(
-            self.name, token, owner, plan.first, plan.short, names.known(self.name)
+            self.name, token, owner, plan.first, plan.short, names.known(self.name), self._shares
         )
         start = self._runtime.now()
         waiters: list[Waiter] = []  # one, once it was refused
 
         def waiter() -> Waiter:
-            waiters.append(self._database.waiter(self.name, "lease", options.label))
+            waiters.append(self._database.waiter(self.name, self.strategy, options.label))
             waiters[0].start = start
             return waiters[0]
 
         line = self.name, id(options.retry.wait), options.fair
         place = None if wait == 0 else contenders.local_queue.first_place(line)
-        hot = wait != 0 and (place is None or names.hot(self.name, start))
-        user_lock = None if wait == 0 else contenders.user_locks.user_lock(hot)
+        # A reader asks before it waits, if nobody of this process does: it may join others. It
+        # waits where it can do so: in the name's queue, not in the server.
+        hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))
+        in_server = wait != 0 and not self._shares
+        user_lock = contenders.user_locks.user_lock(hot) if in_server else None
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
         try:
@@ -142,7 +150,7 @@ class Lease(SingleHandle):
                 waiter=waiter,
                 can_wait_in_server=user_lock is not None,
                 hot=hot,
-                look_first=wait == 0 and names.taken(self.name),
+                look_first=(wait == 0 or self._shares) and names.taken(self.name),
             )
             outcome = self._database.run(
                 procedure, orphaned=orphaned, user_lock=user_lock, waiter=place
@@ -150,6 +158,8 @@ class Lease(SingleHandle):
             if isinstance(outcome, Held):
                 hold = self._hold(outcome, request.token, user_lock)
                 names.note(self.name, outcome.contended, hold.since)
+                if outcome.group is not None:
+                    names.note_refusal(self.name)  # it is looked at first the next time
                 self._keep(hold, start)
             if waiters:
                 self._database.withdraw(waiters[0])
@@ -175,7 +185,8 @@ class Lease(SingleHandle):
             self._runtime,
             self._runtime.now(),
             lease=held,
-            token=token,
+            token=held.group or token,
+            reader=token if self._shares else None,
             schedule=RenewalSchedule(options.plan, held.term, self._runtime.random()),
             database=self._database.kept,
             on_danger=options.on_danger,
@@ -300,6 +311,7 @@ class Lease(SingleHandle):
             hold.lease,
             self._database.dialect.timeouts.socket,
             now,
+            reader=hold.reader,
             with_user_lock=with_user_lock,
             guarded=hold.guarded,
         )

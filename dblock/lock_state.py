@@ -106,6 +106,10 @@ class LockState:
     it is a job's. ``row_lock`` is the transaction that has locked the row, if no lease is on the
     name and the database tells of it.
 
+    ``readers`` is how many share the lease, None if it is not shared: those on the list of the
+    group, so one that died counts until the group is over. Owner and ``acquired_at`` are the first
+    reader's then.
+
     It has no token: a token proves ownership, so dblock gives it only to the holder.
     """
 
@@ -118,6 +122,7 @@ class LockState:
     waiters: tuple[WaiterState, ...] = ()
     run: RunState | None = None
     row_lock: RowLockState | None = None
+    readers: int | None = None
 
     @property
     def status(self) -> str:
@@ -148,4 +153,9 @@ class LockState:
         if self.status == "done":
             until = f" until {moment(self.expires_at)}" if self.expires_at else ""
             return f"done, kept{until} by {holder}{since}"
-        return f"held by {holder}{since}, expires in {self.remaining:.1f} s"
+        how = "held by" if self.readers is None else f"shared by {_readers(self.readers)}, first by"
+        return f"{how} {holder}{since}, expires in {self.remaining:.1f} s"
+
+
+def _readers(count: int) -> str:
+    return "1 reader" if count == 1 else f"{count} readers"

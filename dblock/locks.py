@@ -44,6 +44,7 @@ from .protocol.schedule import Danger
 from .protocol.state import Pruned
 from .row import RowLock
 from .semaphore import Semaphore
+from .shared import SharedLease
 from .target import locate
 from .timeouts import Timeouts
 
@@ -129,6 +130,7 @@ class Locks:
     row_class: type[RowLock] = RowLock
     election_class: type[Election] = Election
     semaphore_class: type[Semaphore] = Semaphore
+    shared_class: type[SharedLease] = SharedLease
 
     def __repr__(self) -> str:
         return f"<Locks in {self.engine.url!r}>"
@@ -199,6 +201,44 @@ class Locks:
             None if on_lost is None else check_callback("on_lost", on_lost),
         )
         return self.lease_class(self.database, options)
+
+    def shared(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        reentrant: bool = False,
+        fair: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], None] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> SharedLease:
+        """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
+
+        Who takes the same name with :meth:`lease` is the writer: it holds the name alone, and
+        while it waits no new readers get in. All arguments are those of :meth:`lease`. See
+        :class:`SharedLease`.
+        """
+        lease = self.lease(
+            name,
+            ttl,
+            wait,
+            reentrant=reentrant,
+            fair=fair,
+            retry=retry,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=on_danger,
+            on_lost=on_lost,
+        )
+        return self.shared_class(self.database, lease._options)
 
     def attach(
         self,

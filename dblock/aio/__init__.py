@@ -20,7 +20,14 @@ except ImportError as error:
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
 from .election import AsyncElection, AsyncLeadership
-from .handles import AsyncHandle, AsyncLease, AsyncMultiLock, AsyncRowLock, AsyncSemaphore
+from .handles import (
+    AsyncHandle,
+    AsyncLease,
+    AsyncMultiLock,
+    AsyncRowLock,
+    AsyncSemaphore,
+    AsyncSharedLease,
+)
 from .locks import AsyncLocks
 from .once import AsyncOnce
 from .retrying import retry_on_conflict
@@ -37,5 +44,6 @@ __all__ = [
     "AsyncOnce",
     "AsyncRowLock",
     "AsyncSemaphore",
+    "AsyncSharedLease",
     "retry_on_conflict",
 ]

@@ -226,6 +226,14 @@ class AsyncLease(AsyncHolder[Lease]):
         yield await self._home.run(proof.__enter__)
 
 
+class AsyncSharedLease(AsyncLease):
+    """A lease that others may share, made by :meth:`AsyncLocks.shared`; see
+    :class:`dblock.SharedLease`.
+
+    What is said there of threads holds for tasks here.
+    """
+
+
 class AsyncSemaphore(AsyncHolder[Semaphore]):
     """A semaphore, made by :meth:`AsyncLocks.semaphore`; see :class:`dblock.Semaphore`.
 

@@ -32,7 +32,13 @@ from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
 from .election import AsyncElection
-from .handles import AsyncLease, AsyncMultiLock, AsyncRowLock, AsyncSemaphore
+from .handles import (
+    AsyncLease,
+    AsyncMultiLock,
+    AsyncRowLock,
+    AsyncSemaphore,
+    AsyncSharedLease,
+)
 from .holds import TaskHolds
 from .home import Home
 from .keeper import keeper_here, keeper_in_thread, keeper_thread
@@ -160,6 +166,45 @@ class AsyncLocks:
         return AsyncLease(
             self._home,
             self.sync.lease,
+            name=name,
+            ttl=ttl,
+            wait=wait,
+            reentrant=reentrant,
+            fair=fair,
+            retry=retry,
+            label=label,
+            renew=renew,
+            max_renewals=max_renewals,
+            max_hold=max_hold,
+            on_danger=_awaited("on_danger", on_danger),
+            on_lost=_awaited("on_lost", on_lost),
+            cancel_on_loss=cancel_on_loss,
+        )
+
+    def shared(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        *,
+        reentrant: bool = False,
+        fair: bool = False,
+        retry: RetryPolicy | None = None,
+        label: str | None = None,
+        renew: bool = True,
+        max_renewals: int | None = None,
+        max_hold: Seconds | None = None,
+        on_danger: Callable[[Danger], object] | None = None,
+        on_lost: Callable[[LockLost], object] | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncSharedLease:
+        """Return a lease on ``name`` that others may share; see :meth:`dblock.Locks.shared`.
+
+        ``cancel_on_loss`` and the callbacks are as for :meth:`lease`.
+        """
+        return AsyncSharedLease(
+            self._home,
+            self.sync.shared,
             name=name,
             ttl=ttl,
             wait=wait,

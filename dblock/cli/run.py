@@ -84,6 +84,7 @@ exit_code_option = partial(
     metavar="N",
     help="Let N run at a time: DBLOCK_NAME is NAME#1, NAME#2 and so on. All give the same N.",
 )
+@click.option("--shared", is_flag=True, help="Share the lock with others that do.")
 @duration_option(
     "--at-least",
     partial(check_after, what="at_least"),
@@ -151,6 +152,7 @@ def run(
     nonblock: bool,
     fair: bool,
     slots: int | None,
+    shared: bool,
     at_least: float,
     at_most: float | None,
     once_per: str | None,
@@ -181,7 +183,9 @@ def run(
     if nonblock and wait is not None:
         raise click.UsageError("give either --wait or --nonblock, not both")
     if slots is not None:
-        _check_slots(name, fair=fair, at_least=at_least, once_per=once_per)
+        _check_slots(name, fair=fair, shared=shared)
+    if slots is not None or shared:
+        _check_together("--shared" if shared else "--slots", at_least, once_per)
     signals = Signals()
     lost: list[LockLost] = []
     progress = Progress(name, verbose)
@@ -205,7 +209,7 @@ def run(
                 label=label,
             )
             if slots is None:
-                lease = locks.lease(
+                lease = (locks.shared if shared else locks.lease)(
                     name, ttl, patience, label=label, max_hold=at_most, fair=fair, on_lost=note
                 )
                 with arguments():
@@ -255,20 +259,25 @@ class _Ending:
         return longest if self.grace is None else min(self.grace, longest)
 
 
-def _check_slots(name: str, *, fair: bool, at_least: float, once_per: str | None) -> None:
-    """Refuse what makes no sense where several run at a time."""
+def _check_slots(name: str, *, fair: bool, shared: bool) -> None:
     with arguments():
         check_semaphore(name)
+    if fair:
+        raise click.UsageError("give either --slots or --fair: who waits for a slot has an order")
+    if shared:
+        raise click.UsageError("give either --slots or --shared: only one of them has a limit")
+
+
+def _check_together(option: str, at_least: float, once_per: str | None) -> None:
+    """Refuse what makes no sense where several run at a time."""
     if once_per is not None:
         raise click.UsageError(
-            "give either --slots or --once-per: what succeeds once in a slot of time runs once"
+            f"give either {option} or --once-per: what succeeds once in a slot of time runs once"
         )
     if at_least:
         raise click.UsageError(
-            "give either --slots or --at-least: the name that is kept would be that of one slot"
+            f"give either {option} or --at-least: nobody keeps a name that others may have too"
         )
-    if fair:
-        raise click.UsageError("give either --slots or --fair: who waits for a slot has an order")
 
 
 def _acquire(lock: Lease | Semaphore, signals: Signals) -> None:

@@ -132,6 +132,8 @@ def release(place: Place, name: str, force: bool) -> int:
 
 
 def _state(state: LockState) -> str:
+    if state.held and state.readers is not None:
+        return f"{state.status}, shared by {state.readers}"
     done = state.status == "done"
     return f"done, kept until {moment(state.expires_at)}" if done else state.status
 
@@ -147,6 +149,7 @@ def _object(state: LockState) -> dict[str, Any]:
         "expires_at": _iso(state.expires_at) if leased else None,
         "expires_in": round(state.remaining, 3) if leased and state.remaining is not None else None,
         "fence": state.fence,
+        "readers": state.readers if leased else None,
         "row_lock": None if state.row_lock is None else _row_lock_object(state.row_lock),
         "waiters": [
             {

@@ -23,7 +23,7 @@ from .adapter import Adapter
 from .values import Values, text, utc
 
 # A state's columns.
-_COLUMNS = 7
+_COLUMNS = 8
 
 
 class Dialect(Values, Statements):
@@ -151,7 +151,7 @@ class Dialect(Values, Statements):
     @property
     def columns(self) -> str:
         """A row's."""
-        return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}"
+        return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}, readers"
 
     # --- the place in the queue --------------------------------------------------------------
 
@@ -314,7 +314,7 @@ def _rows(reply: Reply) -> list[LockRow]:
 
 
 def _row(columns: Sequence[Any]) -> LockRow:
-    name, fence, token, owner, acquired_at, expires_at, remaining = columns
+    name, fence, token, owner, acquired_at, expires_at, remaining, readers = columns
     return LockRow(
         name=text(name),
         fence=int(fence),
@@ -323,6 +323,7 @@ def _row(columns: Sequence[Any]) -> LockRow:
         acquired_at=utc(acquired_at),
         expires_at=utc(expires_at),
         remaining=None if remaining is None else float(remaining),
+        readers=None if readers is None else text(readers),
     )
 
 

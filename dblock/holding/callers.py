@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import DeadlockDetected, NotAcquired
+from ..protocol.tokens import STRATEGY
 from .holds import CallerHolds
 
 if TYPE_CHECKING:
@@ -42,27 +43,50 @@ class CallerRegistry(ABC):
         self.mine().borrowed.setdefault(root, set()).add(name)
 
     def refuse_self_wait(
-        self, name: str, wait: float | None, *, one_writer: bool, within: object = None
+        self,
+        name: str,
+        wait: float | None,
+        *,
+        one_writer: bool,
+        within: object = None,
+        shares: bool = False,
     ) -> NotAcquired | None:
         """Return the refusal if the caller has the name itself and does not want to wait.
 
         Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
-        other lock statement out; ``within`` is the transaction that the lock is wanted in.
+        other lock statement out; ``within`` is the transaction that the lock is wanted in;
+        ``shares``, that it is wanted as a shared lease.
         """
         mine = self.mine()
         held = mine.find(name)
-        if held is not None or mine.has_row(within, None if one_writer else name):
-            if wait == 0:
-                return NotAcquired(f"{name!r} is held up by this {self.caller} itself", name=name)
+        if held is None and not mine.has_row(within, None if one_writer else name):
+            return None
+        shared = held is not None and held.strategy == STRATEGY
+        if shared and not shares:
+            what = (
+                f"this {self.caller} shares {name!r} already, and a shared lease does not become "
+                "an exclusive one: it would wait for its own share. Release that first"
+            )
+        elif wait == 0:
+            what = f"{name!r} is held up by this {self.caller} itself"
+        elif held is None and one_writer:
             what = (
                 f"this {self.caller} holds a row lock, which locks everything on this database, "
                 f"so it would wait for itself to get {name!r}; take leases before row locks"
-                if held is None and one_writer
-                else f"this {self.caller} holds {name!r} already and would wait for itself; "
+            )
+        elif shares and not shared:
+            what = (
+                f"this {self.caller} holds {name!r} already, and what it holds for itself does not "
+                "become a shared lease: it would wait for itself. Release it first"
+            )
+        else:
+            what = (
+                f"this {self.caller} holds {name!r} already and would wait for itself; "
                 "release it first, or share one lease made with reentrant=True"
             )
-            raise DeadlockDetected(what, name=name)
-        return None
+        if wait == 0:
+            return NotAcquired(what, name=name)
+        raise DeadlockDetected(what, name=name)
 
     def refuse_as_writer(self, name: str, doing: str) -> None:
         """Raise DeadlockDetected if the caller itself keeps every writer out of the database."""

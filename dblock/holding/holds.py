@@ -44,6 +44,11 @@ class Hold:
         return not self.ended and not self.inherited and self.loss is None
 
     @property
+    def strategy(self) -> str:
+        """How it is held."""
+        return "row"
+
+    @property
     def fence(self) -> int | None:
         """The fence it was granted with; a row lock has none."""
         return None
@@ -74,7 +79,7 @@ class Hold:
     @property
     def belief(self) -> Belief:
         """What its holder believes."""
-        return Belief("row", self.name)
+        return Belief(self.strategy, self.name)
 
     def tell(self, change: Change) -> None:
         """Tell whoever observes what is believed, if anybody does."""

@@ -202,7 +202,7 @@ class Keeper:
     ) -> None:
         """Have an event told where callbacks are called."""
         if wanted(kind):
-            calls.append(partial(tell, kind, "lease", hold.name, seconds, error))
+            calls.append(partial(tell, kind, hold.strategy, hold.name, seconds, error))
 
     # --- the renewers ------------------------------------------------------------------------
 

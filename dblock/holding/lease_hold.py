@@ -12,6 +12,7 @@ from ..errors import LockLost
 from ..io.process_lock import lock, settled
 from ..protocol.lease import Held
 from ..protocol.term import Term
+from ..protocol.tokens import STRATEGY
 from .holds import Hold
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class LeaseHold(Hold):
     database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
+    #: The own token of a reader, who shares the hold.
+    reader: str | None = field(default=None, repr=False)
     user_lock: UserLock | None = None
     #: A transaction was guarded with it, and may be open yet.
     guarded: bool = False
@@ -57,7 +60,12 @@ class LeaseHold(Hold):
 
     @property
     def belief(self) -> Belief:
-        return Belief("lease", self.name, self.token, self.lease.fence, self.lease.term)
+        token = self.reader or self.token
+        return Belief(self.strategy, self.name, token, self.lease.fence, self.lease.term)
+
+    @property
+    def strategy(self) -> str:
+        return "lease" if self.reader is None else STRATEGY
 
     def keepable(self, now: float) -> bool:
         """Whether there is a lease to renew: not given back, not lost, not over."""

@@ -12,6 +12,7 @@ from .attempt import Attempt
 from .deadline import Deadline
 from .lease import Held, LeaseRequest, Refused
 from .release import give_back, leave
+from .sharing import SharedAttempt
 from .steps import Procedure
 from .waiting import Waiting, way_to_wait
 
@@ -48,10 +49,11 @@ def acquire(
     so that the first thing is to wait; ``look_first``, that others had it the last time, and have
     it most likely still, which is one statement to find out where a refused try is two.
     """
-    attempt = Attempt(dialect, request, Deadline(start, wait, patience, start))
+    kind = SharedAttempt if request.shares else Attempt
+    attempt = kind(dialect, request, Deadline(start, wait, patience, start))
     if look_first:
         yield from attempt.look(None)
-        if not attempt.seen.position.free:
+        if wait == 0 and not attempt.promising:
             return Refused(attempt.seen.state)
     if not hot:
         held = yield from attempt.run(None)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .deadline import Deadline
@@ -68,6 +69,9 @@ class Doubt:
 class Attempt:
     """How far one acquire has come. All it asks carries one token: whichever try arrived is it."""
 
+    #: From which place of the queue on one looks as seldom as the next, where nobody is called.
+    in_step: ClassVar[float] = inf
+
     dialect: Statements
     request: LeaseRequest
     deadline: Deadline
@@ -91,7 +95,12 @@ class Attempt:
     @property
     def mine(self) -> bool:
         """Whether the name was seen to have this token."""
-        return self.seen.state is not None and self.seen.state.token == self.request.token
+        return self.seen.state is not None and self.request.token in self.seen.state.members
+
+    @property
+    def promising(self) -> bool:
+        """Whether the name was seen so that to ask may not be in vain."""
+        return self.seen.position.free or self.mine
 
     @property
     def _missing(self) -> bool:
@@ -151,7 +160,7 @@ class Attempt:
         self.contended = self.contended or (refused and not self._missing)
         return refused, (yield from self._found())
 
-    def reach(self, query: Try) -> Procedure[Reply]:
+    def reach(self, query: Query[Any]) -> Procedure[Reply]:
         """Run a try on a connection of its own, once the database is reached."""
         return retry(query, self.deadline.reach, self.deadline.now, _ELSEWHERE)
 
@@ -261,7 +270,8 @@ class Attempt:
             return None
         assert state.remaining is not None
         term = self._term(state.remaining, self.seen.at)
-        held = Held(state.fence, term, self.server, self.contended)
+        group = None if state.token == self.request.token else state.token
+        held = Held(state.fence, term, self.server, self.contended, group)
         return (yield from self._confirm(held))
 
     def _confirm(self, held: Held) -> Procedure[Held | None]:
@@ -269,7 +279,8 @@ class Attempt:
 
         Where no reply was lost it was passed on, and can be given back.
         """
-        asked = Asked(Renewal(self.request.name, self.request.token, self.request.ttl), held)
+        token = held.group or self.request.token
+        asked = Asked(Renewal(self.request.name, token, self.request.ttl), held)
         deadline = self.deadline
         outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
         deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over

@@ -115,6 +115,35 @@ class PassOn(NamedTuple):
     passes: bool
 
 
+class JoinReaders(NamedTuple):
+    """Share the unexpired hold of a group of readers, and let it last for a TTL from now at least.
+
+    Only if nobody is in the queue before who asks, unless it goes ``past`` them.
+    """
+
+    name: str
+    group: str
+    token: str
+    ttl: float
+    ticket: str
+    past: bool
+
+
+class LeaveReaders(NamedTuple):
+    """Share a hold no longer; the last reader frees the name, and calls who waits."""
+
+    name: str
+    group: str
+    token: str
+
+
+class CallReader(NamedTuple):
+    """Call who waits first for a name that readers share, to look."""
+
+    name: str
+    group: str
+
+
 class WaitInServer(NamedTuple):
     """Wait for the name's user lock."""
 
@@ -448,6 +477,9 @@ Command = (
     | Take
     | Join
     | Leave
+    | JoinReaders
+    | LeaveReaders
+    | CallReader
     | Renew
     | Attach
     | Release

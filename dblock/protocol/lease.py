@@ -21,6 +21,10 @@ class LeaseRequest:
     short: bool = False
     #: This process has had the name before, so there is a row of it. The first try is for such.
     known: bool = False
+    #: It may share the name with others who do: the token says so too.
+    shares: bool = False
+    #: The token of the readers' hold that it may share, by a try of its own.
+    group: str | None = None
     #: What it may stand in the queue with, the last one first of all.
     tickets: list[str] = field(default_factory=list, compare=False)
 
@@ -39,6 +43,8 @@ class Held(NamedTuple):
     server: str | None = None
     #: Somebody else was in the way.
     contended: bool = False
+    #: The token of the hold, where that is another reader's who shares it.
+    group: str | None = None
 
     def elsewhere(self, server: str | None) -> bool:
         """Whether a reply of ``server`` is that of another server than granted it."""

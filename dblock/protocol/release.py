@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unavailable
@@ -13,6 +12,7 @@ from .inspect import look, why_lost
 from .lease import Held, LeaseRequest
 from .retry import AWAY, PASSING, PAUSE, retry
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
+from .tokens import is_shared, renounced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[N
         left = dialect.leave(request.name, request.token, request.tickets[-1])
         reply = yield from retry(left, patience, now, AWAY | PASSING)
         if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
-            passed = dialect.pass_on(request.name, request.token)
+            passed = _ending(dialect, request.name, request.token, request.token)
             yield from retry(passed, patience, reply.now, AWAY | PASSING)
     except StatementError:
         yield Disown(tuple(request.tickets))
@@ -72,10 +72,18 @@ def give_back(dialect: Statements, request: LeaseRequest, now: float) -> Procedu
 
     A release may arrive late: what is asked for after it has another token.
     """
-    with contextlib.suppress(StatementError):
-        query = dialect.pass_on(request.name, request.token)
-        yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
-    request.token = blake2b(request.token.encode(), digest_size=16).hexdigest()
+    for token in filter(None, (request.token, request.group)):
+        with contextlib.suppress(StatementError):
+            query = _ending(dialect, request.name, token, request.token)
+            yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
+    request.token, request.group = renounced(request.token), None
+
+
+def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:
+    """Return what ends a hold with a ``token``. Of readers only the one with its ``own`` goes."""
+    if is_shared(token):
+        return dialect.leave_readers(name, token, own)
+    return dialect.pass_on(name, token)
 
 
 def abandon(
@@ -105,9 +113,9 @@ def abandon(
             state, now = yield from look(dialect, request.name, until - now, now)
         else:
             state, now = yield from find(until - now, now)
-        if state is None or state.token != request.token:
+        if state is None or state.token is None or request.token not in state.members:
             return
-        query = dialect.pass_on(state.name, request.token)
+        query = _ending(dialect, state.name, state.token, request.token)
         reply = yield from retry(query, until - now, now, AWAY | PASSING)
         if reply.matched == 1:
             return
@@ -122,6 +130,7 @@ def release(
     patience: float,
     start: float,
     *,
+    reader: str | None = None,
     with_user_lock: bool = False,
     guarded: bool = False,
 ) -> Procedure[None]:
@@ -132,7 +141,7 @@ def release(
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
     later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
-    from the first failure.
+    from the first failure. A ``reader``, by its own token, only leaves those who share the hold.
     """
     now, in_doubt, contended = start, False, held.contended
     until: float | None = None
@@ -141,6 +150,8 @@ def release(
             if with_user_lock:
                 with_user_lock = False
                 reply = yield ExecuteOnSession(dialect.release_and_unlock(name, token), last=True)
+            elif reader is not None:
+                reply = yield Execute(dialect.leave_readers(name, token, reader))
             elif contended:
                 reply = yield Execute(dialect.pass_on(name, token, not guarded))
             else:
@@ -163,7 +174,7 @@ def release(
             continue
         if reply.matched == 1:
             return
-        if dialect.can_notify and not contended:
+        if dialect.can_notify and not contended and reader is None:
             contended = True
             continue
         loss = yield from why_lost(dialect, name, token, held, reply.now)
@@ -171,6 +182,8 @@ def release(
             if in_doubt:
                 return  # the try whose reply was lost had done it
             raise loss
+        if reader is not None:
+            return  # others share it; nobody but an earlier try has taken this one off the list
         until = reply.now + patience if until is None else until
         if reply.now >= until:
             raise _in_use(name)

@@ -62,14 +62,14 @@ def renew_all(
     by whoever asks. Where one busy row fails the whole statement the batch is halved, down to the
     row itself.
     """
-    outcomes: dict[str, Renewed] = {}
+    outcomes: dict[Asked, Renewed] = {}
     batches, replaced, mended = [list(asked)], False, False
     lost: list[Query[bool]] = []
     while batches:
         batch = batches.pop()
         try:
             yield from end_lost(lost, within)
-            query = dialect.renew([hold.renewal for hold in batch])
+            query = dialect.renew(_renewals(batch))
             reply = yield Execute(query, within)
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED and not replaced:
@@ -80,7 +80,7 @@ def renew_all(
                 half = len(batch) // 2
                 batches += [batch[half:], batch[:half]]
             else:
-                outcomes.update((hold.renewal.token, RenewalFailed(failure)) for hold in batch)
+                outcomes.update((hold, RenewalFailed(failure)) for hold in batch)
                 if failure.fault not in PASSING:
                     break  # the others would meet the same
             continue
@@ -88,9 +88,9 @@ def renew_all(
         refused = []
         for hold in batch:
             if hold.held.elsewhere(reply.server):
-                outcomes[hold.renewal.token] = failed_over(hold.renewal.name)
+                outcomes[hold] = failed_over(hold.renewal.name)
             elif hold.renewal.token in renewed:
-                outcomes[hold.renewal.token] = Term(reply.sent, hold.renewal.ttl)
+                outcomes[hold] = Term(reply.sent, hold.renewal.ttl)
             else:
                 refused.append(hold)
         if refused and dialect.has_witness and not mended:
@@ -101,13 +101,24 @@ def renew_all(
         if refused:
             outcomes.update((yield from _why_not(dialect, refused, within)))
     rest = RenewalFailed(StatementError(Fault.UNREACHABLE, "the renewals before it failed"))
-    return [outcomes.get(hold.renewal.token, rest) for hold in asked]
+    return [outcomes.get(hold, rest) for hold in asked]
+
+
+def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
+    """Return what to ask for: once for each row, though several readers may share its hold."""
+    longest: dict[tuple[str, str], Renewal] = {}
+    for hold in batch:
+        renewal = hold.renewal
+        known = longest.setdefault((renewal.name, renewal.token), renewal)
+        if known.ttl < renewal.ttl:
+            longest[renewal.name, renewal.token] = renewal
+    return list(longest.values())
 
 
 def _consult(
     dialect: Statements,
     refused: Sequence[Asked],
-    outcomes: dict[str, Renewed],
+    outcomes: dict[Asked, Renewed],
     now: float,
     within: float | None,
 ) -> Procedure[tuple[list[Asked], bool]]:
@@ -116,7 +127,7 @@ def _consult(
     try:
         witness, mended, *_ = yield from consult(dialect, longest, 0.0, now, within)
     except StatementError as failure:
-        outcomes.update((hold.renewal.token, RenewalFailed(failure)) for hold in refused)
+        outcomes.update((hold, RenewalFailed(failure)) for hold in refused)
         return [], False
     rest = []
     for hold in refused:
@@ -124,23 +135,23 @@ def _consult(
         if loss is None:
             rest.append(hold)
         else:
-            outcomes[hold.renewal.token] = loss
+            outcomes[hold] = loss
     return rest, mended and bool(rest)
 
 
 def _why_not(
     dialect: Statements, refused: Sequence[Asked], within: float | None
-) -> Procedure[dict[str, Renewed]]:
+) -> Procedure[dict[Asked, Renewed]]:
     """Look, in one round trip, why holds were not found by the statement that renews."""
     try:
-        query = dialect.look(*(hold.renewal.name for hold in refused))
+        query = dialect.look(*dict.fromkeys(hold.renewal.name for hold in refused))
         reply = yield Execute(query, within)
     except StatementError as failure:
-        return {hold.renewal.token: RenewalFailed(failure) for hold in refused}
+        return {hold: RenewalFailed(failure) for hold in refused}
     states: dict[str, LockRow] = {state.name: state for state in query.read(reply)}
     busy = RenewalFailed(StatementError(Fault.BUSY, "its row is in use"))
     return {
-        token: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
+        hold: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
         for hold in refused
         for name, token, _ in [hold.renewal]
     }

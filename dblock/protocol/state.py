@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..lock_state import LockState
+from .tokens import is_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,20 @@ class LockRow:
     acquired_at: datetime | None
     expires_at: datetime | None
     remaining: float | None
+    #: The token of a shared hold, and behind it those of its readers. Of another token it is void.
+    readers: str | None = field(default=None, repr=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The tokens of those who hold it, or have until it ran out: more than one if readers
+        share it. It is the first reader's alone, until there is a list."""
+        if self.token is None:
+            return ()
+        if is_shared(self.token) and self.readers is not None:
+            token, *members = self.readers.split(" ")
+            if token == self.token:
+                return tuple(members)
+        return (self.token,)
 
     @property
     def held(self) -> bool:
@@ -38,6 +53,7 @@ class LockRow:
             self.acquired_at,
             self.expires_at,
             None if self.token is None else self.remaining,
+            readers=len(self.members) if is_shared(self.token) else None,
         )
 
 

@@ -123,6 +123,28 @@ class Statements(ABC):
     def held(self) -> Query[list[LockRow]]:
         """Read the rows of all names that have a token, expired ones too, or are waited for."""
 
+    # --- readers that share a hold -----------------------------------------------------------
+
+    @abstractmethod
+    def join_readers(
+        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
+    ) -> Query[int]:
+        """Share the hold that has the token ``group``, if it is unexpired; one row when that is so.
+
+        It lasts for ``ttl`` seconds from now, or for as long as it did if that is longer. Nobody
+        may be in the queue before the ticket, unless who asks goes ``past`` them; without a ticket
+        nobody at all. The ticket leaves the queue. This may wait for the row for a moment.
+        """
+
+    @abstractmethod
+    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
+        """Share the hold no longer; one row when it was shared. The last reader frees the name,
+        and calls who waits; it is passed on to nobody, since others may have guarded with it."""
+
+    def call_reader(self, name: str, group: str) -> Query[int]:
+        """Call who waits first while readers have the name: it may be one of them."""
+        raise NotImplementedError(f"{self.name} calls nobody")
+
     # --- the slots of a semaphore ------------------------------------------------------------
 
     @abstractmethod

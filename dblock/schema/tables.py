@@ -30,6 +30,7 @@ TOKEN = String(32).with_variant(mysql.VARCHAR(32, charset="ascii", collation="as
 LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
 # Tickets, in the order in which they came. Only PostgreSQL has it so far.
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
+READERS = Text().with_variant(mysql.LONGTEXT(charset="ascii", collation="ascii_bin"), *_MYSQL)
 STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
 HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
 FINGERPRINT = String(64).with_variant(
@@ -66,6 +67,7 @@ def tables(
         Column("acquired_at", MOMENT, comment="When the hold began."),
         Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
         Column("waiters", QUEUE, comment="Tickets of the queue, first come first (PostgreSQL)."),
+        Column("readers", READERS, comment="Tokens of those who share the hold, its own first."),
         PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         comment="One row for each name that was ever locked.",
         schema=schema,

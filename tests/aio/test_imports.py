@@ -29,20 +29,22 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
     (SYNC.cron("a")(print), ASYNC.cron("a")(_job)),
     (SYNC.all(SYNC.lease("a")), ASYNC.all(ASYNC.lease("a"))),
     (SYNC.semaphore("a", 2), ASYNC.semaphore("a", 2)),
+    (SYNC.shared("a"), ASYNC.shared("a")),
     (SYNC.counter(N, key=ID), ASYNC.counter(N, key=ID)),
 )
 
 # What only one of both has: for the strategies' own use, or how a lock was made.
 ONLY_SYNC = {"try_within", "leave", "current", "excludes_all", "locks", "reentrant"}
 ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect", "strategy"}
-ONLY_SYNC |= {f"{kind}_class" for kind in ("attached", "election", "lease", "row", "semaphore")}
+_KINDS = ("attached", "election", "lease", "row", "semaphore", "shared")
+ONLY_SYNC |= {f"{kind}_class" for kind in _KINDS}
 ONLY_ASYNC = {"sync", "run", "here", "begin_body", "end_body"}
 # Arguments that only tasks have.
 NEW = {
     "AsyncLocks": {"keeper"},
     **{
         f"AsyncLocks.{kind}": {"cancel_on_loss"}
-        for kind in ("attach", "cron", "election", "lease", "semaphore")
+        for kind in ("attach", "cron", "election", "lease", "semaphore", "shared")
     },
 }
 

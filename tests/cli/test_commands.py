@@ -172,10 +172,17 @@ def test_show(here: Here, db: Database) -> None:
         "expires_at": None,
         "expires_in": None,
         "fence": 1,
+        "readers": None,
         "row_lock": None,
         "waiters": [],
         "last_run": None,
     }
+
+    with Locks(db.url) as one, Locks(db.url) as two, one.shared("a"), two.shared("a"):
+        code, out, err = dblock("show", "a")
+        as_json = dblock("show", "a", "--json")
+    assert re.search(r"^state +held, shared by 2$", out, re.MULTILINE)
+    assert json.loads(as_json[1])["readers"] == 2
 
 
 def test_show_a_new_one(here: Here) -> None:

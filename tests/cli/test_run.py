@@ -100,6 +100,30 @@ def test_slots_that_make_no_sense(dblock: Program) -> None:
     assert "at most 250" in err
 
 
+def test_shared(dblock: Program, db: Database) -> None:
+    readers = [dblock.holder("prices", "--shared") for _ in range(2)]
+    code, out, err = dblock("run", "prices", "-n", "--", "echo", "ran")
+    assert (code, out) == (75, "")
+    assert "'prices' was not acquired" in err
+    assert [reader.finish() for reader in readers] == [(0, "", "")] * 2
+    writer = dblock.holder("prices")
+    assert dblock("run", "prices", "--shared", "-n", "--", "echo", "ran")[0] == 75
+    assert writer.finish() == (0, "", "")
+    assert not held(db, "prices")
+    with Locks(db.url) as locks:
+        run = locks.last_run("prices")
+    assert run is not None
+    assert run.exit_status == 0
+
+
+def test_shared_that_makes_no_sense(dblock: Program) -> None:
+    for other in (["--slots", "2"], ["--once-per", "day"], ["--at-least", "5m"]):
+        code, out, err = dblock("run", "prices", "--shared", *other, "--", "echo", "ran")
+        assert (code, out) == (64, "")
+        assert other[0] in err
+        assert "--shared" in err
+
+
 def test_waits_for_its_turn(dblock: Program, db: Database, tmp_path: Path) -> None:
     """Two that add to a file, reading it first, do not overwrite each other's line."""
     file = tmp_path / "file"

@@ -29,6 +29,7 @@ EVERY_KIND = frozenset(
         "test_once",
         "test_election",
         "test_semaphore",
+        "test_shared",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }

@@ -107,6 +107,9 @@ def test_several_applications(new_database: NewDatabase, create_app: Factory) ->
     with one.app_context(), locks.semaphore("api", 2, ttl=LONG) as slot, two.app_context():
         assert slot.held
         assert locks.locks.list() == []
+    with one.app_context(), locks.shared("nightly", ttl=LONG) as reader, two.app_context():
+        assert reader.held
+        assert locks.locks.list() == []
     with one.app_context(), locks.lease("nightly", ttl=LONG), two.app_context():
         assert nightly().endswith("two")  # another database's name
     with pytest.raises(RuntimeError, match="outside of application context"):

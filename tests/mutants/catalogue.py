@@ -16,6 +16,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.once import ONCE
 from tests.mutants.passing_on import PASSING_ON
 from tests.mutants.presets import PRESET
+from tests.mutants.reading import READING
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
 from tests.mutants.slots import SLOTS
@@ -177,8 +178,8 @@ CATALOGUE = (
         "self-wait",
         "a thread that would wait for itself is told at once",
         "CallerRegistry.refuse_self_wait",
-        "if held is not None or mine.has_row(",
-        "if False and mine.has_row(",
+        "if held is None and not mine.has_row(",
+        "if True or not mine.has_row(",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
     ),
     Mutant(
@@ -307,8 +308,8 @@ CATALOGUE = (
         "once-refused-for-ever",
         "who was refused a name has it when it is free",
         "acquire.acquire",
-        "if not attempt.seen.position.free:",
-        "if True:",
+        "if wait == 0 and not attempt.promising:",
+        "if wait == 0:",
         "tests/faults/test_round_trips.py::test_who_was_refused_looks_before_it_asks_again[sqlite]",
     ),
     Mutant(
@@ -734,4 +735,5 @@ CATALOGUE = (
     *ONCE,
     *ELECTIONS,
     *SLOTS,
+    *READING,
 )

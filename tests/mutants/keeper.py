@@ -42,8 +42,9 @@ KEEPER = (
             "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
             "            )\n"
             "            UPDATE {self.lock_table} AS l\n"
-            "            SET expires_at = clock_timestamp() + make_interval(secs => "
-            "mine.ttl)\n"
+            "            SET expires_at = greatest(clock_timestamp() + make_interval(secs => "
+            "mine.ttl),\n"
+            '                CASE WHEN {shared("l.token")} THEN mine.expires_at END)\n'
             "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = "
             "mine.token"
         ),
@@ -53,8 +54,9 @@ KEEPER = (
             "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
             "            )\n"
             "            UPDATE {self.lock_table} AS l\n"
-            "            SET expires_at = clock_timestamp() + make_interval(secs => "
-            "mine.ttl)\n"
+            "            SET expires_at = greatest(clock_timestamp() + make_interval(secs => "
+            "mine.ttl),\n"
+            '                CASE WHEN {shared("l.token")} THEN mine.expires_at END)\n'
             "            FROM mine WHERE l.lock_name = mine.lock_name"
         ),
         f"{TAKEN_OVER}[postgresql-renew]",

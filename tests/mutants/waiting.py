@@ -256,8 +256,8 @@ CALLS = (
         "outranked-for-ever-with-the-user-lock",
         STARVES,
         "ServerWait.queues",
-        "return overtaken or not self.lock.open",
-        "return not self.lock.open",
+        "return overtaken or self._for_readers or not self.lock.open",
+        "return self._for_readers or not self.lock.open",
         f"{STARVING}::test_who_has_the_user_lock_while_others_queue",
     ),
     Mutant(

@@ -44,14 +44,14 @@ MOST = 60  # steps that are written down
 
 THEN = datetime(2026, 1, 1)
 STATES = {
-    "held": ("report", 2, "its token", "another", THEN, THEN, 25.0),
-    "free": ("report", 2, None, "another", THEN, THEN, -1.0),
-    "mine": ("report", 3, "token", "me", THEN, THEN, 29.0),
-    "detached": ("report", 3, "old token", "another", THEN, THEN, 29.0),
-    "run out": ("report", 3, "old token", "another", THEN, THEN, -1.0),
-    "attached": ("report", 3, "its token", "another", THEN, THEN, 29.0),
-    "released": ("report", 3, None, "another", THEN, THEN, -1.0),
-    "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0),
+    "held": ("report", 2, "its token", "another", THEN, THEN, 25.0, None),
+    "free": ("report", 2, None, "another", THEN, THEN, -1.0, None),
+    "mine": ("report", 3, "token", "me", THEN, THEN, 29.0, None),
+    "detached": ("report", 3, "old token", "another", THEN, THEN, 29.0, None),
+    "run out": ("report", 3, "old token", "another", THEN, THEN, -1.0, None),
+    "attached": ("report", 3, "its token", "another", THEN, THEN, 29.0, None),
+    "released": ("report", 3, None, "another", THEN, THEN, -1.0, None),
+    "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0, None),
 }
 #: What who waits hears: that it is its turn, or what was passed on to it, and how long ago.
 CALLS: dict[str, tuple[int, float] | None] = {
@@ -239,7 +239,7 @@ class Stage:
         return []
 
     def _joined(self, answer: str) -> Rows:
-        nothing: tuple[object, ...] = (None,) * 10
+        nothing: tuple[object, ...] = (None,) * 11
         if answer == "granted" and self.dialect.can_notify:
             return [(3, TTL, "", *nothing)]
         if answer == "granted":

@@ -23,8 +23,8 @@ Rows = Sequence[Sequence[Any]]
 
 DIALECT = PostgreSQL(None, "dblock_", Timeouts())
 THEN = datetime(2026, 1, 1)
-FREE = ("report", 1, None, None, THEN, THEN, -1.0)
-TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0)
+FREE = ("report", 1, None, None, THEN, THEN, -1.0, None)
+TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0, None)
 NOT_GRANTED = (None, None, None)
 END: Query[Any] = Query("the end of the lost session", {})
 SLEPT = Reply([], 0, 0.1, 0.1)
@@ -142,7 +142,7 @@ def renewing_what_is_found() -> Procedure[Held | Refused]:
     """One that has found its token there, and asks for the renewal that proves it."""
     acquiring = acquiring_once_lost(None)
     assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
-    mine = ("report", 3, "mine", "me", THEN, THEN, 20.0)
+    mine = ("report", 3, "mine", "me", THEN, THEN, 20.0, None)
     step = acquiring.send(Reply([mine], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
     step = acquiring.send(Reply([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold

@@ -12,7 +12,7 @@ from dblock.protocol.steps import Reply
 from dblock.protocol.term import Term
 
 TTL = 30.0
-ROW = ("report", 7, "token", None, None, None, TTL)
+ROW = ("report", 7, "token", None, None, None, TTL, None)
 
 
 @pytest.mark.parametrize("server", ["one", "other", None])

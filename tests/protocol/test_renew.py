@@ -87,7 +87,8 @@ class Table:
             return [(t,) for n, t, _ in rows if self.rows.get(n, ("", 0))[0] == t]
         found = [name for name in query.params.values() if name in self.rows]
         return [
-            (name, self.rows[name][1], self.rows[name][0], None, None, None, TTL) for name in found
+            (name, self.rows[name][1], self.rows[name][0], None, None, None, TTL, None)
+            for name in found
         ]
 
     def renew_all(self, holds: list[Asked], within: float | None = None) -> list[Renewed]:

@@ -61,6 +61,7 @@ FALLS = frozenset({"crash", "crash-after", "promote"})
 _CHANGING = frozenset(
     {
         *("grant", "grant_slot", "take", "join", "wait_in_server", "attach"),
+        *("join_readers", "leave_readers"),
         *("renew", "release", "pass_on", "release_and_unlock"),
     }
 )
@@ -68,6 +69,7 @@ _CHANGING = frozenset(
 _REPEATED = frozenset(
     {
         *("grant", "grant_slot", "take", "join", "attach", "release", "pass_on", "renew"),
+        *("join_readers", "leave_readers"),
         *("look", "look_queued", "look_at_slots", "set_limit", "lock_row"),
     }
 )

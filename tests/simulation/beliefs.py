@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from dblock import Lease, LockLost, RowLock
+from dblock import Lease, LockLost, RowLock, SharedLease
 from dblock.attached import AttachedLease
 from dblock.beliefs import Belief as Observed
 from dblock.beliefs import Change
@@ -18,7 +18,7 @@ from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.knowing import Doubt, Knowing
-from tests.simulation.ledger import Ledger
+from tests.simulation.ledger import Ledger, own
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.store import RESTART
 from tests.simulation.transport import Link
@@ -103,6 +103,7 @@ class Beliefs:
         self.gave_up: set[tuple[Actor, str]] = set()
         self._now: defaultdict[str, list[Belief]] = defaultdict(list)
         self._fences: dict[str, int] = {}
+        self._tokens: dict[str, str] = {}
         #: How often each loss was told, by its own identity; and the losses, so that they last.
         self._told: Counter[int] = Counter()
         self._losses: list[LockLost] = []
@@ -126,7 +127,7 @@ class Beliefs:
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)
-            grant = self.ledger.grants.get(belief.lease.token)
+            grant = self.ledger.grants.get(own(belief.lease))
             doubt = self.knowing.doubt(thread.actor, lock.name)
             if grant is not None and grant.passed and doubt is Doubt.OPEN:
                 raise Violation(f"{belief} believes what it was passed, and is in doubt of a try")
@@ -141,9 +142,12 @@ class Beliefs:
         self._now[lock.name].append(belief)
         if belief.lease is not None and belief.lasts() and not self._was_forced(belief):
             fence, last = belief.lease.lease.fence, self._fences.get(lock.name, 0)
-            if fence < last or (fence == last and not isinstance(lock, AttachedLease)):
+            token, again = belief.lease.token, isinstance(lock, AttachedLease | SharedLease)
+            if isinstance(lock, SharedLease):
+                again = token == self._tokens.get(lock.name)
+            if fence < last or (fence == last and not again):
                 raise Violation(f"a fence comes again: {fence} after {last}")
-            self._fences[lock.name] = fence
+            self._fences[lock.name], self._tokens[lock.name] = fence, token
         self._check(lock.name, self._now[lock.name])
 
     def end(self, thread: Thread, name: str) -> Belief | None:
@@ -194,7 +198,7 @@ class Beliefs:
         lasting = [belief for belief in believed if belief.lasts()]
         # Whose lease was released by force learns of it later.
         holding = [one for one in lasting if not self._was_forced(one)]
-        if len(holding) > 1:
+        if len(holding) > 1 and not _share(holding):
             raise Violation(f"two hold {name!r}: {' and '.join(map(str, holding))}")
         for belief in believed:
             if belief.lease is not None:
@@ -218,14 +222,14 @@ class Beliefs:
         return (end - client.now()) / client.rate > left + MOMENT
 
     def _was_forced(self, belief: Belief) -> bool:
-        return belief.lease is not None and belief.lease.token in self.ledger.forced
+        return belief.lease is not None and own(belief.lease) in self.ledger.forced
 
     def _check_lease(self, belief: Belief, hold: LeaseHold, lasts: bool) -> None:
         client, now = belief.thread.client, self.loop.now
         if lasts:
             # Promise 5: the holder's own deadline comes before the expiry.
-            known = self._was_forced(belief) or self.ledger.is_forgotten(hold.token)
-            if not known and not self.ledger.has(belief.name, hold.token):
+            known = self._was_forced(belief) or self.ledger.is_forgotten(own(hold))
+            if not known and not self.ledger.has(belief.name, own(hold)):
                 raise Violation(f"{belief} takes itself for the holder of {belief.name!r}")
             if not known and self._lasts_too_long(belief, hold):
                 raise Violation(f"the term of {belief} ends after {belief.name!r} has run out")
@@ -264,14 +268,14 @@ class Beliefs:
         if loss.reason in ("expired", "unreachable"):
             wrong = not hold.lease.term.over(thread.client.now())
         elif loss.reason == "failover":
-            moved = self.ledger.grants[hold.token].server != self.ledger.store.identity
+            moved = self.ledger.grants[own(hold)].server != self.ledger.store.identity
             wrong = not (self.allowance.fails_over or moved)
         elif loss.reason == "forced":
             # Who leaves it to run out may be told so where the reply to that is lost.
             known = self.ledger.forced | self.ledger.leaving
-            wrong = hold.token not in known and thread.client.rate == self.ledger.store.rate
+            wrong = own(hold) not in known and thread.client.rate == self.ledger.store.rate
         else:
-            wrong = loss.reason != "unknown" and self.ledger.has(hold.name, hold.token)
+            wrong = loss.reason != "unknown" and self.ledger.has(hold.name, own(hold))
         if loss.reason == "taken over":
             wrong = wrong or self._was_forced_early(thread, hold)
         if wrong:
@@ -279,7 +283,7 @@ class Beliefs:
 
     def _was_forced_early(self, thread: Thread, hold: LeaseHold) -> bool:
         """Whether another had it, by force, long before it would have run out."""
-        if hold.token not in self.ledger.forced or not self.allowance.answered:
+        if own(hold) not in self.ledger.forced or not self.allowance.answered:
             return False
         at = max(grant.at for grant in self.ledger.grants.values() if grant.name == hold.name)
         unsure = 0.1 + 0.25 * (self.loop.now - at)  # clocks go at different rates
@@ -337,6 +341,12 @@ class Beliefs:
 
     def was_told(self, loss: LockLost | None) -> bool:
         return self._told[id(loss)] > 0
+
+
+def _share(holding: Sequence[Belief]) -> bool:
+    """Whether all of them are readers, who share one hold."""
+    leases = [one.lease for one in holding if one.lease is not None and one.lease.reader]
+    return len(leases) == len(holding) and len({lease.token for lease in leases}) == 1
 
 
 def _link(thread: Thread, lock: RowLock) -> Link:

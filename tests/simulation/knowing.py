@@ -14,7 +14,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
 
-_TRIES = frozenset({"grant", "grant_slot", "take", "join", "attach"})
+_TRIES = frozenset({"grant", "grant_slot", "take", "join", "join_readers", "attach"})
 _LOOKS = frozenset({"look", "look_queued"})
 
 
@@ -95,7 +95,13 @@ class Knowing:
         tries = self._tries[actor, name]
         if tries.doubt is Doubt.NONE:
             return
-        if any(row[2] in tries.tokens for row in rows):
+        if any(row[2] in tries.tokens or _among(row, tries.tokens) for row in rows):
             tries.doubt = Doubt.FOUND
         elif tries.sessions <= 0:
             tries.doubt = Doubt.NONE
+
+
+def _among(row: Sequence[Any], tokens: set[str]) -> bool:
+    """Whether one of the tokens is on the list of those who share a hold."""
+    listed = row[7]
+    return isinstance(listed, str) and not tokens.isdisjoint(listed.split(" "))

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dblock.dialects.tickets import TICKET, UNCALLED
+from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol import commands
 from dblock.protocol.term import FIRST_TERM
+from dblock.protocol.tokens import is_shared
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
 from tests.simulation.slots import Slots
@@ -41,6 +43,11 @@ class Grant:
 
 
 _NEW = Row(None, 0, None, ())
+
+
+def own(hold: LeaseHold) -> str:
+    """Return the token of a hold that is nobody else's: readers share that of the hold."""
+    return hold.reader or hold.token
 
 
 class Ledger:
@@ -106,7 +113,7 @@ class Ledger:
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
         row = self.rows.get(name)
-        return row is not None and row.token == token and not row.free(self.store.clock())
+        return row is not None and token in row.holders and not row.free(self.store.clock())
 
     def is_forgotten(self, token: str) -> bool:
         """Whether a grant came before the database forgot what it had committed."""
@@ -138,8 +145,8 @@ class Ledger:
             before = self.rows.get(name, _NEW)
             if row != before:
                 self.changed[name] = self.loop.now
-                if before.token not in (None, row.token):
-                    self.gone[before.token or ""] = self.loop.now
+                for token in set(before.holders) - set(row.holders):
+                    self.gone[token] = self.loop.now
                 self._compare(name, before, row, now, None if link is None else link.actor, query)
         if kind in _COMMITTING:
             self._commit(rows)
@@ -164,8 +171,13 @@ class Ledger:
                 self.ttls[command.token] = command.ttl
             case commands.Attach():
                 self.ttls[command.new_token] = command.ttl
+            case commands.JoinReaders():
+                self.ttls[command.token] = command.ttl
+                self.ttls[command.group] = max(command.ttl, self.ttls[command.group])
             case commands.Renew():
-                self.ttls.update({one.token: one.ttl for one in command.asked})
+                for _, token, ttl in command.asked:
+                    shared = self.ttls.get(token, 0.0) if is_shared(token) else 0.0
+                    self.ttls[token] = max(ttl, shared)
 
     def is_there(self, ticket: str) -> bool:
         """Whether who stands in a queue can be called, as far as the database can know."""
@@ -224,6 +236,9 @@ class Ledger:
                 )
             self.granted(name, before, actor)
             return
+        if is_shared(before.token) and row.token in (None, before.token):
+            self._shared(name, before, row, now, actor, query)
+            return
         if row.token not in (None, before.token) and kind_of(query) == "attach":
             self._attached(name, before, row, now, actor, query)
             return
@@ -240,6 +255,45 @@ class Ledger:
             self._ours(name, before.token, actor, query)
             if actor is not None:
                 self.freed(name, before.token, actor)
+
+    def _shared(
+        self, name: str, before: Row, row: Row, now: float, actor: Actor | None, query: Any
+    ) -> None:
+        """Promise 20: each reader comes by itself, and goes by itself; the last one frees it."""
+        assert before.token is not None
+        came, went = set(row.holders) - set(before.holders), set(before.holders) - set(row.holders)
+        if (row.token, row.expires, row.listed) == (before.token, before.expires, before.listed):
+            return
+        if actor is not None and before.token not in str(query.params):
+            raise Violation(f"{actor.name} changed {name!r} without its readers' token")
+        if row.token is None:
+            self._note(f"{name} free")
+        if actor in self.forcing:
+            self.forced |= {before.token, *went}
+            return
+        for token in came:
+            if kind_of(query) != "join_readers" or before.free(now):
+                raise Violation(f"{name!r} was joined after it had expired")
+            self._note(f"{name} joined")
+            if actor is not None:
+                self.grants[token] = Grant(name, actor, self.loop.now, False, self.store.identity)
+        if len(went) > 1:
+            raise Violation(f"{len(went)} readers of {name!r} have gone at once")
+        for token in went:
+            holder = self.grants[token].actor
+            if actor is not None and holder.client is not actor.client:
+                raise Violation(f"{actor.name} ended the share of {holder.name} in {name!r}")
+            if actor is not None:
+                self.freed(name, token, actor)
+        if row.token is not None and row.expires != before.expires:
+            assert row.expires is not None
+            assert before.expires is not None
+            self._check_term(name, row, now)
+            if before.free(now):
+                raise Violation(f"{name!r} was renewed after it had expired")
+            if row.expires < before.expires:
+                raise Violation(f"{name!r} runs out sooner for its readers")
+            self.moved(name, row.token)
 
     def _attached(
         self, name: str, before: Row, row: Row, now: float, actor: Actor | None, query: Any

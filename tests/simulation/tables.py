@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
+from dblock.protocol.state import LockRow
+
 #: What the users have in the database themselves: what was written under a guard, and a stock.
 USERS = MetaData()
 WRITTEN = Table(
@@ -33,6 +35,14 @@ class Row:
     fence: int
     expires: float | None
     tickets: tuple[str, ...]
+    #: The list of those who share the hold, as it is in the table.
+    listed: str | None = None
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The tokens of those who have the name: of readers each its own."""
+        row = LockRow("", self.fence, self.token, None, None, None, None, self.listed)
+        return row.members
 
     def free(self, now: float) -> bool:
         return self.token is None or self.expires is None or self.expires <= now

@@ -26,7 +26,7 @@ def folder() -> Iterator[None]:
 
 
 #: These write where the users have transactions, which is not so in the model.
-WRITING = {"forced", "cycle"}
+WRITING = {"forced", "cycle", "readers", "readers-wait", "reader-dies"}
 #: Here who waits for a row and who tries it for a moment meet again and again; the server has an
 #: order for them that the model has not.
 ROWS = {"retired-beside-waiters"}

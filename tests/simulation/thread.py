@@ -25,6 +25,7 @@ from dblock import (
     QueryTimeout,
     RowLock,
     Semaphore,
+    SharedLease,
     Unavailable,
 )
 from dblock.errors import DBLockError
@@ -32,6 +33,7 @@ from dblock.protocol.slot_names import slot_name
 from tests.simulation.allowance import SILENT
 from tests.simulation.beliefs import Wait
 from tests.simulation.knowing import Doubt
+from tests.simulation.ledger import own
 from tests.simulation.lending import lent
 from tests.simulation.loop import Actor, Violation
 from tests.simulation.tables import STOCK, WRITTEN
@@ -47,7 +49,7 @@ Kinds = tuple[type[Exception], ...]
 #: Seconds within which an observer sees what was proclaimed, where nothing fails or is late.
 OBSERVED_WITHIN = 1.0
 #: Kinds of statements that give a name back.
-_RELEASES = ("release", "pass_on", "release_and_unlock")
+_RELEASES = ("release", "pass_on", "release_and_unlock", "leave_readers")
 
 
 class Thread:
@@ -120,6 +122,16 @@ class Thread:
     def lease(self, name: str, *args: Any, **options: Any) -> Lease:
         """Make a lease whose callbacks are taken down."""
         return self.locks.lease(
+            name,
+            *args,
+            on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
+            on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
+            **options,
+        )
+
+    def shared(self, name: str, *args: Any, **options: Any) -> SharedLease:
+        """Make a shared lease whose callbacks are taken down."""
+        return self.locks.shared(
             name,
             *args,
             on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
@@ -265,14 +277,14 @@ class Thread:
     def _not_acquired(self, name: str, start: float) -> None:
         """Promise 7: who is told so does not have it."""
         row = self.ledger.rows.get(name)
-        if row is None or row.token is None or not self.ledger.has(name, row.token):
+        if row is None or row.token is None or row.free(self.ledger.store.clock()):
             return
-        granted = self.ledger.grants[row.token]
         back = self.ledger.store.left.get(name)
         if back is not None and back.token == row.token:
             return  # it was given back, and a failover has brought it back
-        if granted.actor is self.actor and granted.at >= start:
-            raise Violation(f"{self.name} is told that it has not {name!r}, and has {row.fence}")
+        for granted in (self.ledger.grants[token] for token in row.holders):
+            if granted.actor is self.actor and granted.at >= start:
+                raise Violation(f"{self.name} is told that it has not {name!r}: {row.fence}")
 
     def release(self, lock: Lease | RowLock, after: float = 0.0) -> None:
         """Give a lock back; who is told that it was given back had it until then."""
@@ -288,7 +300,7 @@ class Thread:
             raise GreenletExit
         belief = self.beliefs.end(self, lock.name)
         hold = None if belief is None else belief.lease
-        gone = hold is not None and not self.ledger.has(lock.name, hold.token)
+        gone = hold is not None and not self.ledger.has(lock.name, own(hold))
         clock = self.ledger.store.clock()
         with self.calling(f"giving {lock.name!r} back"):
             if after and hold is not None:
@@ -303,7 +315,7 @@ class Thread:
         back = self.ledger.store.left.get(lock.name)
         if row is None or (back is not None and back.token == hold.token):
             return  # a crash or a failover has lost it, or has brought it back
-        if not after and row.token == hold.token:
+        if not after and own(hold) in row.holders:
             raise Violation(f"{self.name} is told that it gave {lock.name!r} back, and has it")
         if after and row.token == hold.token:
             self.ledger.left.add(hold.token)

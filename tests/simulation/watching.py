@@ -249,11 +249,11 @@ class Watcher:
             return
         if before is not None and row.token == before.token:
             return
-        grant = self.ledger.grants[row.token]
-        if self._answers(grant.actor, "release", "pass_on", "leave") and not self.beliefs.believed(
-            name
-        ):
-            raise Violation(f"{name!r} is held by nobody, since {grant.actor.name} had it")
+        actors = [self.ledger.grants[token].actor for token in row.holders]
+        kinds = ("release", "pass_on", "leave", "leave_readers")
+        answers = all(self._answers(actor, *kinds) for actor in actors)
+        if answers and not self.beliefs.believed(name):
+            raise Violation(f"{name!r} is held by nobody, since {actors[0].name} had it")
 
     def _answers(self, actor: Actor, *kinds: str) -> bool:
         """Whether a client lives and has no excuse for what it has left."""

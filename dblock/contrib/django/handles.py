@@ -29,6 +29,7 @@ from ...locks import Locks
 from ...once import Once
 from ...row import RowLock
 from ...semaphore import Semaphore
+from ...shared import SharedLease
 from ...timeouts import Timeouts
 from . import conf
 from .alias import alias as locks_alias
@@ -76,6 +77,12 @@ class DjangoLocks(Locks):
     ) -> DjangoLease:
         """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
         return cast("DjangoLease", super().lease(name, ttl, wait, **options))
+
+    def shared(
+        self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None, **options: Any
+    ) -> DjangoSharedLease:
+        """Return a lease that others may share. See :meth:`dblock.Locks.shared`."""
+        return cast("DjangoSharedLease", super().shared(name, ttl, wait, **options))
 
     def attach(self, text: str, ttl: Seconds = 30.0, **options: Any) -> DjangoAttachedLease:
         """Return a lease that goes on with a hold. See :meth:`dblock.Locks.attach`."""
@@ -258,6 +265,10 @@ class DjangoAttachedLease(DjangoLease, AttachedLease):
     """A lease whose hold was detached elsewhere; see :class:`dblock.attached.AttachedLease`."""
 
 
+class DjangoSharedLease(SharedLease, DjangoLease):
+    """A lease that others may share; see :class:`dblock.SharedLease`."""
+
+
 class DjangoLeadership(Leadership, DjangoLease):
     """A term; see :class:`dblock.Leadership`."""
 
@@ -362,6 +373,7 @@ DjangoLocks.attached_class = DjangoAttachedLease
 DjangoLocks.row_class = DjangoRow
 DjangoLocks.election_class = DjangoElection
 DjangoLocks.semaphore_class = DjangoSemaphore
+DjangoLocks.shared_class = DjangoSharedLease
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:

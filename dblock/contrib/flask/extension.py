@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...io.borrowed import Borrowable
     from ...row import RowLock
     from ...semaphore import Semaphore
+    from ...shared import SharedLease
     from ...target import Target
 
 _log = logging.getLogger("dblock")
@@ -100,6 +101,10 @@ class DBLock:
     def lease(self, name: str, *args: Any, **options: Any) -> Lease:
         """Return a lease: see :meth:`dblock.Locks.lease`."""
         return self.locks.lease(name, *args, **options)
+
+    def shared(self, name: str, *args: Any, **options: Any) -> SharedLease:
+        """Return a lease that others may share: see :meth:`dblock.Locks.shared`."""
+        return self.locks.shared(name, *args, **options)
 
     def attach(self, text: str, *args: Any, **options: Any) -> AttachedLease:
         """Return a lease that goes on with a hold: see :meth:`dblock.Locks.attach`."""

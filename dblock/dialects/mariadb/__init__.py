@@ -14,6 +14,7 @@ from .adapter import PyMySQL
 from .election import ElectionStatements
 from .fragments import REMAINING, microseconds
 from .migrations import MigrationStatements
+from .readers import ReaderStatements
 from .retiring import RetiringStatements
 from .row import RowStatements
 from .slots import SlotStatements
@@ -21,6 +22,7 @@ from .slots import SlotStatements
 
 class MariaDB(
     SlotStatements,
+    ReaderStatements,
     RowStatements,
     MigrationStatements,
     WaiterStatements,

@@ -10,6 +10,7 @@ from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query, Reply
 from ..dialect import read_attached, read_joined, read_tokens
+from ..readers import shared
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import USER_LOCK, ServerWaitStatements
@@ -114,11 +115,13 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                     ttl BIGINT PATH '$[2]'
                 )) AS asked STRAIGHT_JOIN {self.lock_table} AS l FORCE INDEX (PRIMARY)
                     ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
+        # The expiry of readers is never brought forward: another may have a longer TTL.
+        later = LATER.replace("%(ttl)s", "asked.ttl")
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
                 UPDATE {table}
-                SET expires_at = {LATER.replace("%(ttl)s", "asked.ttl")}
+                SET expires_at = IF({shared("l.token")}, GREATEST(expires_at, {later}), {later})
                 WHERE expires_at > SYSDATE(6);
                 SELECT l.token FROM {table}
                 WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;

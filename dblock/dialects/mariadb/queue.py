@@ -13,6 +13,10 @@ LAST = f"COALESCE((CHAR_LENGTH(waiters) + 1) DIV {TICKET + 1}, 0)"
 REST = f"""IF(LOCATE(%(ticket)s, waiters), NULLIF(
     SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + {TICKET + 1}), ''), NULL)"""
 
+# The queue without the ticket.
+WITHOUT_TICKET = """NULLIF(TRIM(BOTH ',' FROM REPLACE(
+                CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')"""
+
 # Whole seconds for who leaves the queue, and has to be gone.
 _LEAVING = 1
 
@@ -23,8 +27,7 @@ class QueueStatements(Tables):
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(
             f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
-            UPDATE {self.lock_table} SET waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
-                CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')
+            UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
             WHERE lock_name = %(name)s AND {self.enqueued}""",
             {"name": self.key(name), "ticket": ticket},
             commands.Leave(name, token, ticket),

@@ -14,12 +14,14 @@ from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
 from .migrations import MigrationStatements
+from .readers import ReaderStatements
 from .row import RowStatements
 from .slots import SlotStatements
 
 
 class PostgreSQL(
     SlotStatements,
+    ReaderStatements,
     RowStatements,
     MigrationStatements,
     WaiterStatements,

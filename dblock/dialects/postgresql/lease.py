@@ -9,6 +9,7 @@ from ...protocol import commands
 from ...protocol.state import Granted, Renewal
 from ...protocol.steps import Query
 from ..dialect import read_attached, read_grant, read_tokens
+from ..readers import shared
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
 from .queue import CHANNEL, LENGTH, POSITION, PREFIX, QUEUE, THERE, Entry, QueueStatements, call
@@ -101,6 +102,7 @@ class LeaseStatements(QueueStatements):
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
         # Where an expiry is brought forward the first who waits is told, to look again in time.
+        # That of readers never is: another may have a longer TTL.
         # The arrays are selected so that the planner does not see how long they are: for many it
         # would read the whole table rather than go by its key.
         names, tokens, ttls = zip(*asked, strict=True)
@@ -117,7 +119,8 @@ class LeaseStatements(QueueStatements):
                 FOR NO KEY UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
-            SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
+            SET expires_at = greatest(clock_timestamp() + make_interval(secs => mine.ttl),
+                CASE WHEN {shared("l.token")} THEN mine.expires_at END)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
             RETURNING l.token, {DURABLE},

@@ -21,6 +21,7 @@ from ...protocol.state import Granted, Queued
 from ...protocol.steps import Query
 from ...protocol.term import FIRST_TERM
 from ..dialect import read_join
+from ..readers import shared
 from ..tickets import NUMBER, TICKET, UNCALLED
 from .fragments import LAZY, PATIENT, TURN
 from .witness import WitnessStatements
@@ -63,6 +64,9 @@ _ALIVE = f"waiters[(SELECT number FROM {QUEUE} WHERE {THERE} LIMIT 1):]"
 # Where this waiter stands; how many stand in the queue.
 POSITION = f"(SELECT number FROM {QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
 LENGTH = "coalesce(cardinality(waiters), 0)"
+# The queue without this waiter.
+WITHOUT_ME = f"""nullif(ARRAY(
+                SELECT entry FROM {QUEUE} WHERE {_TOKEN} <> %(token)s ORDER BY number), '{{}}')"""
 # How many stand before one who has just joined.
 _STANDS = "array_position(waiters, %(entry)s) - 1"
 
@@ -110,11 +114,11 @@ class QueueStatements(WitnessStatements):
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(
-            f"""UPDATE {self.lock_table} SET waiters = nullif(ARRAY(
-                SELECT entry FROM {QUEUE} WHERE {_TOKEN} <> %(token)s ORDER BY number), '{{}}')
+            f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_ME}
             WHERE lock_name = %(name)s AND waiters IS NOT NULL AND {POSITION} IS NOT NULL
                 AND {_STEADY}
-            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {call()} END, {LAZY}""",
+            RETURNING CASE WHEN expires_at <= clock_timestamp() OR {shared()} THEN {call()} END,
+                {LAZY}""",
             {"name": name, "token": token},
             commands.Leave(name, token, ticket),
             _LEAVING,

@@ -12,6 +12,7 @@ from ..waiters import WaiterStatements
 from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
 from .lease import LeaseStatements
+from .readers import ReaderStatements
 from .row import RowStatements
 from .slots import SlotStatements
 
@@ -19,6 +20,7 @@ from .slots import SlotStatements
 class SQLite(
     LeaseStatements,
     SlotStatements,
+    ReaderStatements,
     RowStatements,
     WaiterStatements,
     RunStatements,

@@ -10,6 +10,7 @@ from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
 from ..dialect import read_attached, read_grant, read_join, read_tokens
+from ..readers import shared
 from .fragments import LATER, NOW, REMAINING, modifier
 from .queue import LAST, REST, QueueStatements
 
@@ -59,10 +60,12 @@ class LeaseStatements(QueueStatements):
         )
 
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+        # The expiry of readers is never brought forward: another may have a longer TTL.
         rows = json.dumps([(name, token, modifier(ttl)) for name, token, ttl in asked])
+        later = LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")
         return Query(
             f"""UPDATE {self.lock_table} AS l
-            SET expires_at = {LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")}
+            SET expires_at = iif({shared("l.token")}, max(expires_at, {later}), {later})
             FROM json_each(:asked) AS asked
             WHERE l.lock_name = json_extract(asked.value, '$[0]')
                 AND l.token = json_extract(asked.value, '$[1]')

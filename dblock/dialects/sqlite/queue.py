@@ -13,14 +13,17 @@ LAST = f"ifnull((length(waiters) + 1) / {TICKET + 1}, 0)"
 REST = f"""iif(instr(waiters, :ticket),
     nullif(substr(waiters, instr(waiters, :ticket) + {TICKET + 1}), ''), NULL)"""
 
+# The queue without the ticket.
+WITHOUT_TICKET = """nullif(
+                trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')"""
+
 
 class QueueStatements(Dialect):
     """Who joins may take the name, so the statement that joins is the lease's."""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(
-            f"""UPDATE {self.lock_table} SET waiters = nullif(
-                trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
+            f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
             WHERE lock_name = :name AND {self.enqueued}""",
             {"name": name, "ticket": ticket},
             commands.Leave(name, token, ticket),

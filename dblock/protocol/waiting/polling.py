@@ -123,7 +123,7 @@ class Polling:
             position = self.attempt.seen.position
             self.stuck = self.stuck + 1 if position.ahead == ahead else 0
             self.joins = self.turn.ticket is not None and position.ahead is None
-            if position.free or self.attempt.mine or self.joins:
+            if self.attempt.promising or self.joins:
                 return True
             self.number += 1
 
@@ -165,7 +165,8 @@ class Polling:
         position = self.attempt.seen.position
         if position.ahead is None or position.free or self.turn.told or not self.policy.endless:
             return 1.0, inf
-        behind = 1 + position.ahead
+        # Readers before this one make way at once, each of them, when the first gets in.
+        behind = min(1 + position.ahead, self.attempt.in_step)
         most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
         return min(1.0, POLL_SHARE * behind) if self.fair else 1.0, most * behind
 

@@ -15,6 +15,7 @@ from ..lease import Held
 from ..release import end_session
 from ..retry import UNDONE
 from ..steps import ExecuteOnSession, Procedure, Sleep
+from ..tokens import is_shared
 from .polling import Polling
 
 #: What ends a wait, and is no reason not to wait.
@@ -109,14 +110,20 @@ class ServerWait(Polling):
         in_vain, self.lock.in_vain = self.lock.in_vain, False
         if self.lock.had and self.lock.fence is None:
             self.lock.fence = self._seen_fence
-        waits = self.lock.open and self.turn.first and not self.deadline.over
+        waits = self.lock.open and self.turn.first and not (self.deadline.over or self._for_readers)
         self.lock.waits_next = self.joins = waits and not (self.lock.had or in_vain)
         return self.lock.waits_next
 
     def queues(self) -> bool:
-        """Who is overtaken although it has the session's lock joins the queue."""
+        """Who is overtaken although it has the session's lock joins the queue; and who waits for
+        readers, where it keeps others of them from joining those."""
         overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
-        return overtaken or not self.lock.open
+        return overtaken or self._for_readers or not self.lock.open
+
+    @property
+    def _for_readers(self) -> bool:
+        state = self.attempt.seen.state
+        return state is not None and is_shared(state.token)
 
     @property
     def _seen_fence(self) -> int:

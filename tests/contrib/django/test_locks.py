@@ -195,6 +195,22 @@ def test_a_semaphore(dj: Database, others: Locks, threads: Threads) -> None:
     assert is_free(others, slot.name, threads)
 
 
+def test_a_shared_lease(dj: Database, others: Locks, threads: Threads) -> None:
+    with locks.shared("report", LONG) as one, others.shared("report", LONG) as two:
+        assert one.fence == two.fence
+        assert not is_free(others, "report", threads)
+    with transaction.atomic():
+        with locks.shared("report", LONG) as reader, reader.guard():
+            pass
+        assert not is_free(others, "report", threads)
+    assert is_free(others, "report", threads)
+    with (
+        pytest.raises(TypeError, match="cannot be detached"),
+        locks.shared("report", LONG) as reader,
+    ):
+        reader.detach()
+
+
 def test_a_task_is_skipped(dj: Database, others: Locks) -> None:
     ran = []
 

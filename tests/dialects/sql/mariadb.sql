@@ -73,7 +73,7 @@ AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CO
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(slot)s FOR UPDATE)
 
 -- look_at_slots, waits 0 s
-SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
 FROM (SELECT 1 AS one) AS always LEFT JOIN `dblock_lock`
     ON lock_name IN (%(name0)s, %(name1)s, %(name2)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
@@ -104,10 +104,25 @@ SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL),
                     WHERE lock_name = %(name)s AND NOT (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
                         AND NOT token <=> %(token)s;
             END IF;
-            SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token, lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6,
+            SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token, lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers,
                 CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
                 FROM `dblock_lock` WHERE lock_name = %(name)s;
         END
+
+-- join_readers, waits 1 s
+SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE `dblock_lock` SET
+    expires_at = GREATEST(expires_at, SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND), waiters = NULLIF(TRIM(BOTH ',' FROM REPLACE(
+    CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), ''),
+    readers = CONCAT(CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE CONCAT(token, ' ', token) END, ' ', %(token)s)
+WHERE lock_name = %(name)s AND token = %(group)s AND expires_at > SYSDATE(6)
+    AND (%(past)s OR IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, CONCAT(' ', %(token)s), '') <> readers ELSE token = %(token)s END
+
+-- leave_readers, waits 1 s
+SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE `dblock_lock` SET
+    expires_at = IF(NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, CONCAT(' ', %(token)s), '') = token, SYSDATE(6), expires_at),
+    token = IF(NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, CONCAT(' ', %(token)s), '') = token, NULL, token),
+    readers = REPLACE(readers, CONCAT(' ', %(token)s), '')
+WHERE lock_name = %(name)s AND token = %(group)s AND CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, CONCAT(' ', %(token)s), '') <> readers ELSE token = %(token)s END
 
 -- wait_in_server, waits 0.25 s
 BEGIN NOT ATOMIC
@@ -147,7 +162,7 @@ BEGIN NOT ATOMIC
         ttl BIGINT PATH '$[2]'
     )) AS asked STRAIGHT_JOIN `dblock_lock` AS l FORCE INDEX (PRIMARY)
         ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token
-    SET expires_at = SYSDATE(6) + INTERVAL asked.ttl MICROSECOND
+    SET expires_at = IF(SUBSTR(l.token, 1, 6) = 'shared', GREATEST(expires_at, SYSDATE(6) + INTERVAL asked.ttl MICROSECOND), SYSDATE(6) + INTERVAL asked.ttl MICROSECOND)
     WHERE expires_at > SYSDATE(6);
     SELECT l.token FROM JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
         hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
@@ -177,19 +192,19 @@ UPDATE `dblock_lock` SET token = NULL, expires_at = SYSDATE(6)
 WHERE lock_name = %(name)s AND token = %(token)s
 
 -- look, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 
 -- look, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock` WHERE lock_name IN (%(name0)s, %(name1)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers FROM `dblock_lock` WHERE lock_name IN (%(name0)s, %(name1)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 
 -- look_queued, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
 FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 -- list_held, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 FROM `dblock_lock`
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers FROM `dblock_lock`
 WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM `dblock_waiter` WHERE TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) ORDER BY lock_name
 
 -- create, waits 0 s

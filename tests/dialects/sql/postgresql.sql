@@ -75,7 +75,7 @@ UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+SELECT (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
         FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
@@ -99,7 +99,7 @@ UPDATE "dblock_lock" SET waiters = CASE
             ELSE ARRAY(SELECT CASE WHEN substr(entry, 25, 32) = %(token)s THEN %(entry)s ELSE entry END
                 FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) ORDER BY number) END
         WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
-        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, array_position(waiters, %(entry)s) - 1,
+        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, array_position(waiters, %(entry)s) - 1,
             (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (array_position(waiters, %(entry)s) - 1) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
 
 -- take, waits 0.025 s
@@ -120,15 +120,53 @@ WITH mine AS MATERIALIZED (
         FROM mine WHERE l.lock_name = mine.lock_name
         RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
+-- join_readers, waits 0.025 s
+WITH mine AS MATERIALIZED (
+            SELECT k.lock_name, k.expires_at AS expiry, (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL AS queued
+            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+            WHERE lock_name = %(name)s AND token = %(group)s AND fence > open.epoch
+                AND set_config('lock_timeout', '25', true) IS NOT NULL AND (%(past)s OR (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END
+            FOR NO KEY UPDATE OF k
+        )
+        UPDATE "dblock_lock" AS l SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || %(token)s), waiters = nullif(ARRAY(
+            SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}'),
+            expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
+        FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(group)s
+            AND mine.expiry > clock_timestamp()
+        RETURNING CASE WHEN mine.queued THEN CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- leave_readers, waits 0.025 s, a crash may undo it
+UPDATE "dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s), ''),
+            token = CASE WHEN NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || %(token)s), '') = token THEN NULL ELSE token END,
+            expires_at = CASE WHEN NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || %(token)s), '') = token THEN clock_timestamp() ELSE expires_at END
+        WHERE lock_name = %(name)s AND token = %(group)s AND CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END AND set_config('lock_timeout', '25', true) IS NOT NULL
+        RETURNING CASE WHEN token IS NULL THEN CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
+
+-- call_reader
+SELECT CASE WHEN waiters IS NOT NULL THEN (
+SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
+FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END FROM "dblock_lock"
+        WHERE lock_name = %(name)s AND token = %(group)s
+
 -- leave, waits 0.25 s, a crash may undo it
 UPDATE "dblock_lock" SET waiters = nullif(ARRAY(
             SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}')
         WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
             AND set_config('lock_timeout', '250', true) IS NOT NULL
-        RETURNING CASE WHEN expires_at <= clock_timestamp() THEN CASE WHEN waiters IS NOT NULL THEN (
+        RETURNING CASE WHEN expires_at <= clock_timestamp() OR SUBSTR(token, 1, 6) = 'shared' THEN CASE WHEN waiters IS NOT NULL THEN (
 SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
 FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
+1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END,
+            set_config('synchronous_commit', 'off', true)
 
 -- renew, waits 0 s
 WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
@@ -143,7 +181,8 @@ WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = 
             FOR NO KEY UPDATE OF k SKIP LOCKED
         )
         UPDATE "dblock_lock" AS l
-        SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl)
+        SET expires_at = greatest(clock_timestamp() + make_interval(secs => mine.ttl),
+            CASE WHEN SUBSTR(l.token, 1, 6) = 'shared' THEN mine.expires_at END)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
             AND mine.expires_at > clock_timestamp()
         RETURNING l.token, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
@@ -244,15 +283,15 @@ FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_tr
             CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
 
 -- look
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock" WHERE lock_name = %(name)s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock" WHERE lock_name = %(name)s
 
 
 -- look
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock" WHERE lock_name IN (%(name0)s, %(name1)s)
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock" WHERE lock_name IN (%(name0)s, %(name1)s)
 
 
 -- look_queued
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
@@ -260,7 +299,7 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FR
         FROM "dblock_lock" WHERE lock_name = %(name)s
 
 -- list_held
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM "dblock_lock"
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock"
 WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) ORDER BY lock_name
 
 -- read_witness

@@ -33,7 +33,7 @@ AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (exp
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 
 -- look_at_slots, waits 0.05 s
-SELECT (SELECT value FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+SELECT (SELECT value FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
     ON lock_name IN (:name0, :name1, :name2)
 
@@ -61,8 +61,21 @@ INSERT INTO "dblock_lock"
             waiters = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), iif(instr(waiters, :ticket),
 nullif(substr(waiters, instr(waiters, :ticket) + 25), ''), NULL), ifnull(waiters || ',', '') || :ticket)
         WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))) OR NOT (ifnull(instr(waiters, :ticket), 0) > 0)
-        RETURNING iif(token = :token, fence, NULL), (julianday(expires_at) - julianday('now')) * 86400.0, NULL, lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0,
+        RETURNING iif(token = :token, fence, NULL), (julianday(expires_at) - julianday('now')) * 86400.0, NULL, lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers,
             iif((ifnull(instr(waiters, :ticket), 0) > 0), iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)), NULL), (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
+
+-- join_readers, waits 0.05 s
+UPDATE "dblock_lock" SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || :token),
+    expires_at = max(expires_at, strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)), waiters = nullif(
+    trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')
+WHERE lock_name = :name AND token = :group AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now')
+    AND (:past OR iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || :token), '') <> readers ELSE token = :token END
+
+-- leave_readers, waits 0.05 s
+UPDATE "dblock_lock" SET readers = REPLACE(readers, (' ' || :token), ''),
+    token = iif(NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || :token), '') = token, NULL, token),
+    expires_at = iif(NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || :token), '') = token, strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at)
+WHERE lock_name = :name AND token = :group AND CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || :token), '') <> readers ELSE token = :token END
 
 -- leave, waits 0.05 s
 UPDATE "dblock_lock" SET waiters = nullif(
@@ -71,7 +84,7 @@ WHERE lock_name = :name AND (ifnull(instr(waiters, :ticket), 0) > 0)
 
 -- renew, waits 0.05 s
 UPDATE "dblock_lock" AS l
-SET expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', json_extract(asked.value, '$[2]'))
+SET expires_at = iif(SUBSTR(l.token, 1, 6) = 'shared', max(expires_at, strftime('%Y-%m-%d %H:%M:%f', 'now', json_extract(asked.value, '$[2]'))), strftime('%Y-%m-%d %H:%M:%f', 'now', json_extract(asked.value, '$[2]')))
 FROM json_each(:asked) AS asked
 WHERE l.lock_name = json_extract(asked.value, '$[0]')
     AND l.token = json_extract(asked.value, '$[1]')
@@ -97,19 +110,19 @@ UPDATE "dblock_lock" SET token = NULL, expires_at = strftime('%Y-%m-%d %H:%M:%f'
 WHERE lock_name = :name AND token = :token
 
 -- look, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock" WHERE lock_name = :name
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "dblock_lock" WHERE lock_name = :name
 
 
 -- look, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock" WHERE lock_name IN (:name0, :name1)
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "dblock_lock" WHERE lock_name IN (:name0, :name1)
 
 
 -- look_queued, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
 FROM "dblock_lock" WHERE lock_name = :name
 
 -- list_held, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0 FROM "dblock_lock"
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "dblock_lock"
 WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0) ORDER BY lock_name
 
 -- create

@@ -12,6 +12,7 @@ from tests.simulation.scenarios import (
     handing_over,
     keeping,
     passing,
+    reading,
     recovering,
     retiring,
     several,
@@ -37,4 +38,5 @@ SCENARIOS: dict[str, Scenario] = {
     **retiring.SCENARIOS,
     **electing.SCENARIOS,
     **slots.SCENARIOS,
+    **reading.SCENARIOS,
 }

@@ -315,8 +315,9 @@ class MariaDBStore(Store):
                 fence,
                 None if expires is None else expires / 1e6,
                 tuple(waiters.split(",")) if waiters else (),
+                readers,
             )
-            for name, token, fence, expires, waiters in self._ask(_ROWS)
+            for name, token, fence, expires, waiters, readers in self._ask(_ROWS)
         }
 
     def committed(self) -> Committed:
@@ -372,7 +373,7 @@ class MariaDBStore(Store):
 
 
 _ROWS = f"""SELECT lock_name, token, fence, TIMESTAMPDIFF(MICROSECOND, '{EPOCH}', expires_at),
-    waiters FROM dblock_lock"""
+    waiters, readers FROM dblock_lock"""
 
 # What who takes a name locks.
 _TAKES = """SELECT 1 FROM dblock_guard AS g STRAIGHT_JOIN dblock_lock AS l

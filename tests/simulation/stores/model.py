@@ -24,6 +24,7 @@ from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.steps import Query
+from dblock.protocol.tokens import SHARED
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
@@ -59,6 +60,23 @@ class Name:
     acquired: float | None = None
     expires: float | None = None
     queue: list[str] = field(default_factory=list)
+    #: Whose hold is shared, and by whom: void for another token.
+    group: str | None = None
+    readers: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Those who share the hold, if any reader has it."""
+        if self.token is None or not self.token.startswith(SHARED):
+            return ()
+        return self.readers if self.group == self.token else (self.token,)
+
+    @property
+    def listed(self) -> str | None:
+        return None if self.group is None else " ".join((self.group, *self.readers))
+
+    def share(self, members: tuple[str, ...]) -> None:
+        self.group, self.readers = self.token, members
 
 
 @dataclass(slots=True)
@@ -225,7 +243,7 @@ class ModelStore(Store):
 
     def rows(self) -> dict[str, Row]:
         return {
-            key: Row(name.token, name.fence, name.expires, tuple(name.queue))
+            key: Row(name.token, name.fence, name.expires, tuple(name.queue), name.listed)
             for key, name in self.tables.names.items()
         }
 
@@ -527,6 +545,7 @@ class ModelStore(Store):
             _moment(name.acquired),
             _moment(name.expires),
             None if name.expires is None else name.expires - self.clock(),
+            name.listed,
         )
 
     def _look(self, driver: ModelDriver, query: Query[Any]) -> Answer:
@@ -570,7 +589,7 @@ class ModelStore(Store):
         self._await_row(driver, key, "no key update", STEADY)
         del name.queue[place]
         self._writes(lazily=True)
-        if name.expires is not None and name.expires <= self.clock():
+        if (name.expires is not None and name.expires <= self.clock()) or name.members:
             self._call(name)
         return [(None, "off")], 1
 
@@ -620,13 +639,59 @@ class ModelStore(Store):
             if name is None or name.token != token or self._in_use(driver, key, "no key update"):
                 continue
             if name.fence > witness.epoch and name.expires is not None and name.expires > now:
-                earlier, name.expires = now + ttl < name.expires, now + ttl
+                until = max(now + ttl, name.expires) if name.members else now + ttl
+                earlier, name.expires = until < name.expires, until
                 if earlier:
                     self._call(name)
                 renewed.append((token, "", None))
         if renewed:
             self._writes()
         return renewed, len(renewed)
+
+    # Readers.
+
+    def _join_readers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        key, token = command.name, command.token
+        witness, name = self._open(command.ttl), self.tables.names.get(key)
+        if name is None or witness is None or name.token != command.group:
+            return (), 0
+        place = self._position(name, token)
+        before = 0 if command.past else self._before(name, place)
+        if name.fence <= witness.epoch or before or token in name.members:
+            return (), 0
+        self._await_row(driver, key, "no key update", PATIENT)
+        now = self.clock()
+        if name.expires is None or name.expires <= now:
+            return (), 0
+        name.share((*name.members, token))
+        name.expires = max(name.expires, now + command.ttl)
+        if place is not None:
+            del name.queue[place]
+            self._call(name)
+        self._writes()
+        return [(None, "")], 1
+
+    def _leave_readers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        name = self.tables.names.get(command.name)
+        if name is None or name.token != command.group or command.token not in name.members:
+            return (), 0
+        self._await_row(driver, command.name, "no key update", PATIENT)
+        name.share(tuple(one for one in name.members if one != command.token))
+        if not name.readers:
+            name.token, name.expires = None, self.clock()
+            self._call(name)
+        self._writes(lazily=True)
+        return [(None, "off")], 1
+
+    def _call_reader(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        name = self.tables.names.get(command.name)
+        if name is None or name.token != command.group:
+            return (), 0
+        self._call(name)
+        return [(None,)], 1
 
     def _attach(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command

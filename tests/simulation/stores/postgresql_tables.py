@@ -205,7 +205,8 @@ _INSERT = f"""INSERT INTO {{name}} SELECT (jsonb_populate_record(NULL::{{name}},
 
 def _row(row: dict[str, Any]) -> Row:
     tickets = tuple(row["waiters"] or ())
-    return Row(row["token"], row["fence"], _seconds(row["expires_at"]), tickets)
+    expires = _seconds(row["expires_at"])
+    return Row(row["token"], row["fence"], expires, tickets, row["readers"])
 
 
 def _seconds(moment: str | None) -> float | None:

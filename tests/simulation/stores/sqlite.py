@@ -146,7 +146,7 @@ class SQLiteStore(Store):
 
     def rows(self) -> dict[str, Row]:
         found = self._admin.execute(
-            "SELECT lock_name, token, fence, expires_at, waiters FROM dblock_lock"
+            "SELECT lock_name, token, fence, expires_at, waiters, readers FROM dblock_lock"
         )
         return {
             name: Row(
@@ -154,8 +154,9 @@ class SQLiteStore(Store):
                 fence,
                 None if expires is None else self._moment(expires),
                 tuple(waiters.split(",")) if waiters else (),
+                readers,
             )
-            for name, token, fence, expires, waiters in found
+            for name, token, fence, expires, waiters, readers in found
         }
 
     def committed(self) -> Committed:

@@ -1,0 +1,165 @@
+"""Taking a name that readers share: as a lease, or with those who have it.
+
+::
+
+    ask ── granted: the first of a group of readers ─────────────────────────> Held
+     └── refused ── look ── readers have it ── join ── joined ───────────────> Held
+                     ^  └── a writer has it ─┐   └── somebody waits before it ┐
+                     └───────── wait ────────┴────────────────────────────────┘
+
+All readers of a group share one hold: one token, one fence. Each is on the list of the group with
+the token of its own request. A writer finds a name that is held, and waits in its queue; who is
+in that keeps out readers that come later. So whoever waits, a reader too, is not overtaken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .attempt import Ask, Attempt
+from .faults import Fault, StatementError
+from .lease import Held
+from .release import give_back
+from .retry import PAUSE, retry_or_raise
+from .state import Passed
+from .steps import Execute, Procedure, Reply, Sleep
+from .term import Term
+from .tokens import STRATEGY, is_shared
+
+#: How long it may take to call the next, in seconds: it looks by itself anyway.
+CALLING = 1.0
+
+
+@dataclass(eq=False)
+class SharedAttempt(Attempt):
+    """How far one reader has come."""
+
+    in_step = 2
+    #: Seconds of waiting after which it asks, every so often, who is there of those before it.
+    patient: ClassVar[float] = 3.0
+    #: Nobody who is there wants the name for itself, whoever stands in the queue.
+    past: bool = False
+    #: When it asks next.
+    asks: float = 0.0
+
+    @property
+    def promising(self) -> bool:
+        return super().promising or self._joinable
+
+    @property
+    def _joinable(self) -> bool:
+        """Whether readers were seen to have the name, and nobody to wait before this one."""
+        return self._shared and (self.past or not self.seen.position.ahead)
+
+    @property
+    def _shared(self) -> bool:
+        state = self.seen.state
+        return state is not None and state.held and is_shared(state.token) and not self.mine
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
+        if self._joinable:
+            held = yield from self._join(ticket)
+            queues = ticket is not None and self.seen.position.ahead is None
+            if held is not None or (self._shared and not queues):
+                return False, held
+        refused, held = yield from super()._once(ticket, ask)
+        if held is not None:
+            yield from self._call_next()
+        elif self._joinable:
+            held = yield from self._join(ticket)
+        return refused and held is None, held
+
+    def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
+        held = yield from super().believe(passed, ticket)
+        if held is None:
+            return None
+        yield from self._call_next()
+        if not held.term.over(self.deadline.now):
+            return held
+        yield from give_back(self.dialect, self.request, self.deadline.now)
+        yield from self.look(ticket)
+        return None
+
+    def _join(self, ticket: str | None) -> Procedure[Held | None]:
+        """Share the hold of those who have the name, and settle what became of it."""
+        cuts = self.cuts
+        held = yield from self._join_once(ticket)
+        if held is None and self.cuts > cuts and self._joinable:
+            # A connection that had died while idle is no reason to be refused.
+            held = yield from self._join_once(ticket)
+        return held
+
+    def _join_once(self, ticket: str | None) -> Procedure[Held | None]:
+        state, witness = self.seen.state, self.dialect.has_witness
+        assert state is not None
+        assert state.token is not None
+        self.request.group = state.token
+        while True:
+            reply = yield from self._ask_to_join(state.token)
+            if reply is not None and reply.matched:
+                term = Term(reply.sent, self.request.ttl)
+                return Held(state.fence, term, reply.server, group=state.token)
+            if reply is None or not witness or self.opens is not None:
+                break
+            if not (yield from self._mend_witness()):
+                break
+        yield from self.look(ticket)
+        return (yield from self._found())
+
+    def _ask_to_join(self, group: str) -> Procedure[Reply | None]:
+        """Ask to join; None if there was no clear reply. A row that others have for a moment, since
+        they join or leave, is no reason to be refused."""
+        request, deadline = self.request, self.deadline
+        query = self.dialect.join_readers(
+            request.name,
+            group,
+            request.token,
+            request.ttl,
+            ticket=request.tickets[-1] if request.tickets else request.token,
+            past=self.past,
+        )
+        until = deadline.now + self.dialect.timing.leaving
+        while True:
+            try:
+                reply = yield from self.reach(query)
+            except StatementError as failure:
+                deadline.now = (yield Sleep(0)).now
+                if failure.fault is not Fault.BUSY or deadline.now >= until:
+                    self._take_doubt(failure)
+                    return None
+                deadline.now = (yield Sleep(PAUSE / 5)).now
+            else:
+                self._note(reply)
+                return reply
+
+    def _call_next(self) -> Procedure[None]:
+        """Call who waits behind this one, now that it has the name: it may join."""
+        if self.dialect.can_notify and self.request.tickets:
+            query = self.dialect.call_reader(self.request.name, self.request.token)
+            with contextlib.suppress(StatementError):
+                yield Execute(query, CALLING)
+            self.deadline.now = (yield Sleep(0)).now
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def _look(self, ticket: str | None) -> Procedure[None]:
+        yield from super()._look(ticket)
+        if self._shared and self.seen.position.ahead and self.deadline.elapsed >= self.patient:
+            yield from self._look_for_writers()
+
+    def _look_for_writers(self) -> Procedure[None]:
+        """See whether anybody is there who wants the name for itself.
+
+        Who was killed while it waited may stand in the queue for as long as readers have the name.
+        """
+        name, deadline = self.request.name, self.deadline
+        if self.past or deadline.now < self.asks:
+            return
+        query = self.dialect.waiters(name)
+        reply = yield from retry_or_raise(self.dialect, query, name, deadline.reach, deadline.now)
+        deadline.now, self.asks = reply.now, reply.now + self.patient / 2
+        self.past = all(one.strategy == STRATEGY for one in query.read(reply).get(name, ()))

@@ -1,0 +1,100 @@
+"""Mutants that break what is promised of readers that share a name."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+CONTRACT = "tests/contract/test_shared.py"
+FAULTS = "tests/faults/test_shared.py"
+BESIDE = "a writer is beside nobody"
+
+READING = (
+    Mutant(
+        "the-first-reader-frees-it",
+        BESIDE,
+        "readers.ReaderLists.last",
+        'return f"NOT {self.listed} OR {self.without_me} = token"',
+        'return "TRUE"',
+        f"{CONTRACT}::test_readers_keep_a_writer_out_until_the_last_has_gone",
+    ),
+    Mutant(
+        "a-writer-is-joined",
+        BESIDE,
+        "SharedAttempt._shared",
+        "state.held and is_shared(state.token)",
+        "state.held",
+        f"{CONTRACT}::test_a_writer_keeps_readers_out",
+    ),
+    Mutant(
+        "a-group-that-ran-out-is-joined",
+        BESIDE,
+        "sqlite.readers.ReaderStatements.join_readers",
+        "AND token = :group AND expires_at > {NOW}",
+        "AND token = :group",
+        f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-sqlite]",
+    ),
+    Mutant(
+        "a-group-that-ran-out-is-joined-on-postgresql",
+        BESIDE,
+        "postgresql.readers.ReaderStatements._join_readers",
+        "AND mine.expiry > clock_timestamp()",
+        "",
+        f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-postgresql]",
+    ),
+    Mutant(
+        "a-reader-brings-the-expiry-forward",
+        "no reader brings the expiry of another forward",
+        "sqlite.readers.ReaderStatements.join_readers",
+        "expires_at = max(expires_at, {LATER})",
+        "expires_at = {LATER}",
+        f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+    ),
+    Mutant(
+        "a-renewal-brings-the-expiry-of-readers-forward",
+        "no reader brings the expiry of another forward",
+        "sqlite.lease.LeaseStatements.renew",
+        'iif({shared("l.token")}, max(expires_at, {later}), {later})',
+        "{later}",
+        f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+    ),
+    Mutant(
+        "readers-of-one-process-are-renewed-for-the-last-ttl",
+        "no reader brings the expiry of another forward",
+        "renew._renewals",
+        "if known.ttl < renewal.ttl:",
+        "if False:",
+        f"{CONTRACT}::test_readers_of_one_program_are_renewed_at_once",
+    ),
+    Mutant(
+        "what-is-given-back-is-everybodys",
+        "a reader releases its own share and no other",
+        "release._ending",
+        "if is_shared(token):",
+        "if False:",
+        f"{FAULTS}::test_an_interrupted_try_takes_nobody_elses_share",
+    ),
+    Mutant(
+        "a-writer-that-waits-is-overtaken",
+        "a writer that waits is not overtaken by readers that come later",
+        "postgresql.readers.ReaderStatements._join_readers",
+        "AND (%(past)s OR {self.ahead} = 0)",
+        "",
+        f"{CONTRACT}::test_a_writer_that_waits_keeps_new_readers_out[threads-postgresql]",
+    ),
+    Mutant(
+        "the-next-reader-is-not-called",
+        "readers that waited for a writer come in together",
+        "SharedAttempt._call_next",
+        "if self.dialect.can_notify and self.request.tickets:",
+        "if False:",
+        f"{CONTRACT}::test_readers_do_not_wait_to_look_by_themselves[threads-postgresql-times0]",
+    ),
+    Mutant(
+        "an-upgrade-waits-for-itself",
+        "a caller that would wait for its own share is told",
+        "Lease._try_within",
+        "shares=self._shares",
+        "shares=True",
+        f"{CONTRACT}::test_an_upgrade_says_what_it_is",
+    ),
+)
