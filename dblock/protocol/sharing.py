@@ -94,21 +94,21 @@ class SharedAttempt(Attempt):
         return held
 
     def _join_once(self, ticket: str | None) -> Procedure[Held | None]:
-        state, witness = self.seen.state, self.dialect.has_witness
+        state = self.seen.state
         assert state is not None
         assert state.token is not None
         self.request.group = state.token
-        while True:
-            reply = yield from self._ask_to_join(state.token)
-            if reply is not None and reply.matched:
-                term = Term(reply.sent, self.request.ttl)
-                return Held(state.fence, term, reply.server, group=state.token)
-            if reply is None or not witness or self.opens is not None:
-                break
-            if not (yield from self._mend_witness()):
-                break
+        reply = yield from self._ask_to_join(state.token)
+        if reply is not None and reply.matched:
+            term = Term(reply.sent, self.request.ttl)
+            return Held(state.fence, term, reply.server, group=state.token)
         yield from self.look(ticket)
-        return (yield from self._found())
+        held = yield from self._found()
+        # Most often the readers have gone, or somebody has come. If not, the witness refused it.
+        witness = reply is not None and self.dialect.has_witness and self.opens is None
+        if held is None and witness and self._joinable and (yield from self._mend_witness()):
+            held = yield from self._join_once(ticket)
+        return held
 
     def _ask_to_join(self, group: str) -> Procedure[Reply | None]:
         """Ask to join; None if there was no clear reply. A row that others have for a moment, since

@@ -41,7 +41,7 @@ from dblock.protocol.waiters import Caller, Waiter
 START = 1000.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = "f" * 32
-HELD = ("report", 7, "e" * 32, "another", NOW, NOW, 25.0)
+HELD = ("report", 7, "e" * 32, "another", NOW, NOW, 25.0, None)
 # A statement's latency and what came of it; None is the refusal itself.
 FAULTS = [None, None, Fault.BUSY, Fault.CANCELED, Fault.DEADLOCK, Fault.UNREACHABLE]
 MOMENTS = st.floats(0.0, 0.5)

@@ -420,8 +420,8 @@ def test_a_reader_whose_time_is_over_is_told_though_others_go_on(
     reader = locks.shared(NAME, SHORT, renew=False)
     reader.acquire()
     with others.shared(NAME, LONG):
-        eventually(lambda: not reader.held)
-        assert reader.lost.is_set()
+        eventually(reader.lost.is_set)
+        assert not reader.held
         with pytest.raises(LockLost):
             reader.check()
         with pytest.raises(LockLost):
