@@ -14,7 +14,7 @@ from tests.processes.workers import Process, Say, Wait
 from tests.support import Facts
 
 #: What tells a statement, in the order in which a call sends them. On PostgreSQL a savepoint is
-#: around the first of dblock's own. Then comes the commit.
+#: around the first of dblock's own, if something was done before. Then comes the commit.
 STATEMENTS = {
     "savepoint": "SAVEPOINT dblock",
     "claim": "INSERT INTO",
@@ -30,12 +30,15 @@ CALLS = [
 ]
 
 
-def make_call(locks: Locks, session: Session) -> tuple[Any, bool]:
-    with session.begin(), locks.once(session, "order-42") as call:
-        if not call.replayed:
-            session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
-            call.result = "done"
-        return call.result, call.replayed
+def make_call(locks: Locks, session: Session, *, begun: bool = False) -> tuple[Any, bool]:
+    with session.begin():
+        if begun:
+            session.execute(text("SELECT 1"))
+        with locks.once(session, "order-42") as call:
+            if not call.replayed:
+                session.execute(text("UPDATE facts SET n = n + 1 WHERE id = 0"))
+                call.result = "done"
+            return call.result, call.replayed
 
 
 def call_until(say: Say, wait: Wait, url: str, moment: str, which: str) -> None:
@@ -59,7 +62,7 @@ def call_until(say: Say, wait: Wait, url: str, moment: str, which: str) -> None:
         event.listen(engine, "before_cursor_execute", before)
         event.listen(engine, "after_cursor_execute", after)
         event.listen(engine, "commit", lambda connection: at("before", "commit"))
-        make_call(locks, session)
+        make_call(locks, session, begun=which in ("savepoint", "release"))
         at("after", "commit")
     say("not killed")
 
