@@ -65,11 +65,11 @@ def run_one(site: Site, effort: Effort) -> Iterator[Figure]:
 
 
 def run_slots(site: Site, effort: Effort) -> Iterator[Figure]:
-    """A semaphore with a slot for each process beside leases on names of their own; and one with
-    one slot, for which all wait, beside a lease."""
+    """A semaphore with a slot for each process beside leases on names of their own, as one name
+    that all share; and one with one slot, for which all wait, beside a lease."""
     with crew(effort.few) as workers:
         for kind in WAITED_FOR:
-            enough = peers.entries(site, (peers.LEASE, peers.SEMAPHORE), kind)
+            enough = peers.entries(site, (peers.LEASE, peers.SEMAPHORE, peers.SHARED), kind)
             yield from _rates(Sheet(SLOTS, f"enough, {kind}"), workers, enough, effort)
             one = peers.entries(site, (peers.LEASE, peers.ONE_SLOT), kind)
             yield from _handoffs(Sheet(SLOTS, f"one slot, {kind}"), workers, one, effort)

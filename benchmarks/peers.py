@@ -67,6 +67,13 @@ class Slots(Leases):
         return self._locks.semaphore(f"{self._limit} slots", self._limit, self._ttl)
 
 
+class Readers(Leases):
+    """Every name is one that all share."""
+
+    def lock(self, name: str) -> Lock:
+        return self._locks.shared("shared", self._ttl)
+
+
 class RedisPy:
     def __init__(self, url: str, ttl: float) -> None:
         import redis
@@ -208,6 +215,7 @@ class Contender:
 
 LEASE, VOLATILE_LEASE, ROW = "dblock lease", "dblock lease, volatile", "dblock row lock"
 SEMAPHORE, ONE_SLOT = "dblock semaphore", "dblock semaphore of one"
+SHARED = "dblock shared lease"
 INSERT_DELETE, STATEMENTS = "raw INSERT + DELETE", "raw, dblock's statements"
 FOR_UPDATE, ADVISORY = "raw FOR UPDATE", "raw pg_advisory_lock"
 USER_LOCK = "raw GET_LOCK"
@@ -223,6 +231,7 @@ CONTENDERS = {
         Contender(VOLATILE_LEASE, Leases, VOLATILE, expires=True),
         Contender(ROW, Rows),
         Contender(SEMAPHORE, lambda url, ttl: Slots(url, ttl, ENOUGH), expires=True),
+        Contender(SHARED, Readers, expires=True),
         Contender(ONE_SLOT, lambda url, ttl: Slots(url, ttl, 1), expires=True),
         Contender(INSERT_DELETE, lambda url, ttl: raw.InsertDelete(url), shared=False),
         Contender(STATEMENTS, lambda url, ttl: raw.SameStatements(url), shared=False),
