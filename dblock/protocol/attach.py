@@ -112,13 +112,9 @@ class _Attaching:
         """Take down a try that may have been carried out, or be so yet."""
         broken = failure.fault is Fault.DISCONNECTED
         parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
-        if not broken and not parts:
-            return
-        self.doubt = self.doubt or Doubt()
-        if failure.end is not None:
-            self.doubt.sessions.append(failure.end)
-        elif broken:
-            self.doubt.haunted = True
+        if broken or parts:
+            self.doubt = self.doubt or Doubt()
+            self.doubt.add(failure)
 
     def look(self) -> Procedure[tuple[Held | None, bool]]:
         """Return the hold if it goes on here, and else whether to ask again at once.

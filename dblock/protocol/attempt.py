@@ -64,6 +64,13 @@ class Doubt:
     sessions: list[Query[bool]] = field(default_factory=list)
     haunted: bool = False
 
+    def add(self, failure: StatementError) -> None:
+        """Take down a try that failed so, and may have been carried out, or be so yet."""
+        if failure.end is not None:
+            self.sessions.append(failure.end)
+        elif failure.fault is Fault.DISCONNECTED:
+            self.haunted = True
+
 
 @dataclass(slots=True)
 class Attempt:
@@ -213,10 +220,7 @@ class Attempt:
         parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
-            if failure.end is not None:
-                self.doubt.sessions.append(failure.end)
-            elif broken:
-                self.doubt.haunted = True
+            self.doubt.add(failure)
         elif failure.fault not in PASSING:
             if self.doubt is None:
                 raise explain(self.dialect, failure, self.request.name) from failure.__cause__
