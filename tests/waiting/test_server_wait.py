@@ -97,6 +97,7 @@ def test_another_database_has_user_locks_of_its_own(
 def test_many_threads_cost_one_waiter(
     user_lock: WatchedUserLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    user_lock.times.update(visible_after=NEVER)  # who is seen waiting need not be who asks
     many, locks, turns = 50, user_lock.locks(), list[int]()
     holder = lease(user_lock.locks())
     with ThreadPoolExecutor(many) as pool:
