@@ -137,8 +137,8 @@ class LeaveReaders(NamedTuple):
     token: str
 
 
-class CallReader(NamedTuple):
-    """Call who waits first for a name that readers share, to look."""
+class CallReaders(NamedTuple):
+    """Call the readers that wait before the first writer for a name that readers share."""
 
     name: str
     group: str
@@ -479,7 +479,7 @@ Command = (
     | Leave
     | JoinReaders
     | LeaveReaders
-    | CallReader
+    | CallReaders
     | Renew
     | Attach
     | Release

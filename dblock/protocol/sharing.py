@@ -28,7 +28,7 @@ from .steps import Execute, Procedure, Reply, Sleep
 from .term import Term
 from .tokens import STRATEGY, is_shared
 
-#: How long it may take to call the next, in seconds: it looks by itself anyway.
+#: How long it may take to call the others, in seconds: they look by themselves anyway.
 CALLING = 1.0
 
 
@@ -68,7 +68,7 @@ class SharedAttempt(Attempt):
                 return False, held
         refused, held = yield from super()._once(ticket, ask)
         if held is not None:
-            yield from self._call_next()
+            yield from self._call_readers()
         elif self._joinable:
             held = yield from self._join(ticket)
         return refused and held is None, held
@@ -77,7 +77,7 @@ class SharedAttempt(Attempt):
         held = yield from super().believe(passed, ticket)
         if held is None:
             return None
-        yield from self._call_next()
+        yield from self._call_readers()
         if not held.term.over(self.deadline.now):
             return held
         yield from give_back(self.dialect, self.request, self.deadline.now)
@@ -136,10 +136,10 @@ class SharedAttempt(Attempt):
                 self._note(reply)
                 return reply
 
-    def _call_next(self) -> Procedure[None]:
-        """Call who waits behind this one, now that it has the name: it may join."""
+    def _call_readers(self) -> Procedure[None]:
+        """Call the readers behind this one, now that it has the name: they may join."""
         if self.dialect.can_notify and self.request.tickets:
-            query = self.dialect.call_reader(self.request.name, self.request.token)
+            query = self.dialect.call_readers(self.request.name, self.request.token)
             with contextlib.suppress(StatementError):
                 yield Execute(query, CALLING)
             self.deadline.now = (yield Sleep(0)).now

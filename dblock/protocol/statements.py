@@ -133,7 +133,8 @@ class Statements(ABC):
 
         It lasts for ``ttl`` seconds from now, or for as long as it did if that is longer. Nobody
         may be in the queue before the ticket, unless who asks goes ``past`` them; without a ticket
-        nobody at all. The ticket leaves the queue. This may wait for the row for a moment.
+        nobody at all. Where the queue says who is a reader, readers in it are in nobody's way. The
+        ticket leaves the queue. This may wait for the row for a moment.
         """
 
     @abstractmethod
@@ -141,8 +142,8 @@ class Statements(ABC):
         """Share the hold no longer; one row when it was shared. The last reader frees the name,
         and calls who waits; it is passed on to nobody, since others may have guarded with it."""
 
-    def call_reader(self, name: str, group: str) -> Query[int]:
-        """Call who waits first while readers have the name: it may be one of them."""
+    def call_readers(self, name: str, group: str) -> Query[int]:
+        """Call the readers that wait before the first writer, while others have the name."""
         raise NotImplementedError(f"{self.name} calls nobody")
 
     # --- the slots of a semaphore ------------------------------------------------------------

@@ -15,6 +15,7 @@ from dblock.protocol.renew import Asked, renew_all
 from dblock.protocol.sharing import SharedAttempt
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Query
+from dblock.protocol.tokens import for_reader
 from tests.contract.conftest import NewLocks
 from tests.support import (
     LONG,
@@ -39,6 +40,14 @@ def queues(engine: Engine, locks: Locks, name: str = NAME) -> bool:
     with engine.connect() as connection:
         row = connection.execute(TABLE.select().where(named(locks, name))).one()
     return bool(row.waiters)
+
+
+def stand(engine: Engine, locks: Locks, token: str) -> None:
+    """Let one stand in the name's queue whose token this is, and who is called by nobody."""
+    ticket = "0" * 24 + token + "2000its owner"
+    with engine.begin() as connection:
+        waiters = [ticket] if locks.dialect.can_notify else ticket[:24]
+        connection.execute(update(TABLE).where(named(locks, NAME)).values(waiters=waiters))
 
 
 def remaining(locks: Locks) -> float:
@@ -174,7 +183,7 @@ def test_readers_that_waited_come_in_together(new_locks: NewLocks, threads: Thre
 
 @pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])
 def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads: Threads) -> None:
-    """Where they can be called, each calls the next."""
+    """Where they can be called, the first that is let in calls the others."""
     locks, all_in = new_locks(), threading.Barrier(4)
     writer = locks.lease(NAME, 10 * SECONDS)
     writer.acquire()
@@ -214,9 +223,11 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     assert order == ["writer", "reader"]
 
 
+@pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])
 def test_a_writer_that_gives_up_lets_readers_in(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
+    """Where they can be called, it calls them."""
     locks = new_locks()
     with locks.shared(NAME, LONG):
         writing = threads.start(new_locks().lease(NAME, LONG).acquire, timeout=4 * MOMENT)
@@ -226,16 +237,25 @@ def test_a_writer_that_gives_up_lets_readers_in(
     assert not queues(engine, locks)
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_readers_that_wait_keep_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
+    """The queue tells who is one, on PostgreSQL."""
+    with locks.shared(NAME, LONG):
+        for token, let_in in (("f" * 32, False), (for_reader("f" * 32), True)):
+            stand(engine, locks, token)
+            reader = others.shared(NAME, LONG)
+            assert reader.acquire(blocking=False) is let_in
+            if let_in:
+                reader.release()
+
+
 def test_a_writer_that_was_killed_while_it_waited_does_not_keep_readers_out(
     locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ticket is in the queue for as long as readers have the name, if nobody is told there."""
     monkeypatch.setattr(SharedAttempt, "patient", SHORT)
     with locks.shared(NAME, LONG):
-        ticket = "0" * 24 + "f" * 32 + "2000its owner"
-        with engine.begin() as connection:
-            waiters = [ticket] if locks.dialect.can_notify else ticket[:24]
-            connection.execute(update(TABLE).where(named(locks, NAME)).values(waiters=waiters))
+        stand(engine, locks, "f" * 32)
         assert not others.shared(NAME, LONG).acquire(blocking=False)
         with others.shared(NAME, LONG, SECONDS):
             assert locks.show(NAME).readers == 2

@@ -280,8 +280,8 @@ CALLS = (
         "the-dead-are-waited-for",
         "a waiter that died is passed over",
         "postgresql.queue.QueueStatements.ahead",
-        "AS entry WHERE {THERE})",
-        "AS entry)",
+        "AS entry WHERE NOT ({_WITH_ME}) AND {THERE})",
+        "AS entry WHERE NOT ({_WITH_ME}))",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
     ),
     Mutant(

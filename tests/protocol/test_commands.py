@@ -54,7 +54,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
         {},
         commands.LeaveReaders("report", "group", "token"),
     ),
-    ("call_reader", ("report", "group"), {}, commands.CallReader("report", "group")),
+    ("call_readers", ("report", "group"), {}, commands.CallReaders("report", "group")),
     ("wait_in_server", ("report", 0.25), {}, commands.WaitInServer("report")),
     ("release_and_unlock", ("report", "token"), {}, commands.ReleaseAndUnlock("report", "token")),
     ("unlock_all", (), {}, commands.UnlockAll()),

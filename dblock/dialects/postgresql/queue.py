@@ -69,6 +69,10 @@ WITHOUT_ME = f"""nullif(ARRAY(
                 SELECT entry FROM {QUEUE} WHERE {_TOKEN} <> %(token)s ORDER BY number), '{{}}')"""
 # How many stand before one who has just joined.
 _STANDS = "array_position(waiters, %(entry)s) - 1"
+# Whether one who stands in the queue is a reader; and whether who asks is one too, so that the
+# other is not in its way.
+_READER = shared(_TOKEN)
+_WITH_ME = f"{shared('%(token)s')} AND {_READER}"
 
 # Who leaves is in a hurry no more, and has to be gone.
 _LEAVING = 10 * TURN
@@ -80,6 +84,14 @@ def call(waiters: str = "waiters") -> str:
     return f"""CASE WHEN {waiters} IS NOT NULL THEN (
     SELECT pg_notify('{PREFIX}' || left(entry, {CHANNEL}), left(entry, {NUMBER}))
     FROM unnest({waiters}) AS entry WHERE {CALLED} LIMIT 1) END"""
+
+
+#: Tell the readers of a queue that others have the name, all those before the first writer.
+CALL_READERS = f"""(SELECT
+        count(pg_notify('{PREFIX}' || left(entry, {CHANNEL}), left(entry, {NUMBER})))
+    FROM unnest(waiters[:coalesce((
+        SELECT min(number) FROM {QUEUE} WHERE NOT {_READER} AND {THERE}), {LENGTH})]) AS entry
+    WHERE {_READER} AND {CALLED})"""
 
 
 class QueueStatements(WitnessStatements):
@@ -103,22 +115,23 @@ class QueueStatements(WitnessStatements):
     @cached_property
     def _join(self) -> str:
         # Whoever it is for may have the name already, by a try whose reply was lost.
+        stands = f"CASE WHEN {shared('%(token)s')} THEN {self.ahead} ELSE {_STANDS} END"
         return f"""UPDATE {self.lock_table} SET waiters = CASE
                 WHEN waiters IS NULL THEN ARRAY[%(entry)s]
                 WHEN {POSITION} IS NULL THEN array_append({_ALIVE}, %(entry)s)
                 ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
                     FROM {QUEUE} ORDER BY number) END
             WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
-            RETURNING NULL, NULL, {LAZY}, {self.columns}, {_STANDS},
-                {self.is_available(_STANDS)}, {self.seconds}"""
+            RETURNING NULL, NULL, {LAZY}, {self.columns}, {stands},
+                {self.is_available(stands)}, {self.seconds}"""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(
             f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_ME}
             WHERE lock_name = %(name)s AND waiters IS NOT NULL AND {POSITION} IS NOT NULL
                 AND {_STEADY}
-            RETURNING CASE WHEN expires_at <= clock_timestamp() OR {shared()} THEN {call()} END,
-                {LAZY}""",
+            RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {call()} END,
+                {LAZY}, CASE WHEN {shared()} THEN {CALL_READERS} END""",
             {"name": name, "token": token},
             commands.Leave(name, token, ticket),
             _LEAVING,
@@ -134,9 +147,10 @@ class QueueStatements(WitnessStatements):
 
     @property
     def ahead(self) -> str:
-        # Of those who are still there: who died while it waited is not waited for.
+        # Of those who are still there: who died while it waited is not waited for. Nor do readers
+        # wait for each other.
         return f"""(SELECT count(*) FROM unnest(waiters[:coalesce({POSITION} - 1, {LENGTH})])
-            AS entry WHERE {THERE})"""
+            AS entry WHERE NOT ({_WITH_ME}) AND {THERE})"""
 
     @property
     def earlier(self) -> str:

@@ -8,7 +8,7 @@ from ...protocol import commands
 from ...protocol.steps import Query
 from ..readers import ReaderLists
 from .fragments import DURABLE, LAZY, PATIENT, TURN
-from .queue import POSITION, WITHOUT_ME, QueueStatements, call
+from .queue import CALL_READERS, WITHOUT_ME, QueueStatements, call
 
 
 class ReaderStatements(QueueStatements, ReaderLists):
@@ -27,11 +27,10 @@ class ReaderStatements(QueueStatements, ReaderLists):
 
     @cached_property
     def _join_readers(self) -> str:
-        # The row is locked first, and its expiry judged then. Who was in the queue calls the next,
-        # which may be a reader too.
+        # The row is locked first, and its expiry judged then.
         later = "clock_timestamp() + make_interval(secs => %(ttl)s)"
         return f"""WITH mine AS MATERIALIZED (
-                SELECT k.lock_name, k.expires_at AS expiry, {POSITION} IS NOT NULL AS queued
+                SELECT k.lock_name, k.expires_at AS expiry
                 FROM {self.open}, {self.lock_table} AS k
                 WHERE lock_name = %(name)s AND token = %(group)s AND fence > open.epoch
                     AND {PATIENT} AND (%(past)s OR {self.ahead} = 0) AND NOT {self.among}
@@ -41,7 +40,7 @@ class ReaderStatements(QueueStatements, ReaderLists):
                 expires_at = greatest(expires_at, {later})
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(group)s
                 AND mine.expiry > clock_timestamp()
-            RETURNING CASE WHEN mine.queued THEN {call()} END, {DURABLE}"""
+            RETURNING {DURABLE}"""
 
     def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
         return Query(
@@ -62,10 +61,10 @@ class ReaderStatements(QueueStatements, ReaderLists):
             WHERE lock_name = %(name)s AND token = %(group)s AND {self.among} AND {PATIENT}
             RETURNING CASE WHEN token IS NULL THEN {call()} END, {LAZY}"""
 
-    def call_reader(self, name: str, group: str) -> Query[int]:
+    def call_readers(self, name: str, group: str) -> Query[int]:
         return Query(
-            f"""SELECT {call()} FROM {self.lock_table}
+            f"""SELECT {CALL_READERS} FROM {self.lock_table}
             WHERE lock_name = %(name)s AND token = %(group)s""",
             {"name": name, "group": group},
-            commands.CallReader(name, group),
+            commands.CallReaders(name, group),
         )

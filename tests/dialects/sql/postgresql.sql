@@ -99,15 +99,19 @@ UPDATE "dblock_lock" SET waiters = CASE
             ELSE ARRAY(SELECT CASE WHEN substr(entry, 25, 32) = %(token)s THEN %(entry)s ELSE entry END
                 FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) ORDER BY number) END
         WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
-        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, array_position(waiters, %(entry)s) - 1,
-            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (array_position(waiters, %(entry)s) - 1) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END,
+            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
 
 -- take, waits 0.025 s
 WITH mine AS MATERIALIZED (
             SELECT lock_name, coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(cardinality(waiters), 0) + 1) AS position, open.epoch
             FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
                 AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
         )
         UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
@@ -122,11 +126,11 @@ WITH mine AS MATERIALIZED (
 
 -- join_readers, waits 0.025 s
 WITH mine AS MATERIALIZED (
-            SELECT k.lock_name, k.expires_at AS expiry, (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL AS queued
+            SELECT k.lock_name, k.expires_at AS expiry
             FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
             WHERE lock_name = %(name)s AND token = %(group)s AND fence > open.epoch
                 AND set_config('lock_timeout', '25', true) IS NOT NULL AND (%(past)s OR (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END
             FOR NO KEY UPDATE OF k
         )
@@ -135,10 +139,7 @@ WITH mine AS MATERIALIZED (
             expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(group)s
             AND mine.expiry > clock_timestamp()
-        RETURNING CASE WHEN mine.queued THEN CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- leave_readers, waits 0.025 s, a crash may undo it
 UPDATE "dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s), ''),
@@ -150,11 +151,14 @@ SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
 FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
 
--- call_reader
-SELECT CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END FROM "dblock_lock"
+-- call_readers
+SELECT (SELECT
+    count(pg_notify('dblock_' || left(entry, 8), left(entry, 12)))
+FROM unnest(waiters[:coalesce((
+    SELECT min(number) FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))), coalesce(cardinality(waiters), 0))]) AS entry
+WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) FROM "dblock_lock"
         WHERE lock_name = %(name)s AND token = %(group)s
 
 -- leave, waits 0.25 s, a crash may undo it
@@ -162,11 +166,17 @@ UPDATE "dblock_lock" SET waiters = nullif(ARRAY(
             SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}')
         WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
             AND set_config('lock_timeout', '250', true) IS NOT NULL
-        RETURNING CASE WHEN expires_at <= clock_timestamp() OR SUBSTR(token, 1, 6) = 'shared' THEN CASE WHEN waiters IS NOT NULL THEN (
+        RETURNING CASE WHEN expires_at <= clock_timestamp() THEN CASE WHEN waiters IS NOT NULL THEN (
 SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
 FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END,
-            set_config('synchronous_commit', 'off', true)
+            set_config('synchronous_commit', 'off', true), CASE WHEN SUBSTR(token, 1, 6) = 'shared' THEN (SELECT
+    count(pg_notify('dblock_' || left(entry, 8), left(entry, 12)))
+FROM unnest(waiters[:coalesce((
+    SELECT min(number) FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))), coalesce(cardinality(waiters), 0))]) AS entry
+WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) END
 
 -- renew, waits 0 s
 WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
@@ -292,9 +302,9 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FR
 
 -- look_queued
 SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
         FROM "dblock_lock" WHERE lock_name = %(name)s
 

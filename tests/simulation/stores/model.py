@@ -24,7 +24,7 @@ from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.steps import Query
-from dblock.protocol.tokens import SHARED
+from dblock.protocol.tokens import is_shared
 from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
@@ -67,7 +67,7 @@ class Name:
     @property
     def members(self) -> tuple[str, ...]:
         """Those who share the hold, if any reader has it."""
-        if self.token is None or not self.token.startswith(SHARED):
+        if self.token is None or not is_shared(self.token):
             return ()
         return self.readers if self.group == self.token else (self.token,)
 
@@ -383,9 +383,11 @@ class ModelStore(Store):
             driver.channel == ticket[:CHANNEL] for driver in self._drivers.values()
         )
 
-    def _before(self, name: Name, position: int | None) -> int:
+    def _before(self, name: Name, position: int | None, token: str = "") -> int:
+        """Return how many are in the way of one with a token."""
         ahead = name.queue if position is None else name.queue[:position]
-        return sum(map(self._lives, ahead))
+        reader = is_shared(token)
+        return sum(self._lives(one) and not (reader and is_shared(_token(one))) for one in ahead)
 
     def _turn(self, name: Name, before: int) -> bool:
         now = self.clock()
@@ -416,6 +418,17 @@ class ModelStore(Store):
         first = next(filter(self._can_be_called, name.queue), None)
         if first is not None:
             self._calls.append(first[:NUMBER])
+
+    def _call_waiting_readers(self, name: Name) -> int:
+        """Call the readers before the first writer."""
+        called = 0
+        for entry in filter(self._lives, name.queue):
+            if not is_shared(_token(entry)):
+                break
+            if self._can_be_called(entry):
+                self._calls.append(entry[:NUMBER])
+                called += 1
+        return called
 
     def _open(self, ttl: float | None = None) -> Witness | None:
         """The witness, where it lets anything be granted; with a TTL, of a lease as long."""
@@ -508,7 +521,7 @@ class ModelStore(Store):
         if name is None:
             return (), 0
         place = self._position(name, command.token)
-        if witness is None or not self._turn(name, self._before(name, place)):
+        if witness is None or not self._turn(name, self._before(name, place, command.token)):
             return (), 0
         self._await_row(driver, key, "update", PATIENT)
         name.queue = self._others(name, len(name.queue) if place is None else place)
@@ -534,6 +547,8 @@ class ModelStore(Store):
         """Where one who has just joined stands."""
         before = self._position(name, token)
         assert before is not None
+        if is_shared(token):
+            before = self._before(name, before, token)
         return before, self._turn(name, before), EPOCH.timestamp() + self.clock()
 
     def _told(self, key: str, name: Name) -> tuple[Any, ...]:
@@ -561,7 +576,7 @@ class ModelStore(Store):
         if name is None:
             return (), 0
         place = self._position(name, command.token)
-        before = self._before(name, place)
+        before = self._before(name, place, command.token)
         told = (
             None if place is None else before,
             self._turn(name, before),
@@ -589,9 +604,10 @@ class ModelStore(Store):
         self._await_row(driver, key, "no key update", STEADY)
         del name.queue[place]
         self._writes(lazily=True)
-        if (name.expires is not None and name.expires <= self.clock()) or name.members:
+        if name.expires is not None and name.expires <= self.clock():
             self._call(name)
-        return [(None, "off")], 1
+        called = self._call_waiting_readers(name) if name.members else None
+        return [(None, "off", called)], 1
 
     def _release(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
@@ -657,7 +673,7 @@ class ModelStore(Store):
         if name is None or witness is None or name.token != command.group:
             return (), 0
         place = self._position(name, token)
-        before = 0 if command.past else self._before(name, place)
+        before = 0 if command.past else self._before(name, place, token)
         if name.fence <= witness.epoch or before or token in name.members:
             return (), 0
         self._await_row(driver, key, "no key update", PATIENT)
@@ -668,9 +684,8 @@ class ModelStore(Store):
         name.expires = max(name.expires, now + command.ttl)
         if place is not None:
             del name.queue[place]
-            self._call(name)
         self._writes()
-        return [(None, "")], 1
+        return [("",)], 1
 
     def _leave_readers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
@@ -685,13 +700,12 @@ class ModelStore(Store):
         self._writes(lazily=True)
         return [(None, "off")], 1
 
-    def _call_reader(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+    def _call_readers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         name = self.tables.names.get(command.name)
         if name is None or name.token != command.group:
             return (), 0
-        self._call(name)
-        return [(None,)], 1
+        return [(self._call_waiting_readers(name),)], 1
 
     def _attach(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
