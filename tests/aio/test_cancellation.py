@@ -26,6 +26,8 @@ from tests.worlds.behind import timed
 
 HOW = ("waiting", "answered", "again")
 how = pytest.mark.parametrize("how", HOW)
+#: A TTL of a lease that is not renewed within a test: a renewal has a connection too, for a moment.
+AGES = 20 * LONG
 
 
 def is_free(direct: Locks, name: str = "report") -> bool:
@@ -72,11 +74,11 @@ def test_acquire(url: str, run: Any, direct: Locks, how: str, kind: str, fresh: 
     async def main() -> None:
         for at in count(1):
             async with AsyncLocks(url) as locks:
-                lock: Any = locks.lease("report", ttl=LONG)
+                lock: Any = locks.lease("report", ttl=AGES)
                 if kind == "row":
                     lock = locks.row("report")
                 elif kind == "all":
-                    lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
+                    lock = locks.all(locks.lease("a", ttl=AGES), locks.lease("report", ttl=AGES))
                 if not fresh:  # by another task: who never took it releases what that one took
                     await asyncio.create_task(once(lock))
                 cancelled = await cancelled_at(lock.acquire(), at, how)
@@ -100,7 +102,7 @@ def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: st
         # Who waits to be told, or in the server, looks as often as others.
         eager = timed(AsyncLocks(url, retry=EAGER), poll=0.01, server_wait=0.01)
         async with eager as locks, AsyncLocks(url) as others:
-            lock: Any = locks.lease("report", ttl=LONG) if kind == "lease" else locks.row("report")
+            lock: Any = locks.lease("report", ttl=AGES) if kind == "lease" else locks.row("report")
             await asyncio.create_task(once(lock))
 
             async def release_when(told: asyncio.Event, other: AsyncLease) -> None:
@@ -132,11 +134,11 @@ def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: st
 def test_release(url: str, run: Any, direct: Locks, how: str, kind: str) -> None:
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            lock: Any = locks.lease("report", ttl=LONG)
+            lock: Any = locks.lease("report", ttl=AGES)
             if kind == "row":
                 lock = locks.row("report")
             elif kind == "all":
-                lock = locks.all(locks.lease("a", ttl=LONG), locks.lease("report", ttl=LONG))
+                lock = locks.all(locks.lease("a", ttl=AGES), locks.lease("report", ttl=AGES))
 
             for at in count(1):
                 assert await lock.acquire()
@@ -154,7 +156,7 @@ def test_release(url: str, run: Any, direct: Locks, how: str, kind: str) -> None
 def test_the_body_of_with(url: str, run: Any, direct: Locks, how: str) -> None:
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            lease = locks.lease("report", ttl=LONG)
+            lease = locks.lease("report", ttl=AGES)
 
             async def body() -> None:
                 async with lease:
@@ -174,7 +176,7 @@ def test_the_body_of_with(url: str, run: Any, direct: Locks, how: str) -> None:
 def test_renew_and_look(url: str, run: Any, direct: Locks, how: str) -> None:
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            lease = locks.lease("report", ttl=LONG)
+            lease = locks.lease("report", ttl=AGES)
             assert await lease.acquire()
 
             async def use() -> None:
@@ -201,7 +203,7 @@ def test_guard(url: str, run: Any, direct: Locks, facts: Facts, how: str) -> Non
     async def main() -> None:
         engine = create_async_engine(url, pool_size=1, max_overflow=0)
         async with AsyncLocks(url) as locks:
-            lease = locks.lease("report", ttl=LONG)
+            lease = locks.lease("report", ttl=AGES)
             assert await lease.acquire()
 
             async def prove(session: AsyncSession) -> None:
@@ -332,7 +334,7 @@ def test_a_cancelled_release_goes_on(url: str, run: Any, direct: Locks, engine: 
 
     async def main() -> None:
         async with AsyncLocks(url) as locks:
-            lease = locks.lease("report", ttl=LONG)
+            lease = locks.lease("report", ttl=AGES)
             assert await lease.acquire()
             with blocked(engine, direct, "report"), pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
@@ -363,7 +365,7 @@ def test_attach(url: str, run: Any, direct: Locks, how: str) -> None:
         async with AsyncLocks(url) as locks:
             for at in count(1):
                 text = await asyncio.to_thread(detached)
-                lease = locks.attach(text, ttl=LONG)
+                lease = locks.attach(text, ttl=AGES)
                 cancelled = await cancelled_at(lease.acquire(), at, how)
                 await settled(locks)
                 assert lease.held is not cancelled
@@ -382,7 +384,7 @@ def test_detach(url: str, run: Any, direct: Locks, how: str) -> None:
     async def main() -> None:
         async with AsyncLocks(url) as locks:
             for at in count(1):
-                lease = locks.lease("report", ttl=LONG)
+                lease = locks.lease("report", ttl=AGES)
                 assert await lease.acquire()
                 cancelled = await cancelled_at(lease.detach(), at, how)
                 await settled(locks)

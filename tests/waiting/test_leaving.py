@@ -115,12 +115,13 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
         for number in range(2):
             dying.enter_context(Process(queue_up, queue.db.url, NAME))
             queue.wait_for(number + 1)
-        with Process(queue_up, queue.db.url, NAME):
+        with Process(queue_up, queue.db.url, NAME) as alive:
             queue.wait_for(3)
             dying.close()
             eventually(lambda: len(execute(queue.db.url, LISTENERS)) == 1)
-            execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
+            alive.send(signal.SIGSTOP)  # or it takes the name
             last = Entry(queue.tickets[-1])
+            execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
             look = locks.dialect.look_queued(NAME, last.token, last.ticket)
             reply = locks.database.run(retry_or_raise(locks.dialect, look, NAME, 0.0, 0.0))
             queued = look.read(reply)
