@@ -96,6 +96,9 @@ if not settings.configured:
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     )
     django.setup()
+    # They read the settings when they are imported, which a test with others may not be the first
+    # to do.
+    import_module("django.db.migrations.loader").MigrationLoader(None)
 
 
 class Site:
