@@ -12,8 +12,8 @@ from dblock import Locks
 
 from . import raw
 from .figures import Effort, Figure, Sheet, Target
-from .pairs import TICKET
 from .site import Site
+from .transactions import TICKET
 from .workers import Channel, crew, race, sleep_until
 
 GROUP = "hot counter"

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, update
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
+from sqlalchemy import create_engine
 
 from dblock import Locks
 
-from . import peers, raw
+from . import peers, raw, transactions
 from .figures import Effort, Figure, Sheet, Target
 from .measure import TOTAL, Cycle, interleave
 from .site import Site
+from .transactions import DBLOCK, UPDATE
 
 GROUP = "pairs"
 KINDS = ("postgresql", "mariadb", "sqlite")
-TICKET = Table("ticket", MetaData(), Column("id", Integer), Column("stock", Integer))
 
-DBLOCK, BY_CORE, UPDATE = "dblock", "the same by SQLAlchemy Core", "raw UPDATE + COMMIT"
+HANDED_OVER = "dblock lease, handed over"
 TRY_ADVISORY = "raw pg_try_advisory_lock"
 
 ALONE = {
@@ -68,9 +66,15 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
             for scenario, contenders in (
                 ("lease", alone(site, kind, ALONE[kind], stack)),
                 ("row lock", alone(site, kind, (peers.ROW, peers.FOR_UPDATE), stack)),
-                ("row lock in a user's transaction", borrowed(locks, engine, url, stack)),
-                ("take", take(locks, engine, url, stack)),
-                ("take in a Session", take_in_session(locks, engine, url, stack)),
+                ("lease, handed over", handed_over(site, locks, url, kind, stack)),
+                (
+                    "row lock in a user's transaction",
+                    transactions.borrowed(locks, engine, url, stack),
+                ),
+                ("take", transactions.take(locks, engine, url, stack)),
+                ("take in a Session", transactions.take_in_session(locks, engine, url, stack)),
+                ("once", transactions.once(locks, engine, url, stack)),
+                ("gate", transactions.gate(engine, url, stack)),
                 ("refused try", refused(locks, url, stack)),
             ):
                 yield from _measure(f"{scenario}, {kind}", contenders, effort)
@@ -91,57 +95,34 @@ def alone(site: Site, kind: str, names: tuple[str, ...], stack: ExitStack) -> di
     cycles = {}
     for entry in peers.entries(site, names, kind):
         client = stack.enter_context(closing(entry.connect()))
-        cycles[entry.name] = pair(client, "alone")
+        cycles[entry.name] = peers.pair(client, "alone")
     return cycles
 
 
-def pair(client: peers.Client, name: str) -> Cycle:
-    lock = client.lock(name)
+def handed_over(
+    site: Site, locks: Locks, url: str, kind: str, stack: ExitStack
+) -> dict[str, Cycle]:
+    """A lease that goes on elsewhere, as in another process; beside one that does not."""
+    elsewhere = stack.enter_context(Locks(url))
+    lease, attached, text = locks.lease("handed over"), locks.lease("handed over"), ""
 
-    def acquire() -> None:
-        nonlocal lock
-        lock = client.lock(name)
-        peers.take(lock)
+    def detach() -> None:
+        nonlocal text
+        text = lease.detach()
 
-    return {"acquire": acquire, "release": lambda: lock.release()}
+    def attach() -> None:
+        nonlocal attached
+        attached = elsewhere.attach(text)
+        attached.acquire()
 
-
-def borrowed(locks: Locks, engine: Engine, url: str, stack: ExitStack) -> dict[str, Cycle]:
-    """A row lock in a transaction of the user's."""
-    connection = stack.enter_context(engine.connect())
     return {
-        peers.ROW: {
-            "acquire": lambda: locks.row("borrowed", on=connection).acquire(),
-            "release": connection.commit,
+        HANDED_OVER: {
+            "acquire": lease.acquire,
+            "detach": detach,
+            "attach": attach,
+            "release": lambda: attached.release(),
         },
-        peers.FOR_UPDATE: pair(stack.enter_context(closing(raw.ForUpdate(url))), "row"),
-    }
-
-
-def take(locks: Locks, engine: Engine, url: str, stack: ExitStack) -> dict[str, Cycle]:
-    """``take`` and a commit on an SQLAlchemy Connection."""
-    connection = stack.enter_context(engine.connect())
-    by_core = stack.enter_context(engine.connect())
-    bare = stack.enter_context(closing(raw.connect(url, autocommit=False)))
-    counter = locks.counter(TICKET.c.stock, key=TICKET.c.id)
-    statement = (
-        update(TICKET).where(TICKET.c.id == 1, TICKET.c.stock >= 1).values(stock=TICKET.c.stock - 1)
-    )
-    return {
-        DBLOCK: {"take": lambda: counter.take(connection, 1), "commit": connection.commit},
-        UPDATE: raw.single_update(bare),
-        BY_CORE: {"take": lambda: by_core.execute(statement), "commit": by_core.commit},
-    }
-
-
-def take_in_session(locks: Locks, engine: Engine, url: str, stack: ExitStack) -> dict[str, Cycle]:
-    """``take`` and a commit in an ORM session, which checks a connection out each time."""
-    session = stack.enter_context(Session(engine))
-    bare = stack.enter_context(closing(raw.connect(url, autocommit=False)))
-    counter = locks.counter(TICKET.c.stock, key=TICKET.c.id)
-    return {
-        DBLOCK: {"take": lambda: counter.take(session, 1), "commit": session.commit},
-        UPDATE: raw.single_update(bare),
+        **alone(site, kind, (peers.LEASE,), stack),
     }
 
 

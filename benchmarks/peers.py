@@ -12,6 +12,7 @@ from dblock import Locks
 from tests.servers import ServerMissing
 
 from . import raw
+from .measure import Cycle
 from .site import VOLATILE, Site
 
 #: So many slots has a semaphore that nobody has to wait for.
@@ -314,3 +315,15 @@ def take(lock: Lock) -> None:
     """Acquire, for however long that takes; giving up is an error."""
     if lock.acquire() is False:
         raise RuntimeError(f"{lock} gave up waiting")
+
+
+def pair(client: Client, name: str) -> Cycle:
+    """Take a lock and give it back, one that is made anew each time where it is a library's."""
+    lock = client.lock(name)
+
+    def acquire() -> None:
+        nonlocal lock
+        lock = client.lock(name)
+        take(lock)
+
+    return {"acquire": acquire, "release": lambda: lock.release()}

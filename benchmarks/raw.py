@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -161,6 +161,18 @@ class Advisory(RawClient):
             assert self.cursor.fetchone() == (False,)
 
         return {"try": attempt}
+
+
+def single_insert(connection: Any, keys: Iterator[str]) -> Cycle:
+    """Insert a row with the next key, and commit."""
+    cursor = connection.cursor()
+    insert = "INSERT INTO raw_lock (name, token) VALUES (%s, %s)"
+    if type(connection).__module__.startswith("sqlite3"):
+        insert = insert.replace("%s", "?")
+    return {
+        "insert": lambda: cursor.execute(insert, (next(keys), TOKEN)),
+        "commit": connection.commit,
+    }
 
 
 def single_update(connection: Any) -> Cycle:
