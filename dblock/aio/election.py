@@ -11,7 +11,7 @@ from ..arguments import Seconds, check_wait
 from ..election import Election, Leadership, Observation
 from ..errors import LockLost
 from ..lock_state import Leader
-from .handles import AsyncLease, check_coroutine
+from .handles import AsyncLease, AsyncSurface, check_coroutine
 
 if TYPE_CHECKING:
     from .home import Home
@@ -39,15 +39,13 @@ class AsyncLeadership(AsyncLease):
         self.sync(function)
 
 
-class AsyncElection:
+class AsyncElection(AsyncSurface[Election]):
     """An election, made by :meth:`AsyncLocks.election`; see :class:`dblock.Election`."""
 
     def __init__(
         self, home: Home, sync: Election, *, cancel_on_loss: bool, **callbacks: Any
     ) -> None:
-        self._home = home
-        #: The sync Election that does the work. Not part of the public surface.
-        self.sync = sync
+        super().__init__(home, sync)
         self._options = {"cancel_on_loss": cancel_on_loss, **callbacks}
 
     @property
@@ -58,13 +56,6 @@ class AsyncElection:
     def ttl(self) -> float:
         """After how many seconds without a renewal a leader is deposed."""
         return self.sync.ttl
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self.sync)[1:]}"
-
-    def __reduce__(self) -> NoReturn:
-        self.sync.__reduce__()
-        raise AssertionError("not reached")
 
     def campaign(self, wait: Seconds | None = None) -> Campaign:
         """Await a term in which you lead, or enter it with ``async with``.

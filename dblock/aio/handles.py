@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
 C = TypeVar("C", bound=contextlib.AbstractContextManager[Any])
 H = TypeVar("H", bound=Handle)
 L = TypeVar("L", bound=Lease | Semaphore)
@@ -36,10 +37,10 @@ def check_coroutine(function: Callable[..., object]) -> None:
         raise TypeError(f"{function!r} is not a coroutine function: decorate an `async def`")
 
 
-class AsyncContext(Generic[C]):
-    """What tasks enter and leave. ``sync`` does the work, run through the bridge."""
+class AsyncSurface(Generic[S]):
+    """What tasks use. ``sync`` does the work, run through the bridge; it is not public."""
 
-    def __init__(self, home: Home, sync: C) -> None:
+    def __init__(self, home: Home, sync: S) -> None:
         self._home = home
         self.sync = sync
 
@@ -49,6 +50,10 @@ class AsyncContext(Generic[C]):
     def __reduce__(self) -> NoReturn:
         self.sync.__reduce__()
         raise AssertionError("not reached")
+
+
+class AsyncContext(AsyncSurface[C]):
+    """What tasks enter and leave."""
 
     async def __aenter__(self) -> Self:
         await self._home.run(self.sync.__enter__)

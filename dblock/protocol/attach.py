@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .attempt import Doubt
+from .deadline import Deadline
 from .epoch import consult, ended
 from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import attached, expired, followed, look_from
 from .lease import Held, LeaseRequest
-from .release import end_session, give_back
+from .release import give_back
 from .renew import Asked, confirm
 from .retry import AWAY, PASSING, PAUSE
 from .state import LockRow, Renewal
@@ -54,13 +55,14 @@ def attach(
     ``patience`` seconds at most. All tries carry one new token, and none finds the old one twice,
     so they can be repeated.
     """
-    attaching = _Attaching(dialect, detached, request, start + patience, start)
+    deadline = Deadline(start, patience, patience, start)
+    attaching = _Attaching(dialect, detached, request, deadline)
     while True:
         failure: StatementError | None = None
         try:
             held = yield from attaching.ask()
         except StatementError as caught:
-            failure, attaching.now = caught, (yield Sleep(0)).now
+            failure, deadline.now = caught, (yield Sleep(0)).now
             attaching.take_doubt(caught)
             if caught.fault not in AWAY | PASSING:
                 raise attaching.told(explain(dialect, caught, detached.name)) from caught.__cause__
@@ -73,15 +75,14 @@ def attach(
             except DBLockError as error:
                 raise attaching.told(error) from error
         if held is not None:
-            if not held.term.over(attaching.now):
+            if not held.term.over(deadline.now):
                 return held
-            yield from give_back(dialect, request, attaching.now)
+            yield from give_back(dialect, request, deadline.now)
             raise expired(detached.name, "before dblock was told that it goes on here")
-        if again and attaching.now < attaching.until:
-            continue
-        if attaching.now >= attaching.until:
+        if deadline.over:
             raise attaching.told(_why_not(dialect, detached.name, failure)) from failure
-        attaching.now = (yield Sleep(PAUSE)).now
+        if not again:
+            deadline.now = (yield Sleep(PAUSE)).now
 
 
 @dataclass(slots=True)
@@ -91,8 +92,7 @@ class _Attaching:
     dialect: Statements
     detached: Detached
     request: LeaseRequest
-    until: float
-    now: float
+    deadline: Deadline
     doubt: Doubt | None = None
 
     def ask(self) -> Procedure[Held | None]:
@@ -102,7 +102,7 @@ class _Attaching:
             request.name, self.detached.token, request.token, request.owner, request.ttl
         )
         reply = yield Execute(query)
-        self.now = reply.now
+        self.deadline.now = reply.now
         fence = query.read(reply)
         if fence is None:
             return None
@@ -121,15 +121,12 @@ class _Attaching:
 
         Raises LockLost when it is over, or goes on elsewhere.
         """
-        dialect, name, doubt = self.dialect, self.request.name, self.doubt
-        while doubt is not None and doubt.sessions:
-            left = max(0.0, self.until - self.now)
-            gone, self.now = yield from end_session(dialect, doubt.sessions[-1], left, self.now)
-            doubt.haunted = doubt.haunted or not gone
-            doubt.sessions.pop()
-        left = max(0.0, self.until - self.now)
-        state, reply = yield from look_from(dialect, name, left, self.now)
-        self.now = reply.now
+        dialect, name = self.dialect, self.request.name
+        deadline, doubt = self.deadline, self.doubt
+        if doubt is not None:
+            yield from doubt.end_sessions(dialect, deadline)
+        state, reply = yield from look_from(dialect, name, deadline.reach, deadline.now)
+        deadline.now = reply.now
         if state is not None and state.token == self.request.token:
             self.doubt = doubt or Doubt()  # until it is known to outlive this server
             return (yield from self._confirm(state, reply)), False
@@ -149,9 +146,9 @@ class _Attaching:
         term = Term(reply.sent - max(0.0, request.ttl - state.remaining), request.ttl)
         held = Held(state.fence, term, reply.server)
         asked = Asked(Renewal(request.name, request.token, request.ttl), held)
-        left = max(0.0, self.until - self.now)
-        outcome = yield from confirm(self.dialect, asked, left, self.now)
-        self.now = (yield Sleep(0)).now
+        deadline = self.deadline
+        outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
+        deadline.now = (yield Sleep(0)).now
         if isinstance(outcome, Term):
             return held._replace(term=outcome)
         raise outcome
@@ -160,13 +157,13 @@ class _Attaching:
         """Return whether it was the witness that refused it. Raises LockLost of another epoch."""
         if not self.dialect.has_witness:
             return False
-        left = max(0.0, self.until - self.now)
+        deadline, ttl = self.deadline, self.request.ttl
         try:
-            consulted = yield from consult(self.dialect, self.request.ttl, left, self.now)
+            consulted = yield from consult(self.dialect, ttl, deadline.reach, deadline.now)
         except StatementError as failure:
             error = explain(self.dialect, failure, self.request.name, harmless=True)
             raise error from failure.__cause__
-        self.now = consulted.now
+        deadline.now = consulted.now
         loss = ended(self.request.name, self.detached.fence, consulted.witness)
         if loss is not None:
             raise loss

@@ -71,6 +71,15 @@ class Doubt:
         elif failure.fault is Fault.DISCONNECTED:
             self.haunted = True
 
+    def end_sessions(self, dialect: Statements, deadline: Deadline) -> Procedure[None]:
+        """End the sessions, so that what is not there will not come."""
+        while self.sessions:
+            ended, deadline.now = yield from end_session(
+                dialect, self.sessions[-1], deadline.reach, deadline.now
+            )
+            self.haunted = self.haunted or not ended
+            self.sessions.pop()
+
 
 @dataclass(slots=True)
 class Attempt:
@@ -232,14 +241,10 @@ class Attempt:
         What is not there may still come, as long as the session it was sent on is alive. So that
         is ended first, and then what is there settles it.
         """
-        deadline, doubt = self.deadline, self.doubt
+        doubt = self.doubt
         try:
-            while doubt is not None and doubt.sessions:
-                ended, deadline.now = yield from end_session(
-                    self.dialect, doubt.sessions[-1], deadline.reach, deadline.now
-                )
-                doubt.haunted = doubt.haunted or not ended
-                doubt.sessions.pop()
+            if doubt is not None:
+                yield from doubt.end_sessions(self.dialect, self.deadline)
             yield from self._look(ticket)
         except DBLockError as error:
             if doubt is None:

@@ -417,8 +417,8 @@ CATALOGUE = (
     Mutant(
         "settle-too-early",
         'what was sent cannot come after it was said to be "not there"',
-        "Attempt.look",
-        "while doubt is not None and doubt.sessions:",
+        "Doubt.end_sessions",
+        "while self.sessions:",
         "while False:",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
         "[postgresql-threads]",
