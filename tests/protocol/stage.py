@@ -43,6 +43,8 @@ AHEAD = 500.0  # of the holder's clock, the database's
 MOST = 60  # steps that are written down
 
 THEN = datetime(2026, 1, 1)
+#: The token of one who shares, and that of those who have the name.
+READER, READERS = "shared" + "m" * 26, "shared" + "t" * 26
 STATES = {
     "held": ("report", 2, "its token", "another", THEN, THEN, 25.0, None),
     "free": ("report", 2, None, "another", THEN, THEN, -1.0, None),
@@ -51,6 +53,8 @@ STATES = {
     "run out": ("report", 3, "old token", "another", THEN, THEN, -1.0, None),
     "attached": ("report", 3, "its token", "another", THEN, THEN, 29.0, None),
     "released": ("report", 3, None, "another", THEN, THEN, -1.0, None),
+    "shared": ("report", 2, READERS, "another", THEN, THEN, 25.0, None),
+    "joined": ("report", 2, READERS, "another", THEN, THEN, 29.0, f"{READERS} {READERS} {READER}"),
     "followed": ("report", 4, "its token", "another", THEN, THEN, 25.0, None),
 }
 #: What who waits hears: that it is its turn, or what was passed on to it, and how long ago.
@@ -64,6 +68,9 @@ CALLS: dict[str, tuple[int, float] | None] = {
 PLACES = {
     "first": (0, False),
     "second": (1, False),
+    "first, shared": (0, False),
+    "second, shared": (1, False),
+    "out, shared": (None, False),
     "turn": (0, True),
     "out": (None, False),
     "out, free": (None, True),
@@ -80,6 +87,9 @@ USUAL = {
     "read_witness": "there",
     "renew": "renewed",
     "attach": "attached",
+    "join_readers": "joined",
+    "leave_readers": "left",
+    "call_readers": "called",
     "release": "released",
     "pass_on": "released",
     "release_and_unlock": "released",
@@ -217,7 +227,7 @@ class Stage:
                 return self._row(answer, borrowed=borrowed)
             case commands.EndSession():
                 return [] if answer == "gone" else yes
-            case commands.Leave():
+            case commands.Leave() | commands.JoinReaders() | commands.LeaveReaders():
                 return [] if answer == "none" else yes
             case (
                 commands.Release()
@@ -262,6 +272,8 @@ class Stage:
 
 def _state(place: str) -> tuple[object, ...]:
     """Return the state of a name where a ticket stands so."""
+    if place.endswith("shared"):
+        return STATES["shared"]
     return STATES["free" if PLACES[place][1] else "held"]
 
 

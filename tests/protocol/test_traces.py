@@ -24,7 +24,7 @@ from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Procedure
-from tests.protocol.stage import HELD, START, TTL, Script, Stage
+from tests.protocol.stage import HELD, READER, READERS, START, TTL, Script, Stage
 
 PAGES = Path(__file__).parent / "traces"
 USUAL = RetryPolicy().drawing(lambda: 0.5)
@@ -41,12 +41,13 @@ def taking(
     short: bool = True,
     policy: RetryPolicy = USUAL,
     holds: dict[str, int | None] | None = None,
+    shares: bool = False,
 ) -> Procedure[Any]:
     dialect = stage.dialect
-    waiter = stage.waiter("lease", holds or {})
+    waiter = stage.waiter("shared" if shares else "lease", holds or {})
     return acquire(
         dialect,
-        LeaseRequest("report", "token", "me", TTL, short),
+        LeaseRequest("report", READER if shares else "token", "me", TTL, short, shares=shares),
         policy,
         fair=fair,
         start=START,
@@ -54,8 +55,9 @@ def taking(
         patience=PATIENCE,
         line="report",
         waiter=lambda: waiter,
-        can_wait_in_server=wait != 0 and dialect.can_wait_in_server,
+        can_wait_in_server=wait != 0 and not shares and dialect.can_wait_in_server,
         hot=hot,
+        look_first=shares,
     )
 
 
@@ -75,17 +77,23 @@ def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) 
 
 
 def releasing(
-    stage: Stage, *, held: Held = HELD, with_user_lock: bool = False, guarded: bool = False
+    stage: Stage,
+    *,
+    held: Held = HELD,
+    with_user_lock: bool = False,
+    guarded: bool = False,
+    reader: str | None = None,
 ) -> Procedure[None]:
     return release.release(
         stage.dialect,
         "report",
-        "token",
+        "token" if reader is None else READERS,
         held,
         PATIENCE,
         START,
         with_user_lock=with_user_lock,
         guarded=guarded,
+        reader=reader,
     )
 
 
@@ -120,6 +128,8 @@ QUEUES, IN_SERVER, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sql
 LOST = "!disconnected"
 PASSED_ON: Script = {"wait_notification": ["passed on"]}
 users = partial(locking, borrowed=True)
+sharing = partial(taking, shares=True)
+leaving = partial(releasing, reader=READER)
 
 SCENES = [
     # --- a lease -----------------------------------------------------------------------------
@@ -485,6 +495,64 @@ SCENES = [
         attaching,
         {"attach": ["none", "attached"], "look": ["detached"], "read_witness": ["missing"]},
         QUEUES,
+    ),
+    # --- many readers ------------------------------------------------------------------------
+    Scene("free, to share", sharing, {"look": ["free"], "grant": ["granted"]}),
+    Scene("readers have it", sharing, {"look": ["shared"]}),
+    Scene(
+        "readers have it, and a writer waits before one who does not",
+        partial(sharing, wait=0),
+        {"look": ["shared"] * 9, "join_readers": ["none"] * 2},
+    ),
+    Scene(
+        "readers have it, and a writer waits until it gives up",
+        sharing,
+        {
+            "look": ["shared"] * 9,
+            "join_readers": ["none"] * 3 + ["joined"],
+            "join": ["second, shared"],
+            "take": ["refused"],
+            "look_queued": ["out, shared", "first, shared"],
+            "wait_notification": ["called"],
+        },
+    ),
+    Scene(
+        "readers had it, and have gone",
+        sharing,
+        {"look": ["shared", "free"], "join_readers": ["none"], "grant": ["granted"]},
+    ),
+    Scene(
+        "readers have it, whose row is busy for a moment",
+        sharing,
+        {"look": ["shared"], "join_readers": ["!busy", "joined"]},
+    ),
+    Scene(
+        "a writer has it, until it is passed on to a reader",
+        sharing,
+        {"wait_notification": ["passed on"]},
+        QUEUES,
+    ),
+    Scene(
+        "the reply to who joined readers is lost",
+        sharing,
+        {"look": ["shared", "joined"], "join_readers": [LOST]},
+    ),
+    Scene(
+        "the reply to who did not join readers is lost",
+        sharing,
+        {"look": ["shared", "shared"], "join_readers": [LOST, "joined"]},
+    ),
+    Scene(
+        "readers whose hold is over when one is told that it has joined",
+        partial(sharing, wait=0),
+        {"look": ["shared", "free"], "join_readers": ["joined late"]},
+    ),
+    Scene("shared, and released", leaving),
+    Scene("shared, and not released", leaving, {"leave_readers": ["none"], "look": ["shared"]}),
+    Scene(
+        "shared, and the reply to the release is lost",
+        leaving,
+        {"leave_readers": [LOST, "none"], "look": ["shared"]},
     ),
     # --- a row lock of dblock's own ----------------------------------------------------------
     Scene("a row", locking),
