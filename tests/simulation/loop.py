@@ -130,8 +130,11 @@ class Loop:
         return event
 
     def _push(self, delay: float, event: Event) -> None:
+        self._push_at(self.now + max(0.0, delay), event)
+
+    def _push_at(self, time: float, event: Event) -> None:
         self._number += 1
-        heapq.heappush(self._heap, (self.now + max(0.0, delay), self._number, event))
+        heapq.heappush(self._heap, (time, self._number, event))
 
     def cancel(self, event: Event) -> None:
         if not event.cancelled:
@@ -149,7 +152,8 @@ class Loop:
                 self.cancel(event)
                 continue
             if client is not None and client.paused_until > time:
-                self._push(client.paused_until - self.now, event)
+                # Not after a delay: with that it may be a little before, when it is rounded.
+                self._push_at(client.paused_until, event)
                 continue
             self.now = max(self.now, time)
             self.cancel(event)
