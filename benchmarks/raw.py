@@ -166,9 +166,8 @@ class Advisory(RawClient):
 def single_insert(connection: Any, keys: Iterator[str]) -> Cycle:
     """Insert a row with the next key, and commit."""
     cursor = connection.cursor()
-    insert = "INSERT INTO raw_lock (name, token) VALUES (%s, %s)"
-    if type(connection).__module__.startswith("sqlite3"):
-        insert = insert.replace("%s", "?")
+    mark = _mark(connection)
+    insert = f"INSERT INTO raw_lock (name, token) VALUES ({mark}, {mark})"
     return {
         "insert": lambda: cursor.execute(insert, (next(keys), TOKEN)),
         "commit": connection.commit,
@@ -178,9 +177,14 @@ def single_insert(connection: Any, keys: Iterator[str]) -> Cycle:
 def single_update(connection: Any) -> Cycle:
     """Take one off in a single guarded UPDATE; commit, unless the connection does so by itself."""
     cursor = connection.cursor()
-    mark = "?" if type(connection).__module__.startswith("sqlite3") else "%s"
+    mark = _mark(connection)
     update = f"UPDATE ticket SET stock = stock - {mark} WHERE id = {mark} AND stock >= {mark}"
     return {"take": lambda: cursor.execute(update, (1, 1, 1)), "commit": connection.commit}
+
+
+def _mark(connection: Any) -> str:
+    """What stands for a value in this driver's statements."""
+    return "?" if type(connection).__module__.startswith("sqlite3") else "%s"
 
 
 def dialect_of(url: str) -> Dialect:

@@ -234,9 +234,11 @@ def test_a_dead_waiter_holds_up_nobody_for_long(
     turnstile = locks.lease(NAME, LONG, renew=False)
     turnstile.acquire()
     assert not others.semaphore(NAME, 1).acquire(blocking=False)
-    expire(engine, locks, NAME)
+    turnstile.renew(4 * SHORT)
     with others.semaphore(NAME, 1, LONG, SECONDS):
         pass
+    with pytest.raises(LockLost):
+        turnstile.release()
 
 
 def test_a_slot_is_guarded(locks: Locks, others: Locks, engine: Engine) -> None:
