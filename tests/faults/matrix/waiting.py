@@ -45,8 +45,10 @@ class Waiting(Operation):
             return connection.execute(text(query), name).first() is not None
 
     def seen(self) -> bool:
+        """Whether it is seen waiting, and stands in the queue where a release looks for it."""
+        queues = self.fair or self.ways.direct.dialect.can_notify
         try:
-            return self.there(SEEN)
+            return self.there(SEEN) and (self.there(ROW) or not queues)
         except DBAPIError:  # the database is away
             return False
 
