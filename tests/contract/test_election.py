@@ -425,7 +425,8 @@ def test_an_observer_tells_a_number_from_a_truth(election: Election, others: Loc
 def test_an_observer_sees_an_expiry(locks: Locks, others: Locks) -> None:
     """Nobody calls it then, and it would not look for long."""
     interval = 15.0
-    term = locks.election("leader", ttl=SHORT, max_hold=2 * SHORT).campaign()
+    others.list()  # so that it is connected
+    term = locks.election("leader", ttl=1.0, max_hold=2.0).campaign()
     observation = others.election("leader").observe(interval)
     assert told(next(observation)) == (1, None)
     start = monotonic()

@@ -238,12 +238,13 @@ class Beliefs:
         if not client.alive or hold.ended or now < client.paused_until + MOMENT:
             return
         # Promise 8, for a process that runs.
-        late = MOMENT + self.allowance.late(f"{client.name}.timer")
-        before = client.now() - late * client.rate
-        if hold.loss is None and before > hold.since:
-            if hold.lease.term.over(before):
+        term, schedule = hold.lease.term, hold.schedule
+        if hold.loss is None and client.now() > min(term.deadline, schedule.danger):
+            late = MOMENT + self.allowance.late(f"{client.name}.timer")
+            before = client.now() - late * client.rate
+            if before > max(hold.since, term.deadline):
                 raise Violation(f"the loss of {belief} was not told")
-            if hold.schedule.danger < before and not hold.schedule.warned:
+            if before > max(hold.since, schedule.danger) and not schedule.warned:
                 raise Violation(f"the danger of {belief} was not told")
         if belief.lost is not None and hold.on_lost is not None and not self.was_told(hold.loss):
             late = MOMENT + self.allowance.late(f"{client.name}.callbacks")

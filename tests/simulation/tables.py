@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
@@ -27,7 +28,7 @@ STOCK = Table(
 RUNS = Table("dblock_run", MetaData())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """A name's row; ``expires`` is in seconds of the database's clock."""
 
@@ -38,7 +39,7 @@ class Row:
     #: The list of those who share the hold, as it is in the table.
     listed: str | None = None
 
-    @property
+    @cached_property
     def holders(self) -> tuple[str, ...]:
         """The tokens of those who have the name: of readers each its own."""
         row = LockRow("", self.fence, self.token, None, None, None, None, self.listed)

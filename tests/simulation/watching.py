@@ -58,14 +58,14 @@ class Watcher:
                 self._join(wait)
         for name in [name for name in self._free_since if name not in able]:
             del self._free_since[name]
+        closed = clock < self.store.closed_until()
+        moved = self.allowance.fails_over or self.store.identity != self._server
+        if able and closed and self.store.keeps and not moved and self.store.ahead >= 0:
+            raise Violation("nothing is granted for a while, although nothing was lost")
+        closed = closed or self.store.down or "grant" in self.store.refused
         for name, since in able.items():
             row = self.ledger.rows.get(name)
             free = row is None or row.free(clock) or self._is_waited_for(name, row)
-            closed = clock < self.store.closed_until()
-            moved = self.allowance.fails_over or self.store.identity != self._server
-            if closed and self.store.keeps and not moved and self.store.ahead >= 0:
-                raise Violation("nothing is granted for a while, although nothing was lost")
-            closed = closed or self.store.down or "grant" in self.store.refused
             if not free or closed or self.beliefs.believed(name) or self.store.locked(name):
                 self._free_since.pop(name, None)
             elif name not in self._free_since:

@@ -39,6 +39,8 @@ from tests.worlds.portal import WORLDS
 both = pytest.mark.parametrize("world", WORLDS, indirect=True)
 #: What is sent by who waits so that it can be seen waiting.
 SEEN = {"register", "sweep", "unregister"}
+# Seconds in which even a slow machine connects, and joins the queue.
+JOINED = 1.0
 
 
 class Row(NamedTuple):
@@ -181,7 +183,7 @@ def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.Monkey
     """It is joined for, and had with that; a try that does not wait forgets nothing of it."""
     locks = watched.locks()
     with lease(watched.locks()):  # so that it listens
-        assert not lease(locks).acquire(timeout=MOMENT)
+        assert not lease(locks).acquire(timeout=JOINED)
     locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
     mine, statements = lease(locks), Statements(locks, monkeypatch)
     for asked in ({"blocking": False}, {}):
@@ -547,7 +549,7 @@ def test_who_has_not_heard_that_it_left_is_passed_nothing(watched: Watched, what
     mine, third = held(watched), lease(watched.locks())
     with Proxy(watched.db.url) as proxy, watched.timed(watched.world.locks(proxy.url)) as locks:
         rule = proxy.lose(what, LEAVE)
-        assert not lease(locks).acquire(timeout=MOMENT)
+        assert not lease(locks).acquire(timeout=JOINED)
         assert rule.done.is_set()
         assert watched.tickets == []
         mine.release()

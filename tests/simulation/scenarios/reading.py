@@ -44,11 +44,11 @@ def beside(clients: Clients) -> None:
 
 def waited_for(clients: Clients) -> None:
     """Two readers and a writer wait for a writer, and a reader comes after them."""
-    clients.thread("a", partial(_write, 0.2))
-    clients.thread("b", partial(_read, 0.2), after=0.02, may=BUSY)
-    clients.thread("c", partial(_read, 0.2), after=0.04, may=BUSY)
-    clients.thread("d", partial(_write, 0.05), after=0.06)
-    clients.thread("e", partial(_read, 0.05), after=0.3, may=BUSY)
+    clients.thread("a", partial(_write, 0.1))
+    clients.thread("b", partial(_read, 0.1), after=0.02, may=BUSY)
+    clients.thread("c", partial(_read, 0.1), after=0.04, may=BUSY)
+    clients.thread("d", partial(_write, 0.02), after=0.06)
+    clients.thread("e", partial(_read, 0.02), after=0.16, may=BUSY)
 
 
 def dying(clients: Clients) -> None:

@@ -79,12 +79,12 @@ def retired_later(clients: Clients) -> None:
 def retired_beside_waiters(clients: Clients) -> None:
     """One has the row of a name locked, for which others wait: in its queue, and for the row."""
     # Where a row lock keeps nobody from other names, pruning waits for nobody.
-    seconds = 0.2 if "rows" in clients.store.has else 5.0
+    seconds = 0.05 if "rows" in clients.store.has else 5.0
 
     def before(me: Thread) -> None:
         _use(me, NAME)
         me.work(LATER)
-        _lock(me, NAME, 1.2)
+        _lock(me, NAME, 0.8)
 
     def queueing(me: Thread) -> None:
         me.work(LATER + 0.053)
@@ -96,7 +96,7 @@ def retired_beside_waiters(clients: Clients) -> None:
 
     def pruning(me: Thread) -> None:
         me.work(LATER + 0.161)
-        for _ in range(5):
+        for _ in range(3):
             with me.calling("pruning", seconds):
                 me.locks.prune_names(IDLE)
             me.work(0.1)

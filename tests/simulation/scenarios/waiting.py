@@ -55,10 +55,10 @@ def give_up_late(clients: Clients) -> None:
 
     def holder(me: Thread) -> None:
         with me.holding(me.lease(NAME, ttl=6), 0):
-            me.work(5)
+            me.work(4)
 
     clients.thread("a", holder)
-    for client, seconds in (("b", 2.5), ("c", 3.0), ("d", 3.5)):
+    for client, seconds in (("b", 1.0), ("c", 1.3), ("d", 3.0)):
         clients.thread(client, partial(impatient, seconds), after=0.001)
 
 
