@@ -18,7 +18,7 @@ from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
 from tests.simulation.store import Blocked, Store
-from tests.simulation.tables import USERS, Committed, Row
+from tests.simulation.tables import USERS, Committed, Row, limits_of
 from tests.simulation.transport import Simulated, kind_of, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,7 +176,7 @@ class SQLiteStore(Store):
 
     def limits(self) -> dict[str, int]:
         found = self._admin.execute("SELECT lock_name, value FROM dblock_value")
-        return {name: int(limit) for name, limit in found}
+        return limits_of(found)
 
     def waiters(self) -> list[tuple[str, str]]:
         return self._admin.execute(
