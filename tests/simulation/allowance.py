@@ -88,7 +88,6 @@ class Allowance:
     def __init__(self, schedule: Schedule, look: float = 0.0) -> None:
         """Where waiters are called, one that is not looks by itself after ``look`` seconds."""
         self._changes = schedule.changes
-        self._late: dict[str, float] = {}
         self.calls = look > 0
         #: Nothing fails and nothing is late by more than a moment.
         self.quiet = not schedule.faults and schedule.delayed < _GRACE / 2
@@ -127,11 +126,7 @@ class Allowance:
 
     def late(self, actor: str) -> float:
         """By how much later an actor may come to do what it does at a moment."""
-        seconds = self._late.get(actor)
-        if seconds is None:
-            delays = (_delay(change) for label, change in self._changes if _of(label, actor))
-            seconds = self._late[actor] = sum(delays)
-        return seconds
+        return sum(_delay(change) for label, change in self._changes if _of(label, actor))
 
     def fails(self, client: str, *kinds: str) -> bool:
         """Whether anything fails at a client: all it tries may, or statements of some kinds only.

@@ -333,7 +333,10 @@ class Store(ABC):
 
     @abstractmethod
     def limits(self) -> dict[str, int]:
-        """Return the limits of the semaphores, by their names."""
+        """Return the limits of the semaphores, by their names: values with the fence 0.
+
+        What leaders proclaim has the fence of their term.
+        """
 
     @abstractmethod
     def waiters(self) -> list[tuple[str, str]]:

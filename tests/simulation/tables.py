@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,9 +60,3 @@ class Committed:
     applied: set[str]
     #: The exit status by name and slot, None for a run that has not ended.
     runs: dict[tuple[str, str], int | None]
-
-
-def limits_of(values: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """Return the limits of semaphores, of all that names have: leaders say something else."""
-    decoded = {name: json.loads(value) for name, value in values}
-    return {name: value for name, value in decoded.items() if isinstance(value, int)}

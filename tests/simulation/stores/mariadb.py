@@ -40,7 +40,7 @@ from tests.simulation.stores.mariadb_statements import (
     Statement,
     virtual,
 )
-from tests.simulation.tables import USERS, Committed, Row, limits_of
+from tests.simulation.tables import USERS, Committed, Row
 from tests.simulation.transport import Simulated, simulated
 
 
@@ -332,8 +332,8 @@ class MariaDBStore(Store):
         )
 
     def limits(self) -> dict[str, int]:
-        found = self._ask("SELECT lock_name, value FROM dblock_value")
-        return limits_of((name.decode(), value) for name, value in found)
+        found = self._ask("SELECT lock_name, value FROM dblock_value WHERE fence = 0")
+        return {name.decode(): int(limit) for name, limit in found}
 
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")

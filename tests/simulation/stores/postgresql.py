@@ -32,7 +32,7 @@ from tests.simulation.stores.postgresql_lent import LentPsycopg
 from tests.simulation.stores.postgresql_server import SimulatedServer, told
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
-from tests.simulation.tables import Committed, Row, limits_of
+from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import simulated
 
 #: The longest TTL that has been granted before a run: a pause after a crash is as long.
@@ -139,7 +139,7 @@ class PostgreSQLStore(Store):
 
     def limits(self) -> dict[str, int]:
         found = self.tables.decoded()["dblock_value"]
-        return limits_of((row["lock_name"], row["value"]) for row in found)
+        return {row["lock_name"]: int(row["value"]) for row in found if row["fence"] == 0}
 
     def waiters(self) -> list[tuple[str, str]]:
         rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])

@@ -18,7 +18,7 @@ from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
 from tests.simulation.store import Blocked, Store
-from tests.simulation.tables import USERS, Committed, Row, limits_of
+from tests.simulation.tables import USERS, Committed, Row
 from tests.simulation.transport import Simulated, kind_of, simulated
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -175,8 +175,8 @@ class SQLiteStore(Store):
         self._admin.executemany("INSERT INTO stock (id, amount) VALUES (?, ?)", stock.items())
 
     def limits(self) -> dict[str, int]:
-        found = self._admin.execute("SELECT lock_name, value FROM dblock_value")
-        return limits_of(found)
+        found = self._admin.execute("SELECT lock_name, value FROM dblock_value WHERE fence = 0")
+        return {name: int(limit) for name, limit in found}
 
     def waiters(self) -> list[tuple[str, str]]:
         return self._admin.execute(
