@@ -56,6 +56,13 @@ def test_behind_a_pooler(uncalled: Queue) -> None:
     assert max(had) <= 2 * min(had)
 
 
+def test_in_the_server(user_lock: WatchedUserLock) -> None:
+    """In a closed loop everybody has the name again as soon as it was given back."""
+    had = shares([user_lock.locks() for _ in range(6)])
+    assert max(had) <= 2 * min(had)
+    assert user_lock.had_by() == []
+
+
 def test_who_waits_for_many_user_locks_already(
     user_lock: WatchedUserLock, threads: Threads
 ) -> None:
