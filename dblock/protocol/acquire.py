@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, DeadlockDetected
+from ..errors import DBLockError, OutcomeUnknown
 from .attempt import Attempt
 from .deadline import Deadline
 from .lease import Held, LeaseRequest, Refused
-from .release import give_back, leave
+from .release import leave, renounce, return_all
 from .sharing import SharedAttempt
 from .steps import Procedure
 from .waiting import Waiting, way_to_wait
@@ -77,11 +77,11 @@ def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
     """Ask until it is held, or refused for good, and leave the queue then."""
     try:
         held = yield from _take(attempt, waiting)
-    except DeadlockDetected:
-        yield from _give_up(attempt)
+    except OutcomeUnknown:
+        yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
         raise
     except DBLockError:
-        yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
+        yield from _give_up(attempt)
         raise
     return held if held is not None else (yield from _refuse(attempt))
 
@@ -110,6 +110,11 @@ def _refuse(attempt: Attempt) -> Procedure[Refused]:
 
 
 def _give_up(attempt: Attempt) -> Procedure[None]:
-    yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
+    """Leave nothing behind. Raises OutcomeUnknown where it may have got the name all the same."""
+    dialect, request, deadline = attempt.dialect, attempt.request, attempt.deadline
+    prevented = yield from leave(dialect, request, deadline.now)
     if attempt.doubt is not None:  # one that is still under way must not outlive this
-        yield from give_back(attempt.dialect, attempt.request, attempt.deadline.now)
+        renounce(dialect, request)
+    prevented = (yield from return_all(dialect, request, deadline.now)) or prevented
+    if prevented is not None:
+        raise attempt.unknown(prevented) from prevented

@@ -123,6 +123,11 @@ class Attempt:
         """Whether the name was seen to have no row."""
         return self.seen.state is None and self.seen is not UNSEEN
 
+    @property
+    def unsure(self) -> bool:
+        """Whether it may have the name, or get it yet, without knowing that."""
+        return self.doubt is not None or bool(self.request.unreturned)
+
     # --- asking ------------------------------------------------------------------------------
 
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
@@ -150,6 +155,7 @@ class Attempt:
     def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
+        tickets = len(self.request.tickets)
         try:
             if ask is None:
                 query = self.statement(ticket)
@@ -157,6 +163,8 @@ class Attempt:
             else:
                 query, reply = yield from ask()
         except StatementError as failure:
+            if failure.fault in _ELSEWHERE:  # it has not joined
+                del self.request.tickets[tickets:]
             self._take_doubt(failure)
         else:
             outcome = query.read(reply)
@@ -231,9 +239,8 @@ class Attempt:
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
         elif failure.fault not in PASSING:
-            if self.doubt is None:
-                raise explain(self.dialect, failure, self.request.name) from failure.__cause__
-            raise self.told(explain(self.dialect, failure)) from failure.__cause__
+            error = explain(self.dialect, failure, self.request.name)
+            raise self.told(error) from failure.__cause__
 
     def look(self, ticket: str | None) -> Procedure[None]:
         """Look at the name; whoever cannot, and does not know what became of a try, says so.
@@ -247,9 +254,9 @@ class Attempt:
                 yield from doubt.end_sessions(self.dialect, self.deadline)
             yield from self._look(ticket)
         except DBLockError as error:
-            if doubt is None:
+            if not self.unsure:
                 raise
-            raise self._unknown(error) from error
+            raise self.unknown(error) from error
         if doubt is not None and not doubt.haunted:
             self.doubt = None
 
@@ -297,7 +304,7 @@ class Attempt:
             if not outcome.over(deadline.now):
                 return held._replace(term=outcome)
         elif not isinstance(outcome, LockLost) and self.cuts:
-            raise self._unknown(outcome) from outcome.__cause__
+            raise self.unknown(outcome) from outcome.__cause__
         yield from give_back(self.dialect, self.request, self.deadline.now)
         yield from self.look(None)
         return None
@@ -313,15 +320,15 @@ class Attempt:
         self.deadline.now, self.server = reply.now, reply.server
 
     def told(self, error: DBLockError) -> DBLockError:
-        """Return what to tell of ``error``: nobody knows, if a try before it is in doubt."""
-        return error if self.doubt is None else self._unknown(error)
+        """Return what to tell of ``error``: nobody knows, where a try before it is in doubt."""
+        return self.unknown(error) if self.unsure else error
 
-    def _unknown(self, error: DBLockError) -> OutcomeUnknown:
-        """Return what to tell of ``error`` when the reply to a try before it never came."""
+    def unknown(self, error: DBLockError) -> OutcomeUnknown:
+        """Return what to tell of ``error`` where it may have the name, or get it yet."""
         name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
-            f"no reply came to acquiring {name!r}, and dblock could not find out what became of "
-            f"it: {error}. The name may be held for up to {ttl:g} s; nothing was started",
+            f"dblock could not find out whether it was granted {name!r}, nor give that back: "
+            f"{error}. The name may be held for up to {ttl:g} s; nothing was started",
             name=name,
         )
 

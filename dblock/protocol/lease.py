@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .state import LockRow
+from .steps import Query
 from .term import Term
 
 
@@ -27,6 +28,8 @@ class LeaseRequest:
     group: str | None = None
     #: What it may stand in the queue with, the last one first of all.
     tickets: list[str] = field(default_factory=list, compare=False)
+    #: What releases the tokens that it has renounced, and may have the name with all the same.
+    unreturned: list[Query[int]] = field(default_factory=list, compare=False)
 
     def queued(self, ticket: str) -> None:
         """Take down that it may stand in the queue with a ticket from now on."""

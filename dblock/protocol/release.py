@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unavailable
@@ -47,36 +46,80 @@ def end_session(
         now = (yield Sleep(PAUSE / 5)).now
 
 
-def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
-    """Leave the queue; what was passed on too late goes to the next.
+def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[DBLockError | None]:
+    """Leave the queue; what was passed on too late goes to the next. Return what prevents it.
 
-    Where that fails nobody is to wait for who is not there: the tickets are disowned.
+    Where it cannot be left nobody is to wait for who is not there: the tickets are disowned. From
+    then on nothing is passed on with them, so it is enough to see that nothing was before.
     """
     if not request.tickets:
-        return
-    patience = dialect.timing.leaving
+        return None
     try:
         left = dialect.leave(request.name, request.token, request.tickets[-1])
-        reply = yield from retry(left, patience, now, AWAY | PASSING)
+        reply = yield from retry(left, dialect.timing.leaving, now, AWAY | PASSING)
         if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
-            passed = _ending(dialect, request.name, request.token, request.token)
-            yield from retry(passed, patience, reply.now, AWAY | PASSING)
-    except StatementError:
+            yield from _return(dialect, request, reply.now)
+    except StatementError as failure:
         yield Disown(tuple(request.tickets))
-        return
+        return (yield from _left_behind(dialect, request, failure))
     request.tickets.clear()
+    return None
 
 
-def give_back(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
-    """Release what must not be believed in; where that fails it runs out by itself.
+def _left_behind(
+    dialect: Statements, request: LeaseRequest, failure: StatementError
+) -> Procedure[DBLockError | None]:
+    """Return why the name may be passed on to who could not leave the queue; None if it is not."""
+    if not dialect.can_notify:
+        return None
+    now = (yield Sleep(0)).now
+    try:
+        if failure.fault not in AWAY:
+            state, now = yield from look(dialect, request.name, 0.0, now)
+            if state is not None and request.token in state.members:
+                yield from _return(dialect, request, now)
+            return None
+    except DBLockError as error:
+        return error
+    except StatementError as again:
+        failure = again
+    return explain(dialect, failure, request.name, harmless=True)
 
-    A release may arrive late: what is asked for after it has another token.
-    """
-    for token in filter(None, (request.token, request.group)):
-        with contextlib.suppress(StatementError):
-            query = _ending(dialect, request.name, token, request.token)
-            yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
+
+def _return(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
+    """Give back what was passed on to it."""
+    passed = _ending(dialect, request.name, request.token, request.token)
+    yield from retry(passed, dialect.timing.leaving, now, AWAY | PASSING)
+
+
+def give_back(
+    dialect: Statements, request: LeaseRequest, now: float
+) -> Procedure[DBLockError | None]:
+    """Release what must not be believed in. Return what prevents it: then it runs out by itself."""
+    renounce(dialect, request)
+    return (yield from return_all(dialect, request, now))
+
+
+def renounce(dialect: Statements, request: LeaseRequest) -> None:
+    """Go on with another token, since the release of this one may arrive late."""
+    held = [token for token in (request.token, request.group) if token is not None]
+    request.unreturned += [_ending(dialect, request.name, one, request.token) for one in held]
     request.token, request.group = renounced(request.token), None
+
+
+def return_all(
+    dialect: Statements, request: LeaseRequest, now: float
+) -> Procedure[DBLockError | None]:
+    """Release what was renounced, as far as that was not answered yet. Return what prevents it."""
+    unreturned, prevented = request.unreturned, None
+    request.unreturned = []
+    for query in unreturned:
+        try:
+            yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
+        except StatementError as failure:
+            prevented = explain(dialect, failure, request.name, harmless=True)
+            request.unreturned.append(query)
+    return prevented
 
 
 def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:

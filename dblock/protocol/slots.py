@@ -26,7 +26,7 @@ from ..errors import DBLockError, LimitMismatch
 from .attempt import Answer, Attempt, Seen
 from .faults import StatementError
 from .lease import Held, Refused
-from .release import give_back
+from .release import renounce, return_all
 from .retry import UNDONE, retry_or_raise
 from .slot_names import slot_name
 from .state import Granted, LockRow, QueuePosition, Slots
@@ -209,7 +209,10 @@ class SlotAttempt(Attempt):
         if self.doubt is not None:
             yield from self.look(None)
             if self.mine:
-                yield from give_back(self.dialect, self.request, self.deadline.now)
+                renounce(self.dialect, self.request)
+        prevented = yield from return_all(self.dialect, self.request, self.deadline.now)
+        if prevented is not None:
+            raise self.unknown(prevented) from prevented
         if self.timed_out is not None and self.seen.position.free:
             raise self.told(self.timed_out)
         return Refused(self.seen.state, self.closed)

@@ -14,6 +14,9 @@ MARIA_ENDS = "tests/waiting/test_server_wait_ends.py"
 STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
+NOBODY_KNOWS = "what is not known is said to be unknown"
+FOUND = "tests/simulation/test_found.py::test_it_is_mended"
+
 STRANGERS = "tests/waiting/test_strangers.py"
 IGNORED = "what strangers say to who waits is nothing"
 
@@ -192,8 +195,8 @@ CALLS = (
         "gives-up-and-stays",
         "a waiter that gives up leaves no trace",
         "acquire._give_up",
-        "yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)",
-        "yield from ()",
+        "prevented = yield from leave(dialect, request, deadline.now)",
+        "prevented = None",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
     ),
     Mutant(
@@ -205,10 +208,50 @@ CALLS = (
         f"{LEAVING}::test_ctrl_c",
     ),
     Mutant(
+        "refused-whatever-it-left",
+        NOBODY_KNOWS,
+        "acquire._give_up",
+        "if prevented is not None:",
+        "if False:",
+        FOUND,
+    ),
+    Mutant(
+        "refused-and-in-the-queue",
+        NOBODY_KNOWS,
+        "release.leave",
+        "return (yield from _left_behind(dialect, request, failure))",
+        "return None",
+        FOUND,
+    ),
+    Mutant(
+        "refused-and-passed-the-name",
+        NOBODY_KNOWS,
+        "release._left_behind",
+        "if state is not None and request.token in state.members:",
+        "if False:",
+        FOUND,
+    ),
+    Mutant(
+        "unreturned-and-forgotten",
+        NOBODY_KNOWS,
+        "release.return_all",
+        "request.unreturned.append(query)",
+        "pass",
+        FOUND,
+    ),
+    Mutant(
+        "in-the-queue-without-having-joined",
+        "what is known is not said to be unknown",
+        "Attempt._once",
+        "if failure.fault in _ELSEWHERE:",
+        "if False:",
+        FOUND,
+    ),
+    Mutant(
         "leaves-if-that-is-to-be-had",
         "a waiter that gives up leaves no trace",
         "release.leave",
-        "retry(left, patience, now, AWAY | PASSING)",
+        "retry(left, dialect.timing.leaving, now, AWAY | PASSING)",
         "retry(left, 0.0, now, AWAY)",
         f"{LEAVING}::test_while_others_are_at_the_row[threads]",
     ),

@@ -107,7 +107,7 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
         ledger = beliefs.ledger = Ledger(loop, store, beliefs.note)
         ledger.freed = beliefs.check_freed
         store.watch = ledger.carried_out
-        knowing = beliefs.knowing = Knowing()
+        knowing = beliefs.knowing = Knowing(ledger)
         store.told = knowing.told
         watcher = Watcher(loop, store, beliefs, ledger, allowance)
         loop.watch = watcher.look

@@ -66,6 +66,16 @@ FOUND = {
         "model reader: c.select#1!promote:3 a.begin#1+1.7 a.sweep#1!promote b.begin#1+8 "
         "b.unregister#1!promote:3"
     ),
+    "who cannot leave the queue tells that it has not what it is passed on": (
+        "postgresql passed-by: b.leave#2<+1.7"
+    ),
+    "the same, of what was granted and could not be given back": (
+        "postgresql counted-tries: a.grant#1+8 a.pass_on#1!promote:3 a.connect#3<+1.7"
+    ),
+    "the same, beside a version before": (
+        "postgresql waited-by-a-version-before: a.grant#1+8 a.pass_on#1!promote:1 a.connect#3<+1.7"
+    ),
+    "the same, on MariaDB": "mariadb unseen: a.grant#1+8 a.release#1+1.7 a.release#1!crash",
     "who waits for a row that is deleted keeps others from making it, and waits in vain": (
         "mariadb retired-beside-users: a.create#1<+0.05"
     ),

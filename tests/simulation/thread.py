@@ -206,14 +206,17 @@ class Thread:
                 else:
                     had = lock.acquire(timeout=-1 if wait is None else wait)
         except OutcomeUnknown as error:
-            if isinstance(lock, Lease) and knowing.doubt(self.actor, lock.name) is Doubt.NONE:
+            doubt, left = (
+                knowing.doubt(self.actor, lock.name),
+                knowing.unreturned(self.actor, lock.name),
+            )
+            if isinstance(lock, Lease) and doubt is Doubt.NONE and not left:
                 raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
-            if (
-                isinstance(error, Unavailable)
-                and knowing.doubt(self.actor, lock.name) is Doubt.OPEN
-            ):
+            doubtful = knowing.doubt(self.actor, lock.name) is Doubt.OPEN
+            doubtful = doubtful or knowing.unreturned(self.actor, lock.name)
+            if isinstance(error, Unavailable) and doubtful:
                 raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lock.name, start)
             if isinstance(error, DeadlockDetected) and not self._in_cycle(lock.name):
@@ -223,6 +226,8 @@ class Thread:
             self.beliefs.begin(self, lock)
         else:
             self.note(f"has not {lock.name}")
+            if knowing.unreturned(self.actor, lock.name):
+                raise Violation(f"{self.name} is not told that nobody knows")
             self._not_acquired(lock.name, start)
             self.beliefs.gave_up.add((self.actor, lock.name))
             told = self.allowance.quiet or self.allowance.told
