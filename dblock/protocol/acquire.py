@@ -114,7 +114,7 @@ def _give_up(attempt: Attempt) -> Procedure[None]:
     dialect, request, deadline = attempt.dialect, attempt.request, attempt.deadline
     prevented = yield from leave(dialect, request, deadline.now)
     if attempt.doubt is not None:  # one that is still under way must not outlive this
-        renounce(dialect, request)
+        renounce(request)
     prevented = (yield from return_all(dialect, request, deadline.now)) or prevented
     if prevented is not None:
         raise attempt.unknown(prevented) from prevented

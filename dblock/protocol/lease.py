@@ -6,8 +6,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .state import LockRow
-from .steps import Query
 from .term import Term
+
+
+class Renounced(NamedTuple):
+    """What must not be believed in: the token of a hold, and the own one of who may share it."""
+
+    name: str
+    token: str
+    own: str
 
 
 @dataclass(slots=True)
@@ -15,7 +22,7 @@ class LeaseRequest:
     """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
 
     name: str
-    token: str = field(repr=False)
+    token: str
     owner: str
     ttl: float
     #: Whether it may begin with a term that is shorter than that, since it is renewed soon.
@@ -28,8 +35,8 @@ class LeaseRequest:
     group: str | None = None
     #: What it may stand in the queue with, the last one first of all.
     tickets: list[str] = field(default_factory=list, compare=False)
-    #: What releases the tokens that it has renounced, and may have the name with all the same.
-    unreturned: list[Query[int]] = field(default_factory=list, compare=False)
+    #: What it has renounced, and may have the name with all the same.
+    unreturned: list[Renounced] = field(default_factory=list, compare=False, repr=False)
 
     def queued(self, ticket: str) -> None:
         """Take down that it may stand in the queue with a ticket from now on."""

@@ -8,7 +8,7 @@ from ..errors import DBLockError, Unavailable
 from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
-from .lease import Held, LeaseRequest
+from .lease import Held, LeaseRequest, Renounced
 from .retry import AWAY, PASSING, PAUSE, retry
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
 from .tokens import is_shared, renounced
@@ -72,18 +72,26 @@ def _left_behind(
     """Return why the name may be passed on to who could not leave the queue; None if it is not."""
     if not dialect.can_notify:
         return None
-    now = (yield Sleep(0)).now
-    try:
-        if failure.fault not in AWAY:
-            state, now = yield from look(dialect, request.name, 0.0, now)
-            if state is not None and request.token in state.members:
-                yield from _return(dialect, request, now)
+    if failure.fault not in AWAY:
+        now = (yield Sleep(0)).now
+        if not (yield from _has(dialect, request.name, request.token, now)):
             return None
-    except DBLockError as error:
-        return error
-    except StatementError as again:
-        failure = again
+        try:
+            yield from _return(dialect, request, now)
+        except StatementError as again:
+            failure = again
+        else:
+            return None
     return explain(dialect, failure, request.name, harmless=True)
+
+
+def _has(dialect: Statements, name: str, token: str, now: float) -> Procedure[bool]:
+    """Whether a token has the name, by what can be seen of it just now."""
+    try:
+        state, _ = yield from look(dialect, name, 0.0, now)
+    except DBLockError:
+        return True
+    return state is not None and state.held and token in state.members
 
 
 def _return(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
@@ -96,15 +104,15 @@ def give_back(
     dialect: Statements, request: LeaseRequest, now: float
 ) -> Procedure[DBLockError | None]:
     """Release what must not be believed in. Return what prevents it: then it runs out by itself."""
-    renounce(dialect, request)
+    renounce(request)
     return (yield from return_all(dialect, request, now))
 
 
-def renounce(dialect: Statements, request: LeaseRequest) -> None:
+def renounce(request: LeaseRequest) -> None:
     """Go on with another token, since the release of this one may arrive late."""
-    held = [token for token in (request.token, request.group) if token is not None]
-    request.unreturned += [_ending(dialect, request.name, one, request.token) for one in held]
-    request.token, request.group = renounced(request.token), None
+    name, own = request.name, request.token
+    request.unreturned += [Renounced(name, one, own) for one in (own, request.group) if one]
+    request.token, request.group = renounced(own), None
 
 
 def return_all(
@@ -113,12 +121,14 @@ def return_all(
     """Release what was renounced, as far as that was not answered yet. Return what prevents it."""
     unreturned, prevented = request.unreturned, None
     request.unreturned = []
-    for query in unreturned:
+    for one in unreturned:
         try:
+            query = _ending(dialect, one.name, one.token, one.own)
             yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
         except StatementError as failure:
-            prevented = explain(dialect, failure, request.name, harmless=True)
-            request.unreturned.append(query)
+            if failure.fault in AWAY or (yield from _has(dialect, one.name, one.own, now)):
+                prevented = explain(dialect, failure, one.name, harmless=True)
+                request.unreturned.append(one)
     return prevented
 
 

@@ -209,7 +209,7 @@ class SlotAttempt(Attempt):
         if self.doubt is not None:
             yield from self.look(None)
             if self.mine:
-                renounce(self.dialect, self.request)
+                renounce(self.request)
         prevented = yield from return_all(self.dialect, self.request, self.deadline.now)
         if prevented is not None:
             raise self.unknown(prevented) from prevented

@@ -25,9 +25,9 @@ db = pytest.fixture(lent)
 CALLS, CALLS_ASYNCIO = 138, 203
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
-WARM, PAIRS = 20, 10
+WARM, PAIRS = 20, 2
 #: The quietest counts: something may happen meanwhile that is not part of a pair.
-ROUNDS = 5
+ROUNDS = 50
 
 
 @contextmanager

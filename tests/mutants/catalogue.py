@@ -332,8 +332,8 @@ CATALOGUE = (
         "given-up-waiters-stay",
         "who waits no longer, by the server's will, is not shown any more",
         "waiters._answered",
-        "return isinstance(error, QueryTimeout) or",
-        "return",
+        "return isinstance(error, QueryTimeout) or isinstance(error.__cause__, QueryTimeout)",
+        "return False",
         f"{TIMEOUTS}::test_a_wait_that_the_server_ended_leaves_no_trace[postgresql-threads]",
     ),
     Mutant(

@@ -76,6 +76,9 @@ FOUND = {
         "postgresql waited-by-a-version-before: a.grant#1+8 a.pass_on#1!promote:1 a.connect#3<+1.7"
     ),
     "the same, on MariaDB": "mariadb unseen: a.grant#1+8 a.release#1+1.7 a.release#1!crash",
+    "a row that others have for long hides that what could not be given back has run out": (
+        "mariadb busy-row: a.grant#1<+8 b.locking_select#1!deaf"
+    ),
     "who waits for a row that is deleted keeps others from making it, and waits in vain": (
         "mariadb retired-beside-users: a.create#1<+0.05"
     ),

@@ -29,6 +29,8 @@ PASSED = Cell(("released",), ("the next one's, fence 2",))
 NOT_TOLD = replace(PASSED, told=("OutcomeUnknown", "Unavailable"))
 UNKNOWN = Cell(("Unavailable", "OutcomeUnknown"), ("another's",), perhaps=(IN_QUEUE, ITS_ROW))
 IN_VAIN = Cell(("refused", "Unavailable"), ("another's",), perhaps=(IN_QUEUE, ITS_ROW))
+# In the queue, or passed the name, for all it knows.
+PERHAPS_CALLED = replace(IN_VAIN, told=("refused", "OutcomeUnknown"))
 # Once it is seen the name is released, to one who may know of nothing when the server is frozen.
 RELEASED = replace(UNKNOWN, found=("another's", "free", "free within the TTL"))
 LATE = Cell(("acquired",), ("held, fence 2", "free within the TTL"), perhaps=(ITS_ROW,))
@@ -66,12 +68,20 @@ WAITING_ROWS = (
     on(
         POSTGRESQL,
         PGBOUNCER,
-        made=row("wait in vain", "look in the queue", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+        made=row(
+            "wait in vain",
+            "look in the queue",
+            REFUSED,
+            stopped=PERHAPS_CALLED,
+            restarted=PERHAPS_CALLED,
+        ),
     ),
     on(
         POSTGRESQL,
         PGBOUNCER,
-        made=row("wait in vain", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+        made=row(
+            "wait in vain", "leave", REFUSED, stopped=PERHAPS_CALLED, restarted=PERHAPS_CALLED
+        ),
     ),
     on(*ALL, made=row("wait in vain", "unregister", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN)),
     on(
