@@ -115,16 +115,20 @@ def test_without_waiting(locks: Locks, others: Locks) -> None:
 def test_the_deadline_is_kept(locks: Locks, others: Locks, how: str) -> None:
     naps: list[Attempt] = []
     retry = RetryPolicy(before_sleep=naps.append)
-    with others.lease("report", ttl=LONG):
-        assert len(locks.list()) == 1  # it is connected
+
+    def naps_in_time() -> bool:
+        naps.clear()
         start = time.monotonic()
         if how == "wait":
             assert not locks.lease("report", wait=MOMENT, retry=retry).acquire()
         else:
             assert not locks.lease("report", retry=retry).acquire(timeout=MOMENT)
-        waited = time.monotonic() - start
-    assert waited >= MOMENT
-    assert naps
+        assert time.monotonic() - start >= MOMENT
+        return bool(naps)
+
+    with others.lease("report", ttl=LONG):
+        assert len(locks.list()) == 1  # it is connected
+        eventually(naps_in_time)  # a busy machine may take all of that to ask once
     assert sum(nap.sleep for nap in naps) <= MOMENT
     assert all(nap.elapsed + nap.sleep <= MOMENT + 1e-6 for nap in naps)
     assert [nap.number for nap in naps] == list(range(1, len(naps) + 1))
