@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 #: The newest migration's number: how far this code needs the tables to have been brought.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 
 class Schema(NamedTuple):

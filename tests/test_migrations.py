@@ -104,6 +104,22 @@ def test_the_metadata_is_what_the_migrations_make(database: Database) -> None:
     assert differences == []
 
 
+def test_the_metadata_stores_tables_as_the_migrations_do(new_database: NewDatabase) -> None:
+    """Alembic does not compare that."""
+    by_migrations, by_metadata = (new_database("postgresql").url for _ in range(2))
+    upgrade(by_migrations)
+    metadata = MetaData()
+    tables(metadata)
+    engine = create_engine(by_metadata)
+    metadata.create_all(engine)
+    engine.dispose()
+    stored = (
+        "SELECT relname, relpersistence, reloptions FROM pg_class "
+        "WHERE relkind = 'r' AND starts_with(relname, 'dblock') AND relname <> 'dblock_version' ORDER BY 1"
+    )
+    assert execute(by_metadata, stored) == execute(by_migrations, stored)
+
+
 def test_every_table_and_column_says_what_it_is_for() -> None:
     made = tables(MetaData()).values()
     silent = [table.name for table in made if not table.comment]

@@ -180,7 +180,8 @@ def tables(
     for table, statement in (
         # Leaves room on each page for new versions of its rows, so that updates stay there (HOT).
         # SQLAlchemy 2.0 has no table argument for it.
-        (lock, "ALTER TABLE %(fullname)s SET (fillfactor = 50)"),
+        # And a long queue stays in its row, uncompressed.
+        (lock, "ALTER TABLE %(fullname)s SET (fillfactor = 50, toast_tuple_target = 8160)"),
         (epoch, f"INSERT INTO %(fullname)s (id, epoch, server, writer) {FIRST_EPOCH}"),
         (witness, "ALTER TABLE %(fullname)s SET UNLOGGED"),
     ):
