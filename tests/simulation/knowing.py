@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dblock.dialects.adapter import Answer
 from dblock.dialects.values import text
+from dblock.protocol.steps import Reply
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
@@ -108,6 +109,8 @@ class Knowing:
             left = left and "calls" in self._ledger.store.has
         else:
             left = kind in _TRIES and answered is not None
+            # A token that was granted before, and lost, may be refused now.
+            left = left and query.read(Reply(*answered, sent=0.0, now=0.0)) is not None
             left = left and query.command.token in self._ledger.grants
         if left:
             self._tries[actor, query.command.name].left.add(query.command.token)
