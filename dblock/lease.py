@@ -133,7 +133,7 @@ class Lease(SingleHandle):
         # A reader asks before it waits, if nobody of this process does: it may join others. It
         # waits where it can do so: in the name's queue, not in the server.
         hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))
-        in_server = wait != 0 and not self._shares
+        in_server = self._database.dialect.can_wait_in_server and wait != 0 and not self._shares
         user_lock = contenders.user_locks.user_lock(hot) if in_server else None
         hold: LeaseHold | None = None
         orphaned: list[Query[bool]] = []
@@ -260,7 +260,7 @@ class Lease(SingleHandle):
         """End the ``with`` block's hold; one that was detached goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
-        self.release()
+        self._runtime.finish(partial(self._release, 0.0))
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""

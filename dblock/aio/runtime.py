@@ -56,8 +56,7 @@ class AsyncioRuntime(Runtime):
                     return
             self.sleep(LOOK)
 
-    def check(self) -> None:
-        bridge.check()
+    check: Callable[[], None] | None = staticmethod(bridge.check)
 
 
 class TaskSemaphore:

@@ -33,14 +33,13 @@ class CallerRegistry(ABC):
         """Return the names that the caller holds, with the fences of those that are leases."""
         mine = self.mine()
         found: dict[str, int | None] = {}
-        for root, names in list(mine.borrowed.items()):
-            if root.is_active:
-                found |= dict.fromkeys(names)
+        for _, names in mine.borrowed():
+            found |= dict.fromkeys(names)
         found |= {hold.name: hold.fence for hold in mine.all()}
         return found
 
     def add_borrowed(self, root: Root, name: str) -> None:
-        self.mine().borrowed.setdefault(root, set()).add(name)
+        self.mine().add_borrowed(root, name)
 
     def refuse_self_wait(
         self,

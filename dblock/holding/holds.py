@@ -98,7 +98,8 @@ class CallerHolds:
         # Only the caller itself writes here: nothing that ends elsewhere takes a new hold off.
         self._own: dict[str, weakref.ref[Hold]] = {}
         self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
-        self.borrowed: weakref.WeakKeyDictionary[Root, set[str]] = weakref.WeakKeyDictionary()
+        #: The names locked in the user's own transactions, once there is one.
+        self._borrowed: weakref.WeakKeyDictionary[Root, set[str]] | None = None
 
     def add(self, hold: Hold) -> None:
         """Take down a hold of this caller's."""
@@ -108,6 +109,18 @@ class CallerHolds:
         self._own[hold.name] = weakref.ref(hold)
         if hold.transaction is not None:
             self.rows.add(hold)
+
+    def add_borrowed(self, root: Root, name: str) -> None:
+        """Take down a name that is locked in a transaction of the user's."""
+        if self._borrowed is None:
+            self._borrowed = weakref.WeakKeyDictionary()
+        self._borrowed.setdefault(root, set()).add(name)
+
+    def borrowed(self) -> list[tuple[Root, set[str]]]:
+        """Return the user's transactions that are active, with the names locked in each."""
+        if self._borrowed is None:
+            return []
+        return [(root, names) for root, names in list(self._borrowed.items()) if root.is_active]
 
     def find(self, name: str) -> Hold | None:
         """Return the live hold on a name."""
@@ -125,7 +138,7 @@ class CallerHolds:
         # Asked each time a lease is taken, and mostly there is none of either.
         if name is None and self.rows and any(hold.alive for hold in self.rows):
             return True
-        return bool(self.borrowed) and any(
-            root.is_active and root is not within and (name is None or name in names)
-            for root, names in self.borrowed.items()
+        return self._borrowed is not None and any(
+            root is not within and (name is None or name in names)
+            for root, names in self.borrowed()
         )

@@ -85,7 +85,8 @@ class Driver:
                         reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
-                self.runtime.check()
+                if self.runtime.check is not None:
+                    self.runtime.check()
         except Unavailable:
             if waiter is not None:
                 waiter.alarm()

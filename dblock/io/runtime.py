@@ -133,5 +133,5 @@ class Runtime:
         """
         return function()
 
-    def check(self) -> None:
-        """Raise a cancellation that came while a statement was under way."""
+    #: Raises a cancellation that came while a statement was under way; nothing cancels a thread.
+    check: Callable[[], None] | None = None

@@ -37,12 +37,12 @@ class UserLocks:
         self.limit = limit
         self._known: WeakSet[UserLock] = WeakSet()
 
-    def user_lock(self, hot: bool) -> UserLock | None:
-        """Return the user lock to wait for, where names have one.
+    def user_lock(self, hot: bool) -> UserLock:
+        """Return the user lock to wait for.
 
         ``hot`` tells that it was waited for a moment ago.
         """
-        return UserLock(self, hot) if self.dialect.can_wait_in_server else None
+        return UserLock(self, hot)
 
     @property
     def kept(self) -> int:

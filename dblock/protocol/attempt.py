@@ -158,8 +158,8 @@ class Attempt:
         tickets = len(self.request.tickets)
         try:
             if ask is None:
-                query = self.statement(ticket)
-                reply = yield from self.reach(query)
+                query, deadline = self.statement(ticket), self.deadline
+                reply = yield from retry(query, deadline.reach, deadline.now, _ELSEWHERE)
             else:
                 query, reply = yield from ask()
         except StatementError as failure:
@@ -168,7 +168,7 @@ class Attempt:
             self._take_doubt(failure)
         else:
             outcome = query.read(reply)
-            self._note(reply)
+            self.deadline.now, self.server = reply.now, reply.server
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 self.request.name = outcome.name or self.request.name
                 term = self._term(outcome.remaining, reply.sent)

@@ -114,14 +114,15 @@ class RenewalSchedule:
         self.cause: str | None = None
         self._away = False
         self.warned = False
-        self.danger = self._point(term, DANGER_SHARE)
+        ttl = self._ttl(term)
+        self.danger = self._point(term, ttl, DANGER_SHARE)
         self.due = NEVER
         if self._limit(term) is None:
             share = RENEWAL_SHARE - random * JITTER_SHARE * RENEWAL_SHARE
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
                 share = FIRST_SHARE
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
-            self.due = term.start + self._ttl(term) * share if planned else self._point(term, share)
+            self.due = term.start + ttl * share if planned else self._point(term, ttl, share)
         self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
@@ -210,12 +211,11 @@ class RenewalSchedule:
         """Return the shorter of the planned TTL and the term's own, which the user may have set."""
         return min(self._plan.ttl, term.ttl)
 
-    def _point(self, term: Term, share: float) -> float:
+    def _point(self, term: Term, ttl: float, share: float) -> float:
         """Return the moment of a term that is as long before its deadline as in a planned one.
 
         So a term that the user made longer is not cut short by the next renewal.
         """
-        ttl = self._ttl(term)
         return term.deadline - (ttl - margin(ttl) - ttl * share)
 
     def _set_wake(self, term: Term) -> None:

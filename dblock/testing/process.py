@@ -25,11 +25,11 @@ class Process:
 
     def alone(self, mine: CallerHolds) -> bool:
         """Whether nobody else in this process has anything that somebody could wait for."""
-        store = self.store
+        store, own = self.store, [root for root, _ in mine.borrowed()]
         return not (
             any(hold.caller is not mine and hold.alive for hold in self.keeper.holds())
             or store.written
-            or any(root.is_active and root not in mine.borrowed for root in store.rows.values())
+            or any(root.is_active and root not in own for root in store.rows.values())
         )
 
     def let_pass(self, seconds: float) -> None:
