@@ -29,8 +29,8 @@ TARGETS = (
 def run_drain(site: Site, effort: Effort) -> Iterator[Figure]:
     """From the release until the last of them has had the lock and given it back."""
     for scenario, waiters, names in (
-        (BLOCKED, effort.many, [*peers.LIBRARIES, peers.FOR_UPDATE]),
-        (CROWD, effort.crowd, [peers.LEASE, peers.ADVISORY]),
+        (BLOCKED, effort.many, [*peers.LIBRARIES, peers.BARE_QUEUE, peers.FOR_UPDATE]),
+        (CROWD, effort.crowd, [peers.LEASE, peers.ADVISORY, peers.BARE_QUEUE]),
     ):
         contenders = peers.entries(site, names)
         sheet = Sheet(DRAIN, scenario)

@@ -18,7 +18,7 @@ RATE = "pairs"
 MANY = {"few": "8 processes", "many": "32 processes"}
 
 WAITED_FOR = {
-    "postgresql": (*peers.LIBRARIES, peers.ROW, peers.FOR_UPDATE),
+    "postgresql": (*peers.LIBRARIES, peers.BARE_QUEUE, peers.ROW, peers.FOR_UPDATE),
     "mariadb": (peers.LEASE, peers.USER_LOCK, peers.ROW, peers.FOR_UPDATE),
     "sqlite": (peers.LEASE, peers.ROW, peers.FOR_UPDATE),
 }
@@ -28,6 +28,8 @@ TARGETS = (
     Target(DISTINCT, MANY["few"], RATE, peers.LEASE, 1.2, peers.INSERT_DELETE, at_least=True),
     Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
     Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 3.3, peers.ADVISORY),
+    Target(ONE, MANY["few"], "hand-off p50", peers.LEASE, 1.5, peers.BARE_QUEUE),
+    Target(ONE, MANY["many"], "hand-off p50", peers.LEASE, 2.0, peers.BARE_QUEUE),
     Target(ONE, MANY["many"], "hand-off p50", peers.ROW, 1.2, peers.FOR_UPDATE),
     *(
         target

@@ -12,6 +12,7 @@ from dblock import Locks
 from tests.servers import ServerMissing
 
 from . import raw
+from .bare_queue import BareQueue
 from .measure import Cycle
 from .site import VOLATILE, Site
 
@@ -219,7 +220,7 @@ SEMAPHORE, ONE_SLOT = "dblock semaphore", "dblock semaphore of one"
 SHARED = "dblock shared lease"
 INSERT_DELETE, STATEMENTS = "raw INSERT + DELETE", "raw, dblock's statements"
 FOR_UPDATE, ADVISORY = "raw FOR UPDATE", "raw pg_advisory_lock"
-USER_LOCK = "raw GET_LOCK"
+USER_LOCK, BARE_QUEUE = "raw GET_LOCK", "raw queue + NOTIFY"
 REDIS_PY, REDIS_PY_AOF = "redis-py", "redis-py, AOF always"
 PYTHON_REDIS_LOCK, PYTHON_REDIS_LOCK_AOF = "python-redis-lock", "python-redis-lock, AOF always"
 KAZOO, PALS = "kazoo", "pals"
@@ -239,6 +240,7 @@ CONTENDERS = {
         Contender(FOR_UPDATE, lambda url, ttl: raw.ForUpdate(url), shared=False),
         Contender(ADVISORY, lambda url, ttl: raw.Advisory(url), shared=False),
         Contender(USER_LOCK, lambda url, ttl: raw.Advisory(url), shared=False),
+        Contender(BARE_QUEUE, lambda url, ttl: BareQueue(url), shared=False),
         Contender(REDIS_PY, RedisPy, "redis", "redis", "redis", True),
         Contender(REDIS_PY_AOF, RedisPy, "redis-aof", "redis", "redis", True),
         Contender(

@@ -28,9 +28,17 @@ TABLES = (
 )
 
 
+#: A queue in a row: see :mod:`.bare_queue`.
+QUEUE_TABLE = """CREATE TABLE raw_queue (
+    name text PRIMARY KEY, token text, fence bigint NOT NULL DEFAULT 0, expires_at timestamptz,
+    waiters text[] NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50)"""
+
+
 def create_tables(url: str) -> None:
+    queues = [QUEUE_TABLE] if url.startswith("postgresql") else []
     with closing(connect(url, autocommit=True)) as connection, closing(connection.cursor()) as run:
-        for statement in TABLES:
+        for statement in [*TABLES, *queues]:
             run.execute(statement)
 
 
