@@ -114,8 +114,8 @@ def test_the_metadata_stores_tables_as_the_migrations_do(new_database: NewDataba
     metadata.create_all(engine)
     engine.dispose()
     stored = (
-        "SELECT relname, relpersistence, reloptions FROM pg_class "
-        "WHERE relkind = 'r' AND starts_with(relname, 'dblock') AND relname <> 'dblock_version' ORDER BY 1"
+        "SELECT relname, relpersistence, reloptions FROM pg_class WHERE relkind = 'r' "
+        "AND starts_with(relname, 'dblock') AND relname <> 'dblock_version' ORDER BY relname"
     )
     assert execute(by_metadata, stored) == execute(by_migrations, stored)
 

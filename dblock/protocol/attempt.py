@@ -168,7 +168,7 @@ class Attempt:
             self._take_doubt(failure)
         else:
             outcome = query.read(reply)
-            self.deadline.now, self.server = reply.now, reply.server
+            self._note(reply)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 self.request.name = outcome.name or self.request.name
                 term = self._term(outcome.remaining, reply.sent)
