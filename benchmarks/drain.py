@@ -21,6 +21,8 @@ BEFORE = 0.1
 TARGETS = (
     Target(DRAIN, BLOCKED, "until all are served", peers.LEASE, 1.6, peers.ADVISORY),
     Target(DRAIN, CROWD, "until all are served", peers.LEASE, 2.5, peers.ADVISORY),
+    Target(DRAIN, BLOCKED, "until all are served", peers.LEASE, 1.5, peers.BARE_QUEUE),
+    Target(DRAIN, CROWD, "until all are served", peers.LEASE, 1.5, peers.BARE_QUEUE),
     Target(DEAD, KILLED, "late", peers.LEASE, 50.0),
     Target(DEAD, BOTH, "late", peers.LEASE, 500.0),
 )

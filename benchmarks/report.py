@@ -157,7 +157,7 @@ def plot(figures: Sequence[Figure], directory: Path) -> list[Path]:
         picture = Picture(figsize=(6 * COLUMNS, rows * (1 + 0.25 * most)), layout="constrained")
         axes = picture.subplots(rows, COLUMNS, squeeze=False).flat
         for axis, ((scenario, what, unit), found) in zip(axes, panels.items(), strict=False):
-            _draw(axis, found[::-1])
+            draw_bars(axis, found[::-1])
             axis.set_title(f"{scenario}: {what}" + (f", {unit}" if unit else ""), fontsize=9)
         for axis in list(axes)[len(panels) :]:
             axis.set_visible(False)
@@ -167,7 +167,8 @@ def plot(figures: Sequence[Figure], directory: Path) -> list[Path]:
     return paths
 
 
-def _draw(axis: Any, found: Sequence[Figure]) -> None:
+def draw_bars(axis: Any, found: Sequence[Figure]) -> None:
+    """Draw a bar for each contender, dblock's in another colour."""
     middles = [figure.median for figure in found]
     spread = [
         [figure.median - min(figure.rounds) for figure in found],

@@ -155,7 +155,7 @@ class PostgreSQL(_Databases, OwnServer):
             "fsync": "on" if self.durable else "off",
             "full_page_writes": "on" if self.durable else "off",
             "listen_addresses": self.address,
-            "max_connections": "200",
+            "max_connections": "500" if self.durable else "200",  # benchmarks have crowds
             "max_wal_size": "1GB" if self.durable else "256MB",  # of memory
             "port": str(self.port),
             "shared_buffers": "32MB",
