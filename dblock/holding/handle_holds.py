@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..beliefs import Change
@@ -65,7 +64,7 @@ class HandleHolds(Generic[H]):
         hold = self.find()
         if hold is None or (hold.ended and not ending):
             raise self.not_held()
-        if hold.pid != os.getpid():
+        if hold.inherited:
             raise NotHeld(
                 f"the {self._kind} on {self._name!r} is held by the parent process "
                 f"(pid {hold.pid}), not by this fork",
