@@ -213,8 +213,8 @@ def check_limit(limit: object) -> int:
         raise TypeError(f"a limit is an int, not {type(limit).__name__}: {limit!r}")
     if not 1 <= limit <= LIMIT_MAX:
         raise ValueError(
-            f"a limit is between 1 and {LIMIT_MAX}, not {limit!r}: who takes a slot looks at one "
-            "after the other until one is free"
+            f"a limit is between 1 and {LIMIT_MAX}, not {limit!r}: to take a slot, dblock looks at "
+            "one after the other until it finds a free one"
         )
     return limit
 

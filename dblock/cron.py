@@ -66,9 +66,8 @@ class Job:
         self.zone = check_zone(tz)
         if self.zone is not None and self.once_per not in PERIODS:
             periods = ", ".join(PERIODS)
-            raise ValueError(
-                f"a time zone goes with a period of once_per ({periods}), not {once_per!r}"
-            )
+            given = "" if once_per is None else f", not with {once_per!r}"
+            raise ValueError(f"a time zone goes with a period of once_per ({periods}){given}")
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
     def take(self) -> Running | None:

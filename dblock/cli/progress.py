@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError
 from ..events import Kind, LockEvent, listen
+from ..protocol.slot_names import is_slot
 from .output import complain
 
 if TYPE_CHECKING:
@@ -21,18 +22,19 @@ A_MOMENT = 0.5
 
 
 class Progress:
-    """Prints what happens to the lock ``name``, if the user wants to know."""
+    """Prints what happens to the lock ``name``, or to a slot of it, if the user wants to know."""
 
-    def __init__(self, name: str, verbose: bool) -> None:
+    def __init__(self, name: str, verbose: bool, *, slots: bool = False) -> None:
         self.name = name
         self.verbose = verbose
+        self.slots = slots
 
     def say(self, what: str) -> None:
         if self.verbose:
             complain(what)
 
     def acquired(self, lease: Lease, after: float) -> None:
-        self.say(f"acquired {self.name!r}, fence {lease.fence}, after {after:.1f} s")
+        self.say(f"acquired {lease.name!r}, fence {lease.fence}, after {after:.1f} s")
 
     @contextlib.contextmanager
     def events(self) -> Iterator[None]:
@@ -45,18 +47,20 @@ class Progress:
                 end()
 
     def _tell(self, event: LockEvent) -> None:
-        if event.name != self.name:
+        name = event.name
+        # Who takes a slot has the semaphore's own name for a moment, which is not what it holds.
+        if not (is_slot(name, self.name) if self.slots else name == self.name):
             return
         if event.kind is Kind.RENEWED:
-            self.say(f"renewed {self.name!r}")
+            self.say(f"renewed {name!r}")
         elif event.kind is Kind.MISSED:
-            self.say(f"could not renew {self.name!r}, trying again: {event.error}")
+            self.say(f"could not renew {name!r}, trying again: {event.error}")
         elif event.kind is Kind.RELEASED:
-            self.say(f"released {self.name!r}, held for {event.seconds:.1f} s")
+            self.say(f"released {name!r}, held for {event.seconds:.1f} s")
 
     @contextlib.contextmanager
     def waiting(self, locks: Locks) -> Iterator[None]:
-        """Print once who has the lock, if waiting for it takes longer than a moment."""
+        """Print once who has the lock, or that no slot is free, if that takes more than a moment."""
         if not (self.verbose or sys.stderr.isatty()):
             yield
             return
@@ -64,6 +68,9 @@ class Progress:
 
         def tell() -> None:
             if over.wait(A_MOMENT):
+                return
+            if self.slots:
+                complain(f"waiting for a slot of {self.name!r}: all are taken")
                 return
             with contextlib.suppress(DBLockError, ValueError):  # away, or closed meanwhile
                 state = locks.show(self.name)

@@ -82,7 +82,7 @@ exit_code_option = partial(
     type=int,
     callback=checked(check_limit),
     metavar="N",
-    help="Let N run at a time: DBLOCK_NAME is NAME#1, NAME#2 and so on. All give the same N.",
+    help="Let N run at a time: DBLOCK_NAME is NAME#1, NAME#2, ... Give the same N everywhere.",
 )
 @click.option("--shared", is_flag=True, help="Share the lock with others that do.")
 @duration_option(
@@ -188,7 +188,7 @@ def run(
         _check_together("--shared" if shared else "--slots", at_least, once_per)
     signals = Signals()
     lost: list[LockLost] = []
-    progress = Progress(name, verbose)
+    progress = Progress(name, verbose, slots=slots is not None)
 
     def note(loss: LockLost) -> None:
         lost.append(loss)
@@ -263,7 +263,7 @@ def _check_slots(name: str, *, fair: bool, shared: bool) -> None:
     with arguments():
         check_semaphore(name)
     if fair:
-        raise click.UsageError("give either --slots or --fair: who waits for a slot has an order")
+        raise click.UsageError("give either --slots or --fair: slots have their own order")
     if shared:
         raise click.UsageError("give either --slots or --shared: only one of them has a limit")
 
@@ -272,11 +272,11 @@ def _check_together(option: str, at_least: float, once_per: str | None) -> None:
     """Refuse what makes no sense where several run at a time."""
     if once_per is not None:
         raise click.UsageError(
-            f"give either {option} or --once-per: what succeeds once in a slot of time runs once"
+            f"give either {option} or --once-per: with --once-per only one command may run"
         )
     if at_least:
         raise click.UsageError(
-            f"give either {option} or --at-least: nobody keeps a name that others may have too"
+            f"give either {option} or --at-least: others may have the name at the same time"
         )
 
 

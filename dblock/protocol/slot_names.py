@@ -8,6 +8,12 @@ def slot_name(name: str, number: int) -> str:
     return f"{name}#{number}"
 
 
+def is_slot(name: str, semaphore: str) -> bool:
+    """Return whether a name is that of a slot of a semaphore."""
+    before, sign, number = name.rpartition("#")
+    return sign == "#" and before == semaphore and number.isdecimal()
+
+
 def number_of(name: str) -> int:
     """Return the number of a slot."""
     return int(name.rpartition("#")[2])

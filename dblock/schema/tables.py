@@ -63,7 +63,7 @@ def tables(
             TOKEN,
             comment="The secret of the holder's process; NULL while the name is free.",
         ),
-        Column("owner", LABEL, comment="Who holds it: host, process, or what owner= says."),
+        Column("owner", LABEL, comment="Who holds it: host, process, or what label= says."),
         Column("acquired_at", MOMENT, comment="When the hold began."),
         Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
         Column("waiters", QUEUE, comment="Tickets of the queue, first come first (PostgreSQL)."),
@@ -195,7 +195,7 @@ def tables(
         Column("lock_name", NAME, nullable=False, comment="The name that it waits for."),
         Column("strategy", STRATEGY, nullable=False, comment="lease or row."),
         Column(
-            "owner", LABEL, nullable=False, comment="Who waits: host, process, or what owner= says."
+            "owner", LABEL, nullable=False, comment="Who waits: host, process, or what label= says."
         ),
         Column("since", MOMENT, nullable=False, comment="When the wait began."),
         Column(

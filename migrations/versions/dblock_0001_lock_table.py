@@ -47,7 +47,7 @@ def upgrade() -> None:
             TOKEN,
             comment="The secret of the holder's process; NULL while the name is free.",
         ),
-        sa.Column("owner", LABEL, comment="Who holds it: host, process, or what owner= says."),
+        sa.Column("owner", LABEL, comment="Who holds it: host, process, or what label= says."),
         sa.Column("acquired_at", MOMENT, comment="When the hold began."),
         sa.Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
         sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),

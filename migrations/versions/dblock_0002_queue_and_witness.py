@@ -144,7 +144,7 @@ def create_waiter(again: bool | None) -> None:
         sa.Column("lock_name", NAME, nullable=False, comment="The name that it waits for."),
         sa.Column("strategy", STRATEGY, nullable=False, comment="lease or row."),
         sa.Column(
-            "owner", LABEL, nullable=False, comment="Who waits: host, process, or what owner= says."
+            "owner", LABEL, nullable=False, comment="Who waits: host, process, or what label= says."
         ),
         sa.Column("since", MOMENT, nullable=False, comment="When the wait began."),
         sa.Column(

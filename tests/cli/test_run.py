@@ -443,6 +443,23 @@ def test_verbose(sqlite: Program) -> None:
     assert sqlite("run", "a", "--", "true") == (0, "", "")
 
 
+def test_verbose_about_slots(sqlite: Program) -> None:
+    """What is told is of the slot, not of the name that who takes one has for a moment."""
+    holder = sqlite.holder("api", "--slots", "1", "-v")
+    reading, writing = os.pipe()
+    waiter = sqlite.start("run", "api", "--slots", "1", "-v", "--", "true", stderr=writing)
+    os.close(writing)
+    assert os.read(reading, 10_000) == b"dblock: waiting for a slot of 'api': all are taken\n"
+    code, _, err = holder.finish()
+    acquired, *renewals, released = err.splitlines()
+    assert (code, acquired[:28]) == (0, "dblock: acquired 'api#1', fe")
+    assert set(renewals) <= {"dblock: renewed 'api#1'"}
+    assert released.startswith("dblock: released 'api#1', held for ")
+    assert waiter.process.wait(SECONDS) == 0
+    with os.fdopen(reading) as told:
+        assert "renewed 'api'" not in told.read()
+
+
 @pytest.mark.parametrize("how", ["terminal", "verbose"])
 def test_who_is_waited_for_is_told_once(sqlite: Program, how: str) -> None:
     holder = sqlite.holder("a", "--label", "me\x1b")

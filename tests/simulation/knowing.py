@@ -108,9 +108,8 @@ class Knowing:
             left = answered is not None or isinstance(answer, Lost)
             left = left and "calls" in self._ledger.store.has
         else:
-            left = kind in _TRIES and answered is not None
             # A token that was granted before, and lost, may be refused now.
-            left = left and query.read(Reply(*answered, sent=0.0, now=0.0)) is not None
+            left = kind in _TRIES and answered is not None and _grants(query, answered)
             left = left and query.command.token in self._ledger.grants
         if left:
             self._tries[actor, query.command.name].left.add(query.command.token)
@@ -135,6 +134,12 @@ class Knowing:
             tries.doubt = Doubt.FOUND
         elif tries.sessions <= 0:
             tries.doubt = Doubt.NONE
+
+
+def _grants(query: Any, answer: Answer) -> bool:
+    """Whether the answer to a try says that something is the thread's, or will be."""
+    rows, matched = answer
+    return query.read(Reply(rows, matched, 0.0, 0.0)) is not None
 
 
 def _among(row: Sequence[Any], tokens: set[str]) -> bool:
