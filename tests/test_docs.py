@@ -86,7 +86,9 @@ def test_the_tutorial_says_what_it_prints(tmp_path: Path) -> None:
     pieces = [text for kind, text in found if kind == "python tutorial"]
     first = next(at for at, (kind, _) in enumerate(found) if kind == "python tutorial")
     said = "".join(text for kind, text in found[first:] if kind == "text")
-    (tmp_path / "tutorial.py").write_text("\n".join(pieces))
+    program = (ROOT / "examples" / "tutorial.py").read_text()
+    assert program == "\n".join(pieces)
+    (tmp_path / "tutorial.py").write_text(program)
     expected = ".*".join(map(re.escape, said.split("...")))
     for _ in range(2):
         done = subprocess.run(

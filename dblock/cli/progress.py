@@ -60,7 +60,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, locks: Locks) -> Iterator[None]:
-        """Print once who has the lock, or that no slot is free, if that takes more than a moment."""
+        """Print once who has the lock, or that no slot is free, if that takes a while."""
         if not (self.verbose or sys.stderr.isatty()):
             yield
             return
