@@ -102,6 +102,13 @@ class Leadership(Lease):
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
 
+    def detach(self, ttl: Seconds | None = None) -> NoReturn:
+        """Raise TypeError: who leads elsewhere proclaims a value of its own."""
+        raise TypeError(
+            f"a term of {self.name!r} cannot be detached: what it proclaimed is of this process. "
+            "Resign, and let the other process campaign"
+        )
+
     def resign(self) -> None:
         """Give the name back: whoever campaigns has it at once. See :meth:`Lease.release`."""
         self.release()

@@ -149,12 +149,16 @@ class Once:
 
 
 def fingerprint_of(payload: Any) -> str:
-    """Return a hash of a payload: of bytes, of text, or of what JSON can express."""
-    if not isinstance(payload, str | bytes | bytearray | memoryview):
-        payload = check_json("a fingerprint", payload, sort=True)
+    """Return a hash of a payload: of a body, as bytes or text, or of what JSON can express.
+
+    The two differ: the body ``1`` is not the number 1.
+    """
+    kind = b"body:"
     if isinstance(payload, str):
         payload = payload.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(payload).hexdigest()
+    elif not isinstance(payload, bytes | bytearray | memoryview):
+        kind, payload = b"json:", check_json("a fingerprint", payload, sort=True).encode()
+    return hashlib.sha256(kind + bytes(payload)).hexdigest()
 
 
 def _recorded(result: Any) -> str:

@@ -166,6 +166,14 @@ def test_a_value_ends_with_its_term(
         assert told(election.leader()) == (2, None)
 
 
+def test_a_term_is_not_detached(election: Election) -> None:
+    """Its value would go on to speak for a process that leads no more."""
+    with election.campaign(wait=0) as term:
+        with pytest.raises(TypeError, match="Resign, and let the other process campaign"):
+            term.detach()
+        assert term.held
+
+
 def test_a_value_that_cannot_be_proclaimed(election: Election, engine: Engine) -> None:
     """It is told before any I/O."""
     with election.campaign() as term:

@@ -188,7 +188,14 @@ def test_fingerprints(locks: Locks, engine: Engine, facts: Facts) -> None:
             session.commit()
             assert call(locks, session, key, fingerprint=second)[1] is True
             session.commit()
-        for number, (first, second) in enumerate([(b"a", b"b"), ("a", "A"), ({"a": 1}, {"a": 2})]):
+        other: list[tuple[Any, Any]] = [
+            (b"a", b"b"),
+            ("a", "A"),
+            ({"a": 1}, {"a": 2}),
+            ("1", 1),
+            ('{"a": 1}', {"a": 1}),
+        ]
+        for number, (first, second) in enumerate(other):
             key = f"other {number}"
             assert call(locks, session, key, fingerprint=first)[1] is False
             session.commit()
@@ -197,7 +204,7 @@ def test_fingerprints(locks: Locks, engine: Engine, facts: Facts) -> None:
             assert caught.value.name == key
             assert call(locks, session, key, fingerprint=first)[1] is True  # the session lives on
             session.commit()
-    assert facts.n == len(same) + 3
+    assert facts.n == len(same) + len(other)
 
 
 def test_a_second_call_waits_for_the_result(
