@@ -231,8 +231,8 @@ JOBS = (
         "another-locks-renewal",
         "`dblock run -v` tells of its own lock alone",
         "Progress._tell",
-        "event.name != self.name",
-        "event.name == self.name",
+        "name == self.name",
+        "name != self.name",
         f"{RUN}::test_verbose",
     ),
     Mutant(
