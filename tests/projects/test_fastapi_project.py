@@ -1,4 +1,4 @@
-"""FastAPI on psycopg: docs/fastapi.md, in an empty directory, served by two processes."""
+"""FastAPI on each driver: docs/fastapi.md, in an empty directory, served by two processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 
 from dblock import Locks
 from tests.conftest import NewDatabase, OwnServers
@@ -63,11 +63,13 @@ def served(directory: Path, module: str = "shop", *, failures: int = 0) -> Itera
     assert "Warning" not in rest, rest
 
 
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 def test_the_page_word_for_word(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: str
 ) -> None:
     url = new_database("postgresql").url
-    monkeypatch.setenv("DATABASE_URL", url)
+    theirs = make_url(url).set(drivername=f"postgresql+{driver}")
+    monkeypatch.setenv("DATABASE_URL", theirs.render_as_string(hide_password=False))
     follow()
     (block,) = blocks(PAGE, "python")
     (tmp_path / "shop.py").write_text(block)
