@@ -16,7 +16,7 @@ from tests.faults.matrix.expected_of_waiting import WAITING_ROWS
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 BEGIN = "<!-- The fault matrix: python -m tests.faults.matrix --publish -->\n"
 END = "<!-- The end of the fault matrix -->\n"
-WAITING = "And at the statements of those who wait, and of who passes a name on to them:\n"
+WAITING = "And at the statements of waiters, and of the holder that passes a name on to them:\n"
 
 
 def table(cell: Callable[[Row, Fault], str], rows: Sequence[Row] = ROWS) -> Table:
