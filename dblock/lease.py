@@ -264,8 +264,8 @@ class Lease(SingleHandle):
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""
-        mine, detached = self._database.callers.mine(), self._detached
-        if detached is None or mine not in detached:
+        detached = self._detached
+        if not detached or (mine := self._database.callers.mine()) not in detached:
             return False
         detached.discard(mine)
         return True

@@ -90,6 +90,11 @@ class Semaphore(SingleHandle):
         self._end(leaving=False)
 
     def leave(self) -> None:
+        """End the ``with`` block's slot; one that was detached goes on elsewhere."""
+        for slot in reversed(self._slots.copy()):
+            if slot._forget_detached():
+                self._forget(slot)
+                return
         self._end(leaving=True)
 
     def current(self) -> LeaseHold | None:
@@ -110,8 +115,9 @@ class Semaphore(SingleHandle):
         mine, newest = self._database.callers.mine(), None
         for slot in reversed(self._slots.copy()):
             hold = slot.current()
-            if hold is None:  # it was released by itself
-                self._forget(slot)
+            if hold is None:  # it was released by itself; one that was detached has a block to end
+                if not slot._detached:
+                    self._forget(slot)
             elif hold.caller is mine:
                 return slot
             else:

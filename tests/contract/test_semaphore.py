@@ -476,6 +476,20 @@ def test_a_limit_shrinks(locks: Locks, others: Locks) -> None:
     assert new.acquire(blocking=False)
 
 
+def test_a_slot_that_was_detached(locks: Locks, others: Locks) -> None:
+    """The end of its block gives nothing back, neither it nor another slot of the same handle."""
+    semaphore = locks.semaphore(NAME, 2, LONG)
+    with semaphore as kept:
+        with semaphore as slot:
+            text = slot.detach(LONG)
+        assert kept.held
+        kept.check()
+        assert not others.semaphore(NAME, 2, LONG).acquire(blocking=False)
+        with others.attach(text, ttl=LONG) as attached:
+            assert attached.held
+    assert [state for state in others.list() if state.held] == []
+
+
 def test_who_waits_is_told_that_the_limit_is_another(
     locks: Locks, others: Locks, threads: Threads
 ) -> None:

@@ -223,7 +223,7 @@ class DjangoLease(Lease):
         return super().guard(session)
 
     def leave(self) -> None:
-        if self._detached and self._forget_detached():
+        if self._forget_detached():
             return
         wrapper = unfinished()
         if wrapper is None or (hold := self._holds.get()).count > 1:
@@ -233,7 +233,7 @@ class DjangoLease(Lease):
         wrapper.on_commit(_Later(partial(self._end_later, hold)).release, robust=True)
 
     def _end_later(self, hold: LeaseHold) -> None:
-        if not (self._detached and self._forget_detached()):  # by a callback before this one
+        if not self._forget_detached():  # by a callback before this one
             self._end(hold)
 
     async def __aenter__(self) -> Self:
