@@ -32,11 +32,10 @@ _PASS_ON = """UPDATE raw_queue SET
 class _Connection:
     """One connection, spoken to through libpq."""
 
-    def __init__(self, url: str) -> None:
-        self.psycopg = raw.connect(url, autocommit=True)
-        self._libpq: Any = self.psycopg.pgconn
+    def __init__(self, connection: Any) -> None:
+        self._libpq = connection.pgconn
         self._poll = select.poll()
-        self._poll.register(self.psycopg.fileno(), select.POLLIN)
+        self._poll.register(connection.fileno(), select.POLLIN)
         self._prepared: set[bytes] = set()
 
     def run(self, name: bytes, sql: str, *values: bytes) -> Any:
@@ -70,9 +69,10 @@ class BareQueue(raw.RawClient):
     def __init__(self, url: str) -> None:
         assert make_url(url).get_backend_name() == "postgresql"
         super().__init__(url)
-        self._works, self._listens = _Connection(url), _Connection(url)
+        self._listening = raw.connect(url, autocommit=True)
+        self._works, self._listens = _Connection(self.connection), _Connection(self._listening)
         self._token = os.urandom(16).hex()
-        self._listens.psycopg.execute(f"LISTEN raw_{self._token}")
+        self._listening.execute(f"LISTEN raw_{self._token}")
 
     def make(self, name: str) -> raw.RawLock:
         self.cursor.execute(
@@ -88,6 +88,5 @@ class BareQueue(raw.RawClient):
         return raw.RawLock(acquire, lambda: self._works.run(b"pass_on", _PASS_ON, row, mine))
 
     def close(self) -> None:
-        for connection in (self._works, self._listens):
-            connection.psycopg.close()
+        self._listening.close()
         super().close()
