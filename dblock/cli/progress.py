@@ -28,6 +28,8 @@ class Progress:
         self.name = name
         self.verbose = verbose
         self.slots = slots
+        self._released = False
+        self._lock = threading.Lock()
 
     def say(self, what: str) -> None:
         if self.verbose:
@@ -51,12 +53,16 @@ class Progress:
         # Who takes a slot has the semaphore's own name for a moment, which is not what it holds.
         if not (is_slot(name, self.name) if self.slots else name == self.name):
             return
-        if event.kind is Kind.RENEWED:
-            self.say(f"renewed {name!r}")
-        elif event.kind is Kind.MISSED:
-            self.say(f"could not renew {name!r}, trying again: {event.error}")
-        elif event.kind is Kind.RELEASED:
-            self.say(f"released {name!r}, held for {event.seconds:.1f} s")
+        with self._lock:
+            if self._released:  # what the keeper's thread had to tell until then comes too late
+                return
+            self._released = event.kind is Kind.RELEASED
+            if event.kind is Kind.RENEWED:
+                self.say(f"renewed {name!r}")
+            elif event.kind is Kind.MISSED:
+                self.say(f"could not renew {name!r}, trying again: {event.error}")
+            elif event.kind is Kind.RELEASED:
+                self.say(f"released {name!r}, held for {event.seconds:.1f} s")
 
     @contextlib.contextmanager
     def waiting(self, locks: Locks) -> Iterator[None]:

@@ -25,6 +25,11 @@ STEPS = 10
 FAIR, ENOUGH = 4.0, 20
 
 
+def kept_for(sees_deaths: bool) -> float:
+    """For how many seconds at most a free name is kept for those who died waiting for it."""
+    return 0.0 if sees_deaths else Timing().grace_max
+
+
 def prompt(facts: Facts) -> Found:
     """A free name with a living waiter is granted within 1.2 s, or an allowance for each fault."""
     times, found, checked = Times(facts), [], 0
@@ -48,7 +53,7 @@ def handed_over(facts: Facts) -> Found:
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = 0.0 if facts.history.sees_deaths else Timing().grace
+    kept = kept_for(facts.history.sees_deaths)
     for one in handoffs(times):
         checked += 1
         if one.free <= BOUND:
@@ -56,7 +61,7 @@ def handed_over(facts: Facts) -> Found:
         events = times.around(one.after.name, one.span)
         allowed = BOUND + STEPS * times.lateness(one.span) + times.allowance(one.span, events)
         allowed += one.lost * (float(one.after.events[0].detail.get("ttl", 0.0)) + LOOK)
-        allowed += one.deaths * kept
+        allowed += kept
         if one.free > allowed:
             what = f"{one.after.name!r} was not handed over for {one.free:.3f} s, {allowed:.3f} s "
             found.append(Violation(f"{what}are allowed, {one.deaths} were killed", events))
@@ -64,8 +69,12 @@ def handed_over(facts: Facts) -> Found:
 
 
 def ghosts(facts: Facts) -> Found:
-    """A name that is free, and that nobody waits for, is granted to a try that does not wait."""
+    """A name that is free, and that nobody waits for, is granted to a try that does not wait.
+
+    Where nobody sees that a waiter has died, it is after the moments for which it is kept.
+    """
     times, found, checked = Times(facts), [], 0
+    kept = kept_for(facts.history.sees_deaths)
     for name, acquires in list(times.acquires.items()):
         refused = [one for one in acquires if not waits(one) and is_refused(one)]
         checked += len(refused)
@@ -75,7 +84,7 @@ def ghosts(facts: Facts) -> Found:
                 continue
             span = start, times.end(late[-1])
             events = times.around(name, (start, start))
-            allowed = BOUND + STEPS * times.lateness(span) + times.allowance(span, events)
+            allowed = BOUND + STEPS * times.lateness(span) + times.allowance(span, events) + kept
             if late[-1].sent.at - start > allowed:
                 free = late[-1].sent.at - start
                 what = f"{name!r} was refused, free for {free:.3f} s and with nobody waiting for it"

@@ -247,6 +247,17 @@ def test_a_try_of_a_free_name_that_nobody_waits_for(story: Waits) -> None:
     assert story.broken() == {"ghosts"}
 
 
+@pytest.mark.parametrize(("late", "broken"), [(-0.1, set()), (0.1, {"ghosts"})])
+def test_a_try_of_a_name_that_is_kept_for_the_dead(
+    story: Waits, late: float, broken: set[str]
+) -> None:
+    kept = Timing().grace_max
+    story.acquire(Y, 0.5, 2.0, "failed", wait=1.5)
+    story.acquire(X, 2.0 + BOUND + kept + late, 2.1 + BOUND + kept + late, "failed", wait=0)
+    assert story.broken(sees_deaths=False) == broken
+    assert story.broken() == {"ghosts"}
+
+
 @pytest.mark.parametrize("outcome", ["failed", None])
 def test_a_try_while_somebody_waits(story: Waits, outcome: str | None) -> None:
     """The name is for that one; and whoever was killed may still be in the queue."""

@@ -44,7 +44,8 @@ class QueueStatements(Tables):
         return "(LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)"
 
     def is_available(self, ahead: str) -> str:
-        grace = f"INTERVAL {ahead} * {microseconds(self.grace)} MICROSECOND"
+        each, most = microseconds(self.grace), microseconds(self.timing.grace_max)
+        grace = f"INTERVAL LEAST({ahead} * {each}, {most}) MICROSECOND"
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) "
             f"OR expires_at + {grace} <= UTC_TIMESTAMP(6))"

@@ -40,7 +40,8 @@ class QueueStatements(Dialect):
         return "(ifnull(instr(waiters, :ticket), 0) > 0)"
 
     def is_available(self, ahead: str) -> str:
-        ago = f"printf('-%.3f seconds', {ahead} * {self.grace})"
+        kept = f"min({ahead} * {self.grace}, {self.timing.grace_max})"
+        ago = f"printf('-%.3f seconds', {kept})"
         return (
             f"(expires_at IS NULL OR token IS NULL AND expires_at > {NOW} "
             f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"

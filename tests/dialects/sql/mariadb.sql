@@ -12,8 +12,8 @@ BEGIN NOT ATOMIC
     UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
-AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST((COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
     COMMIT;
     SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `dblock_lock`
@@ -24,8 +24,8 @@ END
 UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
-AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST((COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE)
 
 -- grant_slot, waits 0 s
@@ -38,9 +38,9 @@ BEGIN NOT ATOMIC
         )
         SELECT l.lock_name FROM numbers STRAIGHT_JOIN `dblock_lock` AS l
         ON l.lock_name = CONCAT(%(name)s, '#', 1 + (%(first)s + n) MOD %(limit)s)
-        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
     = %(value)s
-AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
         ORDER BY n;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
@@ -53,7 +53,7 @@ AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CO
         UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-WHERE lock_name = slot AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+WHERE lock_name = slot AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = slot FOR UPDATE);
         IF taken AND ROW_COUNT() = 1 THEN LEAVE every; END IF;
     END LOOP;
@@ -66,14 +66,14 @@ END
 UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-WHERE lock_name = %(slot)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+WHERE lock_name = %(slot)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
     = %(value)s
-AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(slot)s FOR UPDATE)
 
 -- look_at_slots, waits 0 s
-SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
 FROM (SELECT 1 AS one) AS always LEFT JOIN `dblock_lock`
     ON lock_name IN (%(name0)s, %(name1)s, %(name2)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
@@ -91,13 +91,13 @@ UPDATE value = VALUES(value), written_at = VALUES(written_at)
 -- join, waits 0 s
 BEGIN NOT ATOMIC
             DECLARE free INT DEFAULT 0;
-            SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) INTO free FROM `dblock_lock` WHERE lock_name = %(name)s;
+            SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) INTO free FROM `dblock_lock` WHERE lock_name = %(name)s;
             IF free THEN
                 UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
             token = %(token)s, owner = %(owner)s, waiters = IF(LOCATE(%(ticket)s, waiters), NULLIF(
 SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL),
             acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-        WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+        WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
             AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
             ELSE
                 UPDATE `dblock_lock` SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
@@ -105,7 +105,7 @@ SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL),
                         AND NOT token <=> %(token)s;
             END IF;
             SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token, lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers,
-                CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+                CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
                 FROM `dblock_lock` WHERE lock_name = %(name)s;
         END
 
@@ -200,7 +200,7 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MI
 
 
 -- look_queued, waits 0 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, CASE WHEN (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0) THEN IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
 FROM `dblock_lock` WHERE lock_name = %(name)s AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
 -- list_held, waits 0 s
