@@ -21,6 +21,7 @@ from .errors import DBLockError, LockLost
 from .functions import check_runnable, wraps
 from .protocol import job_runs
 from .protocol.job_runs import PERIODS, JobRun
+from .protocol.tokens import STRATEGY as SHARED
 
 if TYPE_CHECKING:
     from .database import Database
@@ -42,7 +43,7 @@ class Job:
     A run keeps the name for ``at_least`` seconds from its start, even if it ends earlier. After
     ``at_most`` seconds its lease is lost; None is no limit. ``once_per`` is the slot in which the
     job succeeds once, or a period: the database's clock then gives the slot, in UTC or in the time
-    zone ``tz``.
+    zone ``tz``. Runs that share the lease have no record, since they share its fence.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Job:
             periods = ", ".join(PERIODS)
             given = "" if once_per is None else f", not with {once_per!r}"
             raise ValueError(f"a time zone goes with a period of once_per ({periods}){given}")
+        self.recorded = lease.strategy != SHARED
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
     def take(self) -> Running | None:
@@ -102,7 +104,7 @@ class Job:
         run = JobRun(self.lease.name, slot, self.lease.fence)
         patience = self.database.timeouts.socket
         try:
-            begun = self.database.run(
+            begun = not self.recorded or self.database.run(
                 job_runs.begin(self.database.dialect, run, self.owner(), patience, since)
             )
         except BaseException:
@@ -137,6 +139,8 @@ class Running:
 
         Raises Unavailable if dblock cannot, and LockLost if a later run is on record instead.
         """
+        if not self.job.recorded:
+            return
         database = self.job.database
         patience, now = database.timeouts.socket, database.runtime.now()
         database.run(job_runs.end(database.dialect, self.run, status, patience, now))

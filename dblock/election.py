@@ -40,6 +40,8 @@ class Leadership(Lease):
     A term that is over does not come back. Campaign again.
     """
 
+    _resigned = False
+
     def __repr__(self) -> str:
         return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
 
@@ -110,8 +112,16 @@ class Leadership(Lease):
         )
 
     def resign(self) -> None:
-        """Give the name back: whoever campaigns has it at once. See :meth:`Lease.release`."""
+        """Give the name back: whoever campaigns has it at once. See :meth:`Lease.release`.
+
+        The end of ``with`` has nothing to do then.
+        """
         self.release()
+
+    def leave(self) -> None:
+        """End the ``with`` block's term, if you have not resigned in it."""
+        if not self._resigned:
+            super().leave()
 
     def release(self, after: Seconds = 0.0) -> None:
         """Resign."""
@@ -121,6 +131,7 @@ class Leadership(Lease):
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         super()._end(hold, after)
+        self._resigned = True
         database = self._database
         # Whoever is not called finds it out when it looks.
         with contextlib.suppress(DBLockError):
@@ -175,7 +186,7 @@ class Election:
         None waits for ever, 0 not at all. Raises NotAcquired if another leads for that long: the
         error tells who. It raises what :meth:`Lease.acquire` does: a thread that leads already
         would wait for itself and gets DeadlockDetected. If the term is lost as soon as it is won,
-        it raises LockLost.
+        it raises LockLost. If the name is that of a semaphore, it raises ValueError.
 
         Keep the term: if you drop it, it runs out.
         """
@@ -210,12 +221,13 @@ class Election:
         | ``work`` | then |
         |---|---|
         | returns, and the term was held until then | :meth:`run` resigns and returns the same |
+        | resigns, and returns | :meth:`run` returns the same |
         | returns, or raises LockLost, when the term was lost | :meth:`run` campaigns again |
         | raises anything else | :meth:`run` resigns and raises that |
 
         A database that is away does not end it: :meth:`run` logs that and campaigns again.
         """
-        check_runnable(work)
+        check_runnable(work, taker="election.run")
         while True:
             term = self.stand()
             self.lead(term)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
+from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table
 
 from .arguments import check_fence, check_flag, check_identifier, check_name
 from .dialects import ADAPTERS
@@ -25,8 +25,6 @@ from .target import choose
 from .timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from sqlalchemy.schema import MetaData
-
     from .dialects import Adapter, Dialect
     from .io.borrowed import Borrowable, Borrowed
 
@@ -53,6 +51,11 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
     name: ``name``, and in ``fence`` the largest fence that was let through.
     """
     from .schema.tables import NAME  # and with it Alembic
+
+    if not isinstance(metadata, MetaData):
+        raise TypeError(
+            f"a gate's table is added to a MetaData, not {type(metadata).__name__}: {metadata!r}"
+        )
 
     check_identifier("the name of a gate's table", name)
     if schema is not None:

@@ -18,12 +18,16 @@ def is_coroutine_function(
     return any(map(inspect.iscoroutinefunction, (function, _body(function))))
 
 
-def check_runnable(function: F, how: str = "unlocked") -> F:
-    """Return a function to decorate: one whose body has run when it returns.
+#: What takes a function, where nothing else is said.
+DECORATOR = "a decorator of dblock"
 
-    ``how`` says how the body would run otherwise.
+
+def check_runnable(function: F, how: str = "unlocked", taker: str = DECORATOR) -> F:
+    """Return a function to decorate, or to call: one whose body has run when it returns.
+
+    ``how`` says how the body would run otherwise, ``taker`` what takes the function.
     """
-    check_callable(function)
+    check_callable(function, taker)
     body = _body(function)
     if is_coroutine_function(function) or any(
         is_lazy(one)
@@ -37,12 +41,12 @@ def check_runnable(function: F, how: str = "unlocked") -> F:
     return function
 
 
-def check_callable(function: F) -> F:
-    """Return a function to decorate: anything that can be called."""
+def check_callable(function: F, taker: str = DECORATOR) -> F:
+    """Return a function: anything that can be called."""
     if not callable(function):
+        hint = "; put it below @classmethod and @property" if taker == DECORATOR else ""
         raise TypeError(
-            f"a decorator of dblock takes a function, not {type(function).__name__}: {function!r}; "
-            "put it below @classmethod and @property"
+            f"{taker} takes a function, not {type(function).__name__}: {function!r}{hint}"
         )
     return function
 

@@ -8,7 +8,7 @@ import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from .arguments import Seconds, check_json, check_keep, check_name, seconds
+from .arguments import Seconds, check_json, check_keep, check_name, check_wait
 from .protocol import once
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Once:
         self.key = check_name(key, "an idempotency key")
         self._fingerprint = None if fingerprint is None else fingerprint_of(fingerprint)
         self._keep = check_keep(keep)
-        self._wait = None if wait is None else seconds("wait", wait)
+        self._wait = check_wait(wait)
         self._database = database
         self._on = on
         self._token = ""
@@ -82,6 +82,11 @@ class Once:
             raise ValueError(
                 f"the call {self.key!r} was made before, and its result is recorded: "
                 "look at call.replayed first"
+            )
+        if self._root is None:
+            raise ValueError(
+                f"the result of the call {self.key!r} is recorded at the end of its block: set it "
+                "inside `with locks.once(...)`"
             )
         _recorded(result)  # bad ones are told where they are set
         self._result = result
@@ -116,11 +121,18 @@ class Once:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._replayed:
-            return
-        if kind is not None:
-            self._forget()
-            return
+        try:
+            if self._replayed:
+                return
+            if kind is not None:
+                self._forget()
+                return
+            self._finish()
+        finally:
+            self._root = None
+
+    def _finish(self) -> None:
+        """Record the result."""
         try:
             recorded = _recorded(self._result)  # it may have been changed since it was set
             if not self._active:

@@ -215,16 +215,22 @@ class Semaphore(SingleHandle):
             )
 
     def _refusal(self, refused: Refused, attempt: SlotAttempt, wait: float | None) -> NotAcquired:
-        """Return the error for a refusal: that all slots are held, and until when."""
-        held = refused.state is not None and refused.state.held
-        if attempt.closed or not attempt.admitted or not held:
+        """Return the error for a refusal: who has the slots, or the name itself, and until when."""
+        turnstile = attempt.slots.rows.get(self.name)
+        row = refused.state if attempt.admitted or turnstile is None else turnstile.row
+        if attempt.closed or row is None or not row.held:
             return self._database.not_acquired(self.name, refused._replace(state=None), wait)
-        assert refused.state is not None
-        state = refused.state.told()
+        state = row.told()
         within = "" if wait is None else f" within {wait:g} s"
+        why = (
+            f"all {self._limit} were held. The first to run out is {state.name!r}, "
+            f"{state.describe()}"
+            if attempt.admitted
+            else f"the name itself is {state.describe()}: by a lease of this name, or by who waits "
+            "first for a slot"
+        )
         return NotAcquired(
-            f"no slot of the semaphore {self.name!r} was acquired{within}: all {self._limit} were "
-            f"held. The first to run out is {state.name!r}, {state.describe()}",
+            f"no slot of the semaphore {self.name!r} was acquired{within}: {why}",
             name=self.name,
             holder=state,
         )

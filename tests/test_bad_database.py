@@ -134,7 +134,7 @@ def test_a_transaction_of_another_database(
 
 def test_what_is_no_transaction(locks: Locks, engine: Engine) -> None:
     for wrong in (engine, "session", 1, locks):
-        with pytest.raises(TypeError, match="on= is an SQLAlchemy Connection, Session"):
+        with pytest.raises(TypeError, match="give an SQLAlchemy Connection, Session"):
             locks.row("order", on=wrong).acquire()  # type: ignore[arg-type]
     for name in ("AsyncSession", "AsyncConnection"):
         with pytest.raises(TypeError, match=f"sync Connection or Session here, not {name}"):

@@ -62,7 +62,7 @@ class AsyncElection(AsyncSurface[Election]):
 
         ``wait`` and the errors are those of :meth:`dblock.Election.campaign`.
         """
-        return Campaign(partial(self._campaign, check_wait(wait)))
+        return Campaign(self.name, partial(self._campaign, check_wait(wait)))
 
     async def _campaign(self, wait: float | None) -> AsyncLeadership:
         term = self._stand()
@@ -79,7 +79,7 @@ class AsyncElection(AsyncSurface[Election]):
 
         With ``cancel_on_loss=True`` the work is cancelled when its term is lost.
         """
-        check_coroutine(work)
+        check_coroutine(work, taker="election.run")
         while True:
             term = self._stand()
             await self._home.run(self.sync.lead, term.sync)
@@ -102,9 +102,13 @@ class AsyncElection(AsyncSurface[Election]):
 class Campaign:
     """A campaign: ``await`` it for its term, or be in that with ``async with``."""
 
-    def __init__(self, campaign: Callable[[], Awaitable[AsyncLeadership]]) -> None:
+    def __init__(self, name: str, campaign: Callable[[], Awaitable[AsyncLeadership]]) -> None:
+        self._name = name
         self._campaign = campaign
         self._term: AsyncLeadership | None = None
+
+    def __repr__(self) -> str:
+        return f"<Campaign for {self._name!r}: await it, or enter it with `async with`>"
 
     def __await__(self) -> Generator[Any, None, AsyncLeadership]:
         return self._campaign().__await__()

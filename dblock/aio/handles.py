@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 
 from ..arguments import Seconds
 from ..errors import LockLost
-from ..functions import check_callable, is_coroutine_function, wraps
+from ..functions import DECORATOR, check_callable, is_coroutine_function, wraps
 from ..handle import Handle
 from ..lease import Lease
 from ..multi import MultiLock
@@ -31,10 +31,10 @@ H = TypeVar("H", bound=Handle)
 L = TypeVar("L", bound=Lease | Semaphore)
 
 
-def check_coroutine(function: Callable[..., object]) -> None:
-    """Raise TypeError if a function is not a coroutine function."""
-    if not is_coroutine_function(check_callable(function)):
-        raise TypeError(f"{function!r} is not a coroutine function: decorate an `async def`")
+def check_coroutine(function: Callable[..., object], taker: str = DECORATOR) -> None:
+    """Raise TypeError if a function is not a coroutine function; ``taker`` is what takes it."""
+    if not is_coroutine_function(check_callable(function, taker)):
+        raise TypeError(f"{function!r} is not a coroutine function: {taker} takes an `async def`")
 
 
 class AsyncSurface(Generic[S]):

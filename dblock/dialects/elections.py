@@ -1,7 +1,8 @@
 """The statements over what a leader tells, nearly the same for all databases.
 
 A name has one row in the table of values, under the fence of the hold that wrote it. It counts
-while that hold is there: so nobody has to delete it when another begins.
+while that hold is there: so nobody has to delete it when another begins. The limit of a semaphore
+(:mod:`.slots`) is there with the fence 0: a name with one is no election's, and its limit stays.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ..lock_state import Leader
 from ..protocol import commands
 from ..protocol.steps import Query, Reply
 from .dialect import Dialect
+from .readers import shared
 from .values import utc
 
 
@@ -30,7 +32,8 @@ class ElectionStatements(Dialect):
         return Query(
             f"""INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
             {self.proven}
-            ON CONFLICT (lock_name) DO UPDATE SET {changes} WHERE v.fence <= excluded.fence
+            ON CONFLICT (lock_name) DO UPDATE SET {changes}
+            WHERE v.fence BETWEEN 1 AND excluded.fence
             RETURNING fence{self.written}""",
             self.parameters(name, token, value),
             commands.WriteValue(name, token, fence, value),
@@ -60,7 +63,7 @@ class ElectionStatements(Dialect):
             FROM {self.lock_table} AS l LEFT JOIN {self.value_table} AS v
                 ON v.lock_name = l.lock_name AND v.fence = l.fence
             WHERE l.lock_name = {self.name_parameter} AND l.token IS NOT NULL
-                AND {self.remaining} > 0{self.vouched}""",
+                AND {self.remaining} > 0 AND NOT {shared("l.token")}{self.vouched}""",
             {"name": self.key(name)},
             commands.ReadLeader(name),
             self.patience,

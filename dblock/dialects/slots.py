@@ -1,5 +1,8 @@
 """The slots of a semaphore: names with a number, and a limit beside them.
 
+The limit is in the table of values, with the fence 0, which no hold has. A name whose value has
+another fence is that of an election, and never a semaphore's.
+
 The slots of ``api`` are ``api#1``, ``api#2`` and so on. Each is a name like any other, with a row
 and a fence of its own. Who waits for a slot takes the name ``api`` itself first: the turnstile.
 """
@@ -23,10 +26,15 @@ class SlotStatements(Dialect):
 
     #: What ends a statement that must be on disk before it is told.
     durably: ClassVar[str] = ""
-    #: What ends the statement that writes a limit where there is one: leave it, or not.
-    keeps_value: ClassVar[str] = "ON CONFLICT (lock_name) DO NOTHING"
-    replaces_value: ClassVar[str] = """ON CONFLICT (lock_name)
-            DO UPDATE SET value = excluded.value, written_at = excluded.written_at"""
+    #: What ends the statement that writes a limit where there is one, to leave that.
+    keeps_limit: ClassVar[str] = "ON CONFLICT (lock_name) DO NOTHING"
+
+    @property
+    def replaces_limit(self) -> str:
+        """The same, to replace it."""
+        return f"""ON CONFLICT (lock_name)
+            DO UPDATE SET value = excluded.value, written_at = excluded.written_at
+            WHERE {self.value_table}.fence = 0"""
 
     @property
     @abstractmethod
@@ -36,8 +44,9 @@ class SlotStatements(Dialect):
     @property
     def admits(self) -> str:
         """Whether a semaphore has this limit, and a turnstile that is passed."""
-        return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {self.name_parameter})
-                = {self.parameter("value")}
+        name, value = self.name_parameter, self.parameter("value")
+        return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {name} AND fence = 0)
+                = {value}
             AND NOT EXISTS ({self.barrier})"""
 
     @property
@@ -112,9 +121,10 @@ class SlotStatements(Dialect):
     def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
         names = [name, *(slot_name(name, number) for number in range(1, limit + 1))]
         keys = {f"name{number}": self.key(one) for number, one in enumerate(names)}
-        value = f"SELECT value FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
+        value = "CASE WHEN fence = 0 THEN value ELSE '0' END"  # which is no limit
+        stored = f"SELECT {value} FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
         return Query(
-            f"""SELECT ({value}), {self.columns}, NULL, {self.anybodys}
+            f"""SELECT ({stored}), {self.columns}, NULL, {self.anybodys}
             FROM (SELECT 1 AS one) AS always LEFT JOIN {self.lock_table}
                 ON lock_name IN ({", ".join(map(self.parameter, keys))}){self.complete}""",
             {"name": self.key(name), **keys},
@@ -127,7 +137,7 @@ class SlotStatements(Dialect):
         return Query(
             f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
             VALUES ({self.name_parameter}, 0, {self.parameter("value")}, {self.clock})
-            {self.replaces_value if anew else self.keeps_value}{self.durably}""",
+            {self.replaces_limit if anew else self.keeps_limit}{self.durably}""",
             {"name": self.key(name), "value": json.dumps(limit)},
             commands.SetLimit(name, limit, anew),
             self.patience,

@@ -191,7 +191,7 @@ def connection_of(on: Borrowable) -> Connection:
     from sqlalchemy.orm import Session, scoped_session
 
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
-        raise TypeError(f"on= is a sync Connection or Session here, not {type(on).__name__}")
+        raise TypeError(f"give a sync Connection or Session here, not {type(on).__name__}")
     if isinstance(on, scoped_session):
         on = on()
     if isinstance(on, Session):
@@ -205,8 +205,8 @@ def connection_of(on: Borrowable) -> Connection:
         connection = on
     else:
         raise TypeError(
-            f"on= is an SQLAlchemy Connection, Session or scoped_session, not "
-            f"{type(on).__name__}: {on!r}"
+            "give an SQLAlchemy Connection, Session or scoped_session, which has the transaction, "
+            f"not {type(on).__name__}: {on!r}"
         )
     if connection.closed or connection.invalidated:
         raise ValueError("nothing can be locked on this connection: it is closed")

@@ -186,8 +186,8 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
     name, fence = detached.name, detached.fence
     if state is None or state.fence < fence:
         return LockLost(
-            f"the database knows of no hold of {name!r} with the fence {fence}: it is over, or was "
-            "detached in another database",
+            f"the database knows of no hold of {name!r} with the fence {fence}: it is over, was "
+            "detached in another database, or its text has been cut",
             name=name,
             reason="unknown",
         )

@@ -48,9 +48,10 @@ def proclaim(
     patience: float,
     now: float,
 ) -> Procedure[None]:
-    """Write the value of a hold, which ``held`` tells as it is now. Raises LockLost if it is over.
+    """Write the value of a hold, which ``held`` tells as it is now.
 
-    The same statement can be repeated: what it writes is the same.
+    Raises LockLost if the hold is over, and ValueError if the name is a semaphore's. The same
+    statement can be repeated: what it writes is the same.
     """
     fence, term = held().fence, held().term
     if term.over(now):
@@ -62,7 +63,21 @@ def proclaim(
         raise failed_over(name)
     if not query.read(reply):
         loss = yield from why_lost(dialect, name, token, held(), reply.now)
+        if loss is None:
+            yield from _refuse_semaphore(dialect, name, patience, reply.now)
         raise loss or expired(name)
+
+
+def _refuse_semaphore(
+    dialect: Statements, name: str, patience: float, now: float
+) -> Procedure[None]:
+    """Raise ValueError if a name has the limit of a semaphore, which no value replaces."""
+    look = dialect.look_at_slots(name, 0)
+    reply = yield from retry_or_raise(dialect, look, name, patience, now)
+    if look.read(reply).limit:
+        raise ValueError(
+            f"{name!r} is the name of a semaphore: choose another name for the election"
+        )
 
 
 def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:

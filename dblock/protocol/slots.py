@@ -232,7 +232,8 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
     """Return the error for who comes with another limit than is stored."""
     if not stored:
         return LimitMismatch(
-            f"{name!r} is no semaphore: something else has a value under this name. Choose another",
+            f"{name!r} is no semaphore: an election has this name. Choose another name for the "
+            "semaphore",
             name=name,
             limit=limit,
         )
@@ -248,11 +249,16 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
 def resize(
     dialect: Statements, name: str, limit: int, most: int, patience: float, start: float
 ) -> Procedure[int]:
-    """Change a semaphore's limit; return how many slots above it are still held, up to ``most``."""
+    """Change a semaphore's limit; return how many slots above it are still held, up to ``most``.
+
+    Raises LimitMismatch if the name is an election's.
+    """
     query = dialect.set_limit(name, limit, anew=True)
     reply = yield from retry_or_raise(dialect, query, name, patience, start)
     look = dialect.look_at_slots(name, most)
     reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
-    rows = look.read(reply).rows
+    found = look.read(reply)
+    if found.limit == 0:
+        raise mismatch(name, limit, 0)
     above = (slot_name(name, number) for number in range(limit + 1, most + 1))
-    return sum(one in rows and rows[one].row.held for one in above)
+    return sum(one in found.rows and found.rows[one].row.held for one in above)

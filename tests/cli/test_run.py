@@ -110,10 +110,23 @@ def test_shared(dblock: Program, db: Database) -> None:
     assert dblock("run", "prices", "--shared", "-n", "--", "echo", "ran")[0] == 75
     assert writer.finish() == (0, "", "")
     assert not held(db, "prices")
+
+
+def test_runs_that_share_have_no_record(dblock: Program, db: Database) -> None:
+    """They have the fence of the last writer, whose run is on record under that."""
     with Locks(db.url) as locks:
+        reader = dblock.holder("prices", "--shared")
+        assert locks.last_run("prices") is None
+        assert reader.finish() == (0, "", "")
+        assert dblock("run", "prices", "--", "sh", "-c", "exit 3")[0] == 3
+        reader = dblock.holder("prices", "--shared")
+        assert locks.show("prices").run is None
+        assert [state.run for state in locks.list()] == [None]
         run = locks.last_run("prices")
+        assert reader.finish() == (0, "", "")
     assert run is not None
-    assert run.exit_status == 0
+    assert (run.outcome, run.exit_status) == ("failed", 3)
+    assert dblock("runs", "prices", "--json")[1].count("exit_status") == 1
 
 
 def test_shared_that_makes_no_sense(dblock: Program) -> None:

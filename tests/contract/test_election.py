@@ -166,6 +166,23 @@ def test_a_value_ends_with_its_term(
         assert told(election.leader()) == (2, None)
 
 
+def test_a_reader_is_no_leader(election: Election, locks: Locks) -> None:
+    with election.campaign():
+        pass
+    with locks.shared("leader", ttl=LONG):
+        assert election.leader() is None
+
+
+def test_who_resigns_inside_the_block(election: Election, rival: Election) -> None:
+    """Its end has nothing to do, also where another leads since."""
+    with election.campaign() as term:
+        term.resign()
+        with rival.campaign(wait=0):
+            assert told(election.leader()) == (2, None)
+        with pytest.raises(NotHeld):
+            term.check()
+
+
 def test_a_term_is_not_detached(election: Election) -> None:
     """Its value would go on to speak for a process that leads no more."""
     with election.campaign(wait=0) as term:
@@ -197,6 +214,8 @@ def test_bad_input(locks: Locks) -> None:
     election = locks.election("leader")
     with pytest.raises(ValueError, match="a wait cannot be negative"):
         election.campaign(wait=-1)
+    with pytest.raises(TypeError, match=r"election\.run takes a function, not int: 5$"):
+        election.run(5)  # type: ignore[arg-type]
     for interval in (0, 0.001, 3601, float("inf")):
         with pytest.raises(ValueError, match=r"an interval is 0\.01 to 3600 seconds"):
             election.observe(interval)
@@ -534,6 +553,15 @@ def run(election: Election, work: Callable[[Leadership], Any]) -> Any:
 
 def test_run_ends_with_its_work(election: Election) -> None:
     assert run(election, lambda term: (term.held, term.fence)) == (True, 1)
+    assert election.leader() is None
+
+
+def test_run_ends_with_work_that_resigns(election: Election) -> None:
+    def resigning(term: Leadership) -> str:
+        term.resign()
+        return "done"
+
+    assert run(election, resigning) == "done"
     assert election.leader() is None
 
 

@@ -491,6 +491,11 @@ def test_what_is_no_name_of_a_table(options: dict[str, Any], error: type[Excepti
         fencing.table(MetaData(), **options)
 
 
+def test_what_a_table_is_not_added_to() -> None:
+    with pytest.raises(TypeError, match="added to a MetaData, not NoneType"):
+        fencing.table(None)  # type: ignore[arg-type]
+
+
 def test_nothing_stays_locked_in_autocommit(gated: Engine) -> None:
     autocommit = gated.execution_options(isolation_level="AUTOCOMMIT")
     with (

@@ -156,6 +156,21 @@ def test_a_result_that_cannot_be_recorded(locks: Locks, engine: Engine) -> None:
     assert keys(engine) == 0
 
 
+def test_a_result_that_is_set_outside_the_block(locks: Locks, engine: Engine) -> None:
+    """Nobody would record it."""
+    with new_session(engine) as session:
+        made = locks.once(session, "key")
+        with pytest.raises(ValueError, match="set it inside"):
+            made.result = "early"
+        with made:
+            made.result = "in time"
+        with pytest.raises(ValueError, match="set it inside"):
+            made.result = "late"
+        session.commit()
+        with locks.once(session, "key") as again:
+            assert again.result == "in time"
+
+
 def test_bad_arguments(locks: Locks, engine: Engine) -> None:
     with new_session(engine) as session:
         for key, error in ((b"key", TypeError), ("", ValueError), ("x" * 256, ValueError)):
@@ -164,8 +179,9 @@ def test_bad_arguments(locks: Locks, engine: Engine) -> None:
         for keep, wrong in ((59, ValueError), ("24h", TypeError), (float("inf"), OverflowError)):
             with pytest.raises(wrong, match="keep is"):
                 locks.once(session, "key", keep=keep)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="wait cannot be negative"):
-            locks.once(session, "key", wait=-1)
+        for bad, wrong in ((-1, ValueError), (float("inf"), ValueError), (1e300, OverflowError)):
+            with pytest.raises(wrong, match="a wait "):
+                locks.once(session, "key", wait=bad)
         with pytest.raises(TypeError, match="a fingerprint is what JSON can express"):
             locks.once(session, "key", fingerprint=object())
         with pytest.raises(TypeError, match="an SQLAlchemy "), locks.once(7, "key"):  # type: ignore[arg-type]

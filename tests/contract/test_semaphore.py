@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -23,6 +24,7 @@ from tests.contract.conftest import NewLocks
 from tests.support import EAGER, LONG, MOMENT, SECONDS, SHORT, Threads, eventually, expire, lock_row
 
 NAME = "api"
+TURNSTILE = r"the name itself is held by .*: by a lease of this name, or by who waits first"
 
 
 class Inside:
@@ -188,10 +190,12 @@ def test_the_turnstile_is_a_name(locks: Locks, others: Locks) -> None:
         pass  # its slot has a row, and is free
     with (
         locks.lease(NAME, LONG),
-        pytest.raises(NotAcquired, match="others who came first"),
+        pytest.raises(NotAcquired, match=TURNSTILE) as caught,
         semaphore,
     ):
         raise AssertionError("not reached")
+    assert caught.value.holder is not None
+    assert caught.value.holder.name == NAME
     with semaphore:
         pass
 
@@ -325,7 +329,7 @@ def test_a_slot_of_before_may_be_no_slot_any_more(locks: Locks, others: Locks) -
 def test_a_slot_of_before_is_not_taken_from_who_waits(locks: Locks, others: Locks) -> None:
     semaphore = locks.semaphore(NAME, 2, LONG, 0)
     used(locks)
-    with others.lease(NAME, LONG), pytest.raises(NotAcquired, match="others who came first"):
+    with others.lease(NAME, LONG), pytest.raises(NotAcquired, match=TURNSTILE):
         semaphore.__enter__()
     used(locks)
     assert semaphore.acquire()
@@ -448,6 +452,42 @@ def test_a_name_with_another_value(locks: Locks, engine: Engine) -> None:
     with pytest.raises(LimitMismatch, match="is no semaphore") as caught:
         locks.semaphore(NAME, 2).acquire()
     assert caught.value.stored is None
+
+
+@pytest.mark.parametrize("value", [None, 2, 5, "five"])
+@pytest.mark.parametrize("over", [False, True], ids=["leading", "over"])
+def test_the_name_of_an_election(locks: Locks, others: Locks, value: object, over: bool) -> None:
+    """What a leader proclaims is no limit, even if it looks like one; and no limit replaces it."""
+    for number in (1, 2):
+        with locks.lease(f"{NAME}#{number}"):
+            pass
+    with ExitStack() as stack:
+        term = stack.enter_context(locks.election(NAME).campaign())
+        term.proclaim(value)
+        if over:
+            stack.close()
+        semaphore = others.semaphore(NAME, 2)
+        for attempt in (
+            partial(semaphore.acquire, blocking=False),
+            partial(semaphore.acquire, timeout=SECONDS),
+            partial(semaphore.resize, 2),
+        ):
+            with pytest.raises(LimitMismatch, match="is no semaphore: an election") as caught:
+                attempt()
+            assert caught.value.stored is None
+        leader = others.election(NAME).leader()
+        assert (leader is None) if over else (leader is not None and leader.value == value)
+    assert [state.name for state in others.list()] == []
+
+
+def test_no_election_under_the_name_of_a_semaphore(locks: Locks, others: Locks) -> None:
+    semaphore = locks.semaphore(NAME, 1)
+    semaphore.resize(1)
+    with pytest.raises(ValueError, match="is the name of a semaphore"):
+        others.election(NAME).campaign()
+    with semaphore:
+        assert not others.semaphore(NAME, 1).acquire(blocking=False)
+    assert others.list() == []
 
 
 def test_a_limit_grows(locks: Locks, others: Locks) -> None:

@@ -321,7 +321,7 @@ def test_views_that_cannot_be_decorated() -> None:
         in_django(later)
     with pytest.raises(TypeError, match="would run outside the transaction"):
         in_flask(later)
-    with pytest.raises(TypeError, match="decorate an `async def`"):
+    with pytest.raises(TypeError, match="takes an `async def`"):
         in_starlette(now)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/contract/test_election.py"
+TESTS, SLOTS = "tests/contract/test_election.py", "tests/contract/test_semaphore.py"
 
 ELECTIONS = (
     Mutant(
@@ -27,17 +27,41 @@ ELECTIONS = (
         "a-late-value",
         "a value of a later term is not replaced by one of an earlier",
         "dialects.elections.ElectionStatements.write_value",
-        "WHERE v.fence <= excluded.fence",
-        "",
+        "WHERE v.fence BETWEEN 1 AND excluded.fence",
+        "WHERE v.fence > 0",
         f"{TESTS}::test_a_value_of_a_later_hold_stays[threads-sqlite]",
     ),
     Mutant(
         "a-late-value-on-mariadb",
         "a value of a later term is not replaced by one of an earlier",
         "mariadb.election.ElectionStatements.write_value",
-        "{self.value_table}.fence <= VALUES(fence)",
-        "TRUE",
+        "{self.value_table}.fence BETWEEN 1 AND VALUES(fence)",
+        "{self.value_table}.fence > 0",
         f"{TESTS}::test_a_value_of_a_later_hold_stays[threads-mariadb]",
+    ),
+    Mutant(
+        "a-value-replaces-a-limit",
+        "no leader's value replaces the limit of a semaphore",
+        "dialects.elections.ElectionStatements.write_value",
+        "BETWEEN 1 AND excluded.fence",
+        "<= excluded.fence",
+        f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-sqlite]",
+    ),
+    Mutant(
+        "a-value-replaces-a-limit-on-mariadb",
+        "no leader's value replaces the limit of a semaphore",
+        "mariadb.election.ElectionStatements.write_value",
+        "BETWEEN 1 AND VALUES(fence)",
+        "<= VALUES(fence)",
+        f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
+    ),
+    Mutant(
+        "a-reader-leads",
+        "a leader is who holds the name alone",
+        "elections.ElectionStatements.leader",
+        """AND NOT {shared("l.token")}""",
+        "",
+        f"{TESTS}::test_a_reader_is_no_leader[threads-sqlite]",
     ),
     Mutant(
         "a-value-of-an-earlier-term",
@@ -51,8 +75,8 @@ ELECTIONS = (
         "an-expired-leader-is-told",
         "nobody is told of a leader whose term is over",
         "elections.ElectionStatements.leader",
-        "AND {self.remaining} > 0{self.vouched}",
-        "{self.vouched}",
+        "AND {self.remaining} > 0 AND NOT",
+        "AND NOT",
         f"{TESTS}::test_a_value_ends_with_its_term[threads-sqlite]",
     ),
     Mutant(

@@ -12,6 +12,14 @@ RUN = "tests/cli/test_run.py"
 
 JOBS = (
     Mutant(
+        "readers-have-the-record-of-a-writer",
+        "runs that share a lock have no record",
+        "cron.Job.__init__",
+        "self.recorded = lease.strategy != SHARED",
+        "self.recorded = True",
+        f"{RUN}::test_runs_that_share_have_no_record[sqlite]",
+    ),
+    Mutant(
         "slot-runs-again",
         "a slot that has succeeded is not run again",
         "RunStatements.startable",

@@ -14,7 +14,7 @@ class ElectionStatements(Tables, Elections):
 
     def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
         changes = ", ".join(
-            f"{column} = IF({self.value_table}.fence <= VALUES(fence), "
+            f"{column} = IF({self.value_table}.fence BETWEEN 1 AND VALUES(fence), "
             f"VALUES({column}), {self.value_table}.{column})"
             for column in ("value", "written_at", "fence")
         )

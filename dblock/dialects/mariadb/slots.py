@@ -18,9 +18,10 @@ class SlotStatements(LeaseStatements, Slots):
     handled. Who waits in the server for a slot by its name, which stands for that name alone, does
     not come first here: it is not overtaken for long, since it joins the name's queue then."""
 
-    keeps_value = "ON DUPLICATE KEY UPDATE lock_name = lock_name"
-    replaces_value = """ON DUPLICATE KEY
-            UPDATE value = VALUES(value), written_at = VALUES(written_at)"""
+    keeps_limit = "ON DUPLICATE KEY UPDATE lock_name = lock_name"
+    replaces_limit = """ON DUPLICATE KEY
+            UPDATE value = IF(fence = 0, VALUES(value), value),
+                written_at = IF(fence = 0, VALUES(written_at), written_at)"""
 
     @property
     def anybodys(self) -> str:

@@ -38,7 +38,7 @@ BEGIN NOT ATOMIC
         )
         SELECT l.lock_name FROM numbers STRAIGHT_JOIN `dblock_lock` AS l
         ON l.lock_name = CONCAT(%(name)s, '#', 1 + (%(first)s + n) MOD %(limit)s)
-        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s AND fence = 0)
     = %(value)s
 AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
@@ -66,14 +66,14 @@ END
 UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
     token = %(token)s, owner = %(owner)s, waiters = NULL,
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
-WHERE lock_name = %(slot)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s)
+WHERE lock_name = %(slot)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s AND fence = 0)
     = %(value)s
 AND NOT EXISTS (SELECT 1 FROM (SELECT 1 FROM `dblock_lock` WHERE lock_name = %(name)s AND (NOT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6)) AND (token IS NULL OR token <> %(turnstile)s) OR (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
 AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) LIMIT 1) AS turnstile)
     AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(slot)s FOR UPDATE)
 
 -- look_at_slots, waits 0 s
-SELECT (SELECT value FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM `dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL LEAST(COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000, 2000000) MICROSECOND <= UTC_TIMESTAMP(6))
 FROM (SELECT 1 AS one) AS always LEFT JOIN `dblock_lock`
     ON lock_name IN (%(name0)s, %(name1)s, %(name2)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `dblock_guard` WHERE `dblock_guard`.lock_name = `dblock_lock`.lock_name))
 
@@ -86,7 +86,8 @@ ON DUPLICATE KEY UPDATE lock_name = lock_name
 INSERT INTO `dblock_value` (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, UTC_TIMESTAMP(6))
 ON DUPLICATE KEY
-UPDATE value = VALUES(value), written_at = VALUES(written_at)
+UPDATE value = IF(fence = 0, VALUES(value), value),
+    written_at = IF(fence = 0, VALUES(written_at), written_at)
 
 -- join, waits 0 s
 BEGIN NOT ATOMIC
@@ -357,7 +358,7 @@ AND fence = %(fence)s
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -365,7 +366,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM `dblock_run` AS run
 WHERE lock_name = %(name)s AND slot = %(slot)s
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -373,7 +374,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM (
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) FROM (
     SELECT `dblock_run`.*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM `dblock_run`
@@ -383,10 +384,10 @@ run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM `dblock_lock` AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0)
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0)
 FROM `dblock_lock` AS l JOIN `dblock_run` AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
-WHERE l.token IS NOT NULL
+WHERE l.token IS NOT NULL AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- prune_applied, waits 0 s
 DELETE FROM `dblock_applied` WHERE applied_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (idempotency_key) IN (SELECT idempotency_key FROM (
@@ -426,7 +427,7 @@ SELECT lock_name, fence, %(value)s, UTC_TIMESTAMP(6)
 FROM `dblock_lock`
 WHERE lock_name = %(name)s AND token = %(token)s
     AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
-ON DUPLICATE KEY UPDATE value = IF(`dblock_value`.fence <= VALUES(fence), VALUES(value), `dblock_value`.value), written_at = IF(`dblock_value`.fence <= VALUES(fence), VALUES(written_at), `dblock_value`.written_at), fence = IF(`dblock_value`.fence <= VALUES(fence), VALUES(fence), `dblock_value`.fence)
+ON DUPLICATE KEY UPDATE value = IF(`dblock_value`.fence BETWEEN 1 AND VALUES(fence), VALUES(value), `dblock_value`.value), written_at = IF(`dblock_value`.fence BETWEEN 1 AND VALUES(fence), VALUES(written_at), `dblock_value`.written_at), fence = IF(`dblock_value`.fence BETWEEN 1 AND VALUES(fence), VALUES(fence), `dblock_value`.fence)
 RETURNING fence
 
 -- read_leader, waits 0 s
@@ -434,7 +435,7 @@ SELECT l.owner, l.fence, v.value, l.acquired_at, TIMESTAMPDIFF(MICROSECOND, SYSD
 FROM `dblock_lock` AS l LEFT JOIN `dblock_value` AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
+    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- retire, waits 0 s
 BEGIN NOT ATOMIC

@@ -38,7 +38,7 @@ RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, con
 
 -- grant_slot, waits 0 s
 WITH admitted AS MATERIALIZED (
-            SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s)
+            SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
         AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
@@ -66,7 +66,7 @@ UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM (
                 SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
-                WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s)
+                WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
         AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
@@ -75,7 +75,7 @@ UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp())
         FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
@@ -89,7 +89,8 @@ ON CONFLICT (lock_name) DO NOTHING RETURNING concat(CASE WHEN current_setting('s
 INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, clock_timestamp())
 ON CONFLICT (lock_name)
-DO UPDATE SET value = excluded.value, written_at = excluded.written_at RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+DO UPDATE SET value = excluded.value, written_at = excluded.written_at
+WHERE "dblock_value".fence = 0 RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- join, waits 0.025 s, a crash may undo it
 UPDATE "dblock_lock" SET waiters = CASE
@@ -570,7 +571,7 @@ AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_co
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -578,7 +579,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
 WHERE lock_name = %(name)s AND slot = %(slot)s
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -586,7 +587,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
     SELECT "dblock_run".*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "dblock_run"
@@ -596,10 +597,10 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
 FROM "dblock_lock" AS l JOIN "dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
-WHERE l.token IS NOT NULL
+WHERE l.token IS NOT NULL AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- list_row_locks
 WITH locked AS MATERIALIZED (
@@ -681,7 +682,8 @@ SELECT lock_name, fence, %(value)s, clock_timestamp()
 FROM "dblock_lock"
 WHERE lock_name = %(name)s AND token = %(token)s
     AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
-ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at
+WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence, pg_notify('dblock_observed', %(topic)s), concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- read_leader
@@ -689,7 +691,7 @@ SELECT l.owner, l.fence, v.value, l.acquired_at, extract(epoch FROM expires_at -
 FROM "dblock_lock" AS l LEFT JOIN "dblock_value" AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND l.fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
+    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
 
 -- call_observers, a crash may undo it
 SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit', 'off', true)

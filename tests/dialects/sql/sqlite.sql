@@ -19,7 +19,7 @@ WHERE lock_name = (
     WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
         AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
     LIMIT 1
-) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name)
+) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
 AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (token IS NULL OR token <> :turnstile))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
@@ -27,13 +27,13 @@ RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 -- grant_slot, waits 0.05 s
 UPDATE "dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
     acquired_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), waiters = NULL
-WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name)
+WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
 AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (token IS NULL OR token <> :turnstile))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 
 -- look_at_slots, waits 0.05 s
-SELECT (SELECT value FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
 FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
     ON lock_name IN (:name0, :name1, :name2)
 
@@ -47,6 +47,7 @@ INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
 VALUES (:name, 0, :value, strftime('%Y-%m-%d %H:%M:%f', 'now'))
 ON CONFLICT (lock_name)
 DO UPDATE SET value = excluded.value, written_at = excluded.written_at
+WHERE "dblock_value".fence = 0
 
 -- join, waits 0.05 s
 INSERT INTO "dblock_lock"
@@ -247,7 +248,7 @@ AND fence = :fence
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
 WHERE lock_name = :name
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -255,7 +256,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
 WHERE lock_name = :name AND slot = :slot
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -263,7 +264,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
     SELECT "dblock_run".*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "dblock_run"
@@ -273,10 +274,10 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
+        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
 FROM "dblock_lock" AS l JOIN "dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
-WHERE l.token IS NOT NULL
+WHERE l.token IS NOT NULL AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- list_row_locks, waits 0 s
 UPDATE "dblock_lock" SET fence = fence WHERE false
@@ -326,7 +327,8 @@ SELECT lock_name, fence, :value, strftime('%Y-%m-%d %H:%M:%f', 'now')
 FROM "dblock_lock"
 WHERE lock_name = :name AND token = :token
     AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
-ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at WHERE v.fence <= excluded.fence
+ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at
+WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence
 
 -- read_leader, waits 0.05 s
@@ -334,7 +336,7 @@ SELECT l.owner, l.fence, v.value, l.acquired_at, (julianday(expires_at) - julian
 FROM "dblock_lock" AS l LEFT JOIN "dblock_value" AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = :name AND l.token IS NOT NULL
-    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
+    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- retire, waits 0.05 s
 DELETE FROM "dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))

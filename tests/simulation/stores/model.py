@@ -491,7 +491,8 @@ class ModelStore(Store):
         names = self.tables.names
         keys = [command.name, *(f"{command.name}#{n + 1}" for n in range(command.limit))]
         found = self.tables.limits.get(command.name)
-        limit = None if found is None else str(found)
+        known = found is not None or command.name in self.tables.values
+        limit = str(found or 0) if known else None
         rows = [
             (limit, *self._told(key, names[key]), None, self._anybodys(names[key]))
             for key in keys
@@ -501,7 +502,8 @@ class ModelStore(Store):
 
     def _set_limit(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
-        if not command.anew and command.name in self.tables.limits:
+        limited = command.name in self.tables.limits and not command.anew
+        if limited or command.name in self.tables.values:
             return (), 0
         self.tables.limits[command.name] = command.limit
         self._writes()
@@ -838,7 +840,8 @@ class ModelStore(Store):
             return (), 0
         if name.expires is None or name.expires <= now:
             return (), 0
-        if self.tables.values.get(command.name, (0, "", 0.0))[0] > command.fence:
+        written = self.tables.values.get(command.name, (0, "", 0.0))[0]
+        if written > command.fence or command.name in self.tables.limits:
             return (), 0
         self.tables.values[command.name] = command.fence, command.value, now
         self._writes()
@@ -851,7 +854,7 @@ class ModelStore(Store):
         name, witness, now = self.tables.names.get(command.name), self.witness, self.clock()
         if name is None or name.token is None or name.expires is None or name.expires <= now:
             return (), 0
-        if witness is None or name.fence <= witness.epoch:
+        if is_shared(name.token) or witness is None or name.fence <= witness.epoch:
             return (), 0
         fence, value, _ = self.tables.values.get(command.name, (0, "", 0.0))
         told = value if fence == name.fence else None
