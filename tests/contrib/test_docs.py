@@ -48,8 +48,12 @@ def test_flask(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_p
     # `run` handles signals, so it is tried for its arguments only.
     assert app.test_cli_runner().invoke(args=list_).exit_code == 0
     assert app.test_cli_runner().invoke(args=[*run[:3], "--help"]).exit_code == 0
+    (block,) = blocks(page("flask.md"), "python kinds")
+    exec(compile(block, "flask.md", "exec"), names)
     with app.app_context():
         names["nightly"]()
+        names["figures"]()
+        names["figures"]()
         names["locks"].locks.close()
         names["db"].engine.dispose()
 

@@ -11,7 +11,7 @@ import flask_migrate
 import pytest
 from flask import Flask
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import inspect
+from sqlalchemy import Column, Integer, MetaData, Table, inspect
 
 from dblock import Locks, NotAcquired
 from dblock.contrib.flask import DBLock
@@ -96,6 +96,25 @@ def test_an_election(new_database: NewDatabase, create_app: Factory) -> None:
         leader = locks.election("leader").leader()
         assert leader is not None
         assert leader.fence == term.fence
+
+
+def test_all_kinds(new_database: NewDatabase, create_app: Factory) -> None:
+    app = create_app(new_database("sqlite", migrated=True).url)
+    table = Table("item", MetaData(), Column("id", Integer, primary_key=True), Column("n", Integer))
+    with app.app_context():
+        with locks.all(locks.lease("a", LONG), locks.lease("b", LONG), wait=0):
+            assert [state.name for state in locks.locks.list()] == ["a", "b"]
+        table.create(db.session.connection())
+        db.session.execute(table.insert().values(id=7, n=3))
+        assert locks.counter(table.c.n, key=table.c.id).take(db.session, 7, 2)
+        db.session.commit()
+        for replayed in (False, True):
+            with locks.once(db.session, "order:42") as call:
+                assert call.replayed is replayed
+                if not replayed:
+                    call.result = {"id": 7}
+            assert call.result == {"id": 7}
+            db.session.commit()
 
 
 def test_several_applications(new_database: NewDatabase, create_app: Factory) -> None:

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
     from ...arguments import Seconds
+    from ...counter import Counter
     from ...election import Election
     from ...io.borrowed import Borrowable
+    from ...multi import MultiLock
+    from ...once import Once
     from ...row import RowLock
     from ...semaphore import Semaphore
     from ...shared import SharedLease
@@ -124,6 +127,18 @@ class DBLock:
     def semaphore(self, name: str, *args: Any, **options: Any) -> Semaphore:
         """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
         return self.locks.semaphore(name, *args, **options)
+
+    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
+        """Return the given locks as one lock: see :meth:`dblock.Locks.all`."""
+        return self.locks.all(*locks, wait=wait)
+
+    def counter(self, column: Any, **options: Any) -> Counter:
+        """Return a counter: see :meth:`dblock.Locks.counter`."""
+        return self.locks.counter(column, **options)
+
+    def once(self, session: Borrowable, key: str, **options: Any) -> Once:
+        """Return a call that is made once: see :meth:`dblock.Locks.once`."""
+        return self.locks.once(session, key, **options)
 
     def locked(
         self, name: str, *args: Any, **options: Any
