@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .lease import Lease
-    from .lock_state import Leader, LockState, RowLockState, RunState, WaiterState
+    from .lock_state import Leader, LockState, RowLockState, RunState, SlotsState, WaiterState
     from .locks import Locks
     from .multi import MultiLock
     from .once import Once
@@ -83,6 +83,7 @@ __all__ = [
     "SchemaMissing",
     "Semaphore",
     "SharedLease",
+    "SlotsState",
     "SocketTimeout",
     "StaleFence",
     "Timeouts",
@@ -113,6 +114,7 @@ _HOMES = {
     "RunState": "lock_state",
     "Semaphore": "semaphore",
     "SharedLease": "shared",
+    "SlotsState": "lock_state",
     "Timeouts": "timeouts",
     "WaiterState": "lock_state",
     "retry_on_conflict": "retrying",

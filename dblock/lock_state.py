@@ -94,6 +94,22 @@ class RunState:
         return "succeeded" if self.exit_status == 0 else "failed"
 
 
+class SlotsState(NamedTuple):
+    """The slots of a semaphore: how many there are, and how many are held."""
+
+    limit: int
+    held: int
+
+    @property
+    def full(self) -> bool:
+        """Whether no slot is left."""
+        return self.held >= self.limit
+
+    def describe(self) -> str:
+        """Say how many are held, in one line for people."""
+        return f"{self.held} of {self.limit} held"
+
+
 @dataclass(frozen=True, slots=True)
 class LockState:
     """A name's row in the lock table at one moment.
@@ -110,6 +126,9 @@ class LockState:
     group, so one that died counts until the group is over. Owner and ``acquired_at`` are the first
     reader's then.
 
+    Only :meth:`Locks.show` fills in ``slots``: those of the semaphore that has the name, None if
+    there is none.
+
     It has no token: a token proves ownership, so dblock gives it only to the holder.
     """
 
@@ -123,6 +142,7 @@ class LockState:
     run: RunState | None = None
     row_lock: RowLockState | None = None
     readers: int | None = None
+    slots: SlotsState | None = None
 
     @property
     def status(self) -> str:
@@ -130,13 +150,16 @@ class LockState:
 
         ``"held"``: somebody has a lease. ``"running"``: a job runs under the lease. ``"done"``: the
         job has ended and still keeps the name. ``"locked"``: a transaction has the row lock.
-        ``"expired"``: nobody gave the lease back. ``"free"``: nobody has the name.
+        ``"full"``: all slots of a semaphore are held. ``"expired"``: nobody gave the lease back.
+        ``"free"``: nobody has the name.
         """
         done = self.run is not None and self.run.ended_at is not None
         if self.held:
             return "held" if self.run is None else ("done" if done else "running")
         if self.row_lock is not None:
             return "locked"
+        if self.slots is not None and self.slots.full:
+            return "full"
         return "free" if self.remaining is None or done else "expired"
 
     @property

@@ -12,7 +12,7 @@ from .prune import prune
 from .run import run
 from .runs import runs
 from .schema import downgrade, upgrade
-from .show import list_, release, show
+from .show import list_, release, resize, show
 
 HELP = f"""Use the relational database that you already have as your lock server.
 
@@ -48,5 +48,7 @@ def app() -> None:
     pass
 
 
-for command in (run, list_, show, runs, release, prune, doctor, metrics, upgrade, downgrade):
+for command in (run, list_, show, runs, release, resize, prune, doctor, metrics):
+    app.add_command(command)
+for command in (upgrade, downgrade):
     app.add_command(command)

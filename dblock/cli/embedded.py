@@ -18,7 +18,7 @@ from .output import complain, warnings_told
 from .prune import prune
 from .run import run
 from .runs import runs
-from .show import list_, release, show
+from .show import list_, release, resize, show
 
 if TYPE_CHECKING:
     from ..locks import Locks
@@ -79,7 +79,7 @@ def commands(
 
     Each looks up the ``place`` when it runs, and has the framework's own ``options`` too.
     """
-    chosen = (run, list_, show, runs, release, prune, doctor, metrics, *more)
+    chosen = (run, list_, show, runs, release, resize, prune, doctor, metrics, *more)
     names = ", ".join(str(command.name) for command in chosen)
 
     # If the command is missing, one line says so, instead of the whole help as an error.

@@ -15,7 +15,7 @@ from ..errors import (
 )
 
 OK = 0
-FREE = 1  # show, release: nobody held it
+FREE = 1  # show, release: nobody held it; resize: there is no such semaphore
 WRONG = 1  # doctor
 OPEN = 1  # runs --reopen: no run has succeeded in the slot
 USAGE = 64  # EX_USAGE
@@ -32,7 +32,8 @@ INTERRUPTED = SIGNALLED + signal.SIGINT
 HELP = f"""\b
 Exit codes:
   {OK:3}  done; run: the command succeeded, or had succeeded in its slot (-D changes that)
-  {FREE:3}  show, release: nobody held it; doctor: something is wrong; runs: nothing to reopen
+  {FREE:3}  show, release: nobody held it; resize: no such semaphore; doctor: something is wrong;
+       runs: nothing to reopen
   {USAGE:3}  wrong usage
   {UNAVAILABLE:3}  the database was not reached, or cannot serve now
   {INTERNAL:3}  the outcome is unknown, or an internal error

@@ -1,4 +1,4 @@
-"""``dblock list``, ``dblock show`` and ``dblock release``."""
+"""``dblock list``, ``dblock show``, ``dblock release`` and ``dblock resize``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..arguments import check_limit
 from ..printable import moment, printable
 from . import exits
-from .options import Place, database_options, json_option, name_argument
+from .options import Place, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table
 from .runs import run_lines, run_object
 
@@ -85,7 +86,8 @@ def show(place: Place, name: str, as_json: bool) -> int:
       dblock show nightly || echo free
 
     It exits with 0 if the lock is held, and with 1 if it is free: released, expired or never taken.
-    It also shows how the last run of a job ended.
+    It also shows how the last run of a job ended, and how many slots of a semaphore are held: one
+    with a slot left is free.
 
     A row lock belongs to a transaction. On PostgreSQL dblock shows whose transaction that is. On
     MariaDB it sees a row lock once somebody has waited for it for some seconds. On SQLite it sees
@@ -101,6 +103,28 @@ def show(place: Place, name: str, as_json: bool) -> int:
         for key, value in [*_block(state), *_waiters(state), *run_lines(run)]:
             click.echo(f"{key:8}{value}")
     return exits.FREE if state.status in ("free", "expired") else exits.OK
+
+
+@click.command("resize", short_help="Change the limit of a semaphore.")
+@name_argument
+@click.argument("limit", type=int, callback=checked(check_limit))
+@database_options
+def resize(place: Place, name: str, limit: int) -> int:
+    """Let LIMIT hold a slot of the semaphore NAME at a time, instead of as many as before.
+
+    \b
+      dblock resize api 5
+
+    Who asks with another limit from now on is refused: start your processes anew with the new one.
+    Who holds a slot above the limit keeps it. It exits with 1 if there is no such semaphore.
+    """
+    with place.locks() as locks:
+        if locks.show(name).slots is None:
+            complain(f"{name!r} is not the name of a semaphore that was used before")
+            return exits.FREE
+        above = locks.semaphore(name, limit).resize(limit)
+    click.echo(printable(f"the limit of {name!r} is {limit} now; held above it: {above}"))
+    return exits.OK
 
 
 @click.command("release", short_help="Take a lock from its holder.")
@@ -140,7 +164,7 @@ def _state(state: LockState) -> str:
 
 def _object(state: LockState) -> dict[str, Any]:
     """Return what JSON says of a name: nothing about a hold that was given back."""
-    leased = state.status not in ("free", "locked")
+    leased = state.status not in ("free", "locked", "full")
     return {
         "name": state.name,
         "state": state.status,
@@ -150,6 +174,7 @@ def _object(state: LockState) -> dict[str, Any]:
         "expires_in": round(state.remaining, 3) if leased and state.remaining is not None else None,
         "fence": state.fence,
         "readers": state.readers if leased else None,
+        "slots": None if state.slots is None else state.slots._asdict(),
         "row_lock": None if state.row_lock is None else _row_lock_object(state.row_lock),
         "waiters": [
             {
@@ -175,11 +200,12 @@ def _fields(state: LockState) -> list[str]:
     holder, since = state.owner, state.acquired_at
     if state.row_lock is not None:
         holder, since = state.row_lock.holder, state.row_lock.since
+    unheld = state.status in ("free", "full")
     return [
         printable(state.name),
         _state(state),
-        "" if state.status == "free" else printable(holder or ""),
-        "" if state.status == "free" else moment(since),
+        "" if unheld else printable(holder or ""),
+        "" if unheld else moment(since),
         f"{state.remaining:.1f} s" if state.held else "",
         str(state.fence),
         str(len(state.waiters)),
@@ -192,6 +218,8 @@ def _block(state: LockState) -> list[tuple[str, str]]:
     if state.row_lock is not None and state.row_lock.statement:
         lines += [("last", printable(state.row_lock.statement))]
     lines += [("expires", f"in {expires}" if expires else ""), ("fence", fence)]
+    if state.slots is not None:
+        lines += [("slots", state.slots.describe())]
     return [(key, value) for key, value in lines if value]
 
 

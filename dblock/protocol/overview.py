@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..lock_state import LockState, RowLockState, RunState, WaiterState
+from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
 from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import look
@@ -33,10 +33,11 @@ def show(dialect: Statements, name: str, now: float) -> Procedure[LockState]:
     row, now = yield from look(dialect, name, 0.0, now)
     waiters = (yield from _waiters(dialect, name, now)).get(name, ())
     run = yield from _last(dialect, name, now)
+    slots = yield from _slots(dialect, name, now)
     row_locks = yield from _row_locks(dialect, name, now)
     if row is None:
         row = LockRow(name, 0, None, None, None, None, None)
-    return _told(dialect, row, waiters, run, row_locks)
+    return replace(_told(dialect, row, waiters, run, row_locks), slots=slots)
 
 
 def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
@@ -93,6 +94,22 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
         return (yield from last(dialect, name, now))
     except Unsupported:
         return None  # who may not read the runs is told the rest
+
+
+def _slots(dialect: Statements, name: str, now: float) -> Procedure[SlotsState | None]:
+    """Read the slots of a semaphore; None if the name is not that of one."""
+    try:
+        look = dialect.look_at_slots(name, 0)
+        reply = yield from retry_or_raise(dialect, look, name, 0.0, now)
+        limit = look.read(reply).limit
+        if not limit:
+            return None
+        look = dialect.look_at_slots(name, limit)
+        found = look.read((yield from retry_or_raise(dialect, look, name, 0.0, reply.now)))
+    except Unsupported:
+        return None  # who may not read the limits is told the rest
+    held = sum(one.row.held for one in found.rows.values() if one.row.name != name)
+    return SlotsState(limit, held)
 
 
 def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:

@@ -173,6 +173,7 @@ def test_show(here: Here, db: Database) -> None:
         "expires_in": None,
         "fence": 1,
         "readers": None,
+        "slots": None,
         "row_lock": None,
         "waiters": [],
         "last_run": None,
@@ -380,3 +381,31 @@ def test_help(here: Here) -> None:
 
 def test_version(program: Program) -> None:
     assert program("--version") == (0, f"dblock {__version__}\n", "")
+
+
+def test_a_semaphore(dblock: Program, db: Database) -> None:
+    """It is free while one slot is; and its limit can be changed."""
+    assert dblock("resize", "api", "3")[::2] == (
+        1,
+        "dblock: 'api' is not the name of a semaphore that was used before\n",
+    )
+    with Locks(db.url) as locks, locks.semaphore("api", 2):
+        code, out, _ = dblock("show", "api")
+        assert code == 1
+        assert re.search(r"^slots +1 of 2 held$", out, re.MULTILINE)
+        with locks.semaphore("api", 2):
+            code, out, _ = dblock("show", "api")
+            assert code == 0
+            assert re.search(r"^state +full$", out, re.MULTILINE)
+            assert "holder" not in out
+            shown = json.loads(dblock("show", "api", "--json")[1])
+            assert (shown["state"], shown["slots"]) == ("full", {"limit": 2, "held": 2})
+            assert shown["holder"] is None
+            said = "the limit of 'api' is 1 now; held above it: 1\n"
+            assert dblock("resize", "api", "1") == (0, said, "")
+            assert locks.show("api").slots == (1, 1)
+    with Locks(db.url) as locks:
+        assert locks.show("api").status == "free"
+        assert locks.show("other").slots is None
+    for wrong in ("0", "1001", "many"):
+        assert dblock("resize", "api", wrong)[0] == 64
