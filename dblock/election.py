@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from .arguments import Seconds, check_interval, check_json, check_wait
-from .errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown, Unavailable
+from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown, Unavailable
 from .functions import check_runnable
 from .lease import Lease
 from .protocol import election
@@ -40,13 +40,16 @@ class Leadership(Lease):
     A term that is over does not come back. Campaign again.
     """
 
-    _resigned = False
+    _entered = False
 
     def __repr__(self) -> str:
         return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
 
     def __enter__(self) -> Self:
         self.check()
+        if self._entered:
+            raise ValueError(f"a term of {self.name!r} has one block: campaign for another term")
+        self._entered = True
         return self
 
     def __call__(self, function: Any) -> NoReturn:
@@ -119,9 +122,15 @@ class Leadership(Lease):
         self.release()
 
     def leave(self) -> None:
-        """End the ``with`` block's term, if you have not resigned in it."""
-        if not self._resigned:
+        """End the ``with`` block's term, if you have not resigned: there, or in another thread."""
+        try:
             super().leave()
+        except NotHeld:
+            term = self._holds.last
+            if term is None or not term.ended:  # it is the parent process's
+                raise
+            if term.loss is not None:  # resigning found that out
+                raise term.loss from None
 
     def release(self, after: Seconds = 0.0) -> None:
         """Resign."""
@@ -131,7 +140,6 @@ class Leadership(Lease):
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         super()._end(hold, after)
-        self._resigned = True
         database = self._database
         # Whoever is not called finds it out when it looks.
         with contextlib.suppress(DBLockError):

@@ -60,8 +60,9 @@ class Handle(ABC):
         except DBLockError as failure:
             if error is None:
                 raise
-            # The body's own error goes on; it tells of the loss too.
-            error.add_note(f"{type(failure).__name__} at the end of {self!r}: {failure}")
+            # The body's own error goes on; it tells of the loss too, where it is not that loss.
+            if failure is not error:
+                error.add_note(f"{type(failure).__name__} at the end of {self!r}: {failure}")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -27,8 +27,16 @@ class Bodies:
         """Note that the calling task is in the body now."""
         self._running[hold] = Body(this_task())
 
-    def end(self, hold: LeaseHold, error: BaseException | None) -> LockLost | None:
-        """Note that the body has ended; see :meth:`Body.end`."""
+    def end(self, hold: LeaseHold | None, error: BaseException | None) -> LockLost | None:
+        """Note that the body has ended; see :meth:`Body.end`.
+
+        ``hold`` is None where the body gave it back itself.
+        """
+        if hold is None:
+            mine = (one for one, body in self._running.items() if body.task is this_task())
+            hold = next(mine, None)
+        if hold is None:
+            return None
         body = self._running.pop(hold, None)
         return None if body is None else body.end(error)
 
@@ -45,21 +53,21 @@ class Body:
     """One body, run by a task."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
+        self.task = task
         self._cancelling = task.cancelling()
         self._loss: LockLost | None = None
 
     def lose(self, loss: LockLost) -> None:
         """Cancel the body, unless a call of the body found the loss and raises it."""
-        if self._loss is None and whose() is not self._task:
+        if self._loss is None and whose() is not self.task:
             self._loss = loss
-            self._task.cancel(f"{loss}")
+            self.task.cancel(f"{loss}")
 
     def end(self, error: BaseException | None) -> LockLost | None:
         """Return the loss if ``error`` is its cancellation, else None."""
         if self._loss is None:
             return None
-        others = self._task.uncancel() > self._cancelling
+        others = self.task.uncancel() > self._cancelling
         if others or not isinstance(error, asyncio.CancelledError):
             return None
         return self._loss

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..arguments import Seconds
-from ..errors import LockLost
+from ..errors import LockLost, NotHeld
 from ..functions import DECORATOR, check_callable, is_coroutine_function, wraps
 from ..handle import Handle
 from ..lease import Lease
@@ -132,9 +132,9 @@ class AsyncHolder(AsyncHandle[L], ABC):
     def end_body(self, error: BaseException | None) -> LockLost | None:
         """Note that the body has ended; return the loss if ``error`` is its cancellation."""
         hold = self.sync.current()
-        if self._bodies is not None and hold is not None and hold.count == 1:
-            return self._bodies.end(hold, error)
-        return None
+        if self._bodies is None or (hold is not None and hold.count > 1):
+            return None
+        return self._bodies.end(hold, error)
 
     async def __aexit__(
         self,
@@ -147,7 +147,7 @@ class AsyncHolder(AsyncHandle[L], ABC):
             await super().__aexit__(kind, error, traceback)
             return
         # Only the loss cancelled the body, so it counts as not cancelled.
-        with contextlib.suppress(LockLost):
+        with contextlib.suppress(LockLost, NotHeld):
             await super().__aexit__(None, None, None)
         raise loss from error
 

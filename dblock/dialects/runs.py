@@ -10,7 +10,6 @@ from ..lock_state import RunState
 from ..protocol import commands
 from ..protocol.steps import Query, Reply
 from .dialect import Dialect, read_fence
-from .readers import shared
 from .values import text, utc
 
 # One statement deletes so many rows, so that it ends within the server's limit for one.
@@ -18,10 +17,7 @@ PRUNED_AT_ONCE = 1000
 
 
 class RunStatements(Dialect):
-    """A run's row is written by who holds the job's lease, and found by that hold's fence.
-
-    Readers have the fence of the last writer, and no runs.
-    """
+    """A run's row is written by who holds the job's lease, and found by that hold's fence."""
 
     #: What ends a statement that must be on disk before it is told.
     durably: ClassVar[str] = ""
@@ -105,7 +101,7 @@ class RunStatements(Dialect):
             f"""SELECT {self._run_columns}
             FROM {self.lock_table} AS l JOIN {self.run_table} AS run
                 ON run.lock_name = l.lock_name AND run.fence = l.fence
-            WHERE l.token IS NOT NULL AND NOT {shared("l.token")}""",
+            WHERE l.token IS NOT NULL""",
             {},
             commands.ListHeldRuns(),
             self.patience,
@@ -118,7 +114,7 @@ class RunStatements(Dialect):
         return f"""run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
             run.exit_status, EXISTS (SELECT 1 FROM {self.lock_table} AS held
                 WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-                    AND token IS NOT NULL AND NOT {shared()} AND {self.remaining} > 0)"""
+                    AND token IS NOT NULL AND {self.remaining} > 0)"""
 
     def prune_applied(self, age: float) -> Query[int]:
         old = f"applied_at < {self.ago}"

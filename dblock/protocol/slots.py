@@ -258,7 +258,7 @@ def resize(
     look = dialect.look_at_slots(name, most)
     reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
     found = look.read(reply)
-    if found.limit == 0:
+    if not found.limit:
         raise mismatch(name, limit, 0)
     above = (slot_name(name, number) for number in range(limit + 1, most + 1))
     return sum(one in found.rows and found.rows[one].row.held for one in above)

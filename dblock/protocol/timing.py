@@ -15,10 +15,8 @@ class Timing:
     the locks that it makes.
     """
 
-    #: A free name is kept so long for each one in its queue, before the next may have it; and that
-    #: long for all of them: who comes then waits for no more of the dead.
+    #: A free name is kept so long for each one in its queue, before the next may have it.
     grace: float = 0.4
-    grace_max: float = 2.0
     #: Between two looks of one who waits to be told, if it is the first or the second: as often as
     #: the first term of one who does not answer. Those further back look less often, and this
     #: often at least.

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Danger, LockLost, Locks
 from dblock.aio import AsyncLocks
+from dblock.holding.lease_hold import LeaseHold
 from tests.aio.support import eventually
 from tests.support import LONG, SECONDS, SHORT, expire
 
@@ -187,6 +188,37 @@ def test_a_timeout_around_and_inside(
                 await work()
             task = asyncio.current_task()
             assert task is not None
+            assert task.cancelling() == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["lease", "term"])
+def test_a_loss_that_is_told_while_the_body_gives_back(url: str, run: Any, kind: str) -> None:
+    """Its cancellation is not left behind where the hold is gone already."""
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            task = asyncio.current_task()
+            assert task is not None
+            loss = LockLost("taken", name="report", reason="taken over")
+            election = locks.election("report", ttl=LONG, cancel_on_loss=True)
+            lease = locks.lease("report", ttl=LONG, cancel_on_loss=True)
+
+            def lose(hold: LeaseHold | None) -> None:
+                assert hold is not None
+                hold.lose(loss)
+                assert hold.on_lost is not None
+                hold.on_lost(loss)
+
+            async def work() -> None:
+                async with election.campaign() if kind == "term" else lease as held:
+                    asyncio.get_running_loop().call_soon(lose, held.sync.current())
+                    await held.release()
+
+            with pytest.raises(LockLost) as caught:
+                await work()
+            assert caught.value is loss
             assert task.cancelling() == 0
 
     run(main())

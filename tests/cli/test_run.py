@@ -113,7 +113,7 @@ def test_shared(dblock: Program, db: Database) -> None:
 
 
 def test_runs_that_share_have_no_record(dblock: Program, db: Database) -> None:
-    """They have the fence of the last writer, whose run is on record under that."""
+    """They have one fence, so they would have one record."""
     with Locks(db.url) as locks:
         reader = dblock.holder("prices", "--shared")
         assert locks.last_run("prices") is None

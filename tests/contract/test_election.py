@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from queue import Queue
 from threading import Thread
@@ -181,6 +182,40 @@ def test_who_resigns_inside_the_block(election: Election, rival: Election) -> No
             assert told(election.leader()) == (2, None)
         with pytest.raises(NotHeld):
             term.check()
+
+
+def test_another_thread_resigns(election: Election, threads: Threads) -> None:
+    """As one does that is to stop a leader. The end of the block has nothing to do, or does it."""
+    for _ in range(5):
+        with election.campaign() as term:
+            resigning = threads.start(term.resign)
+            while term.held:
+                pass
+        resigning.result(SECONDS)
+    assert election.leader() is None
+
+
+def test_a_loss_that_is_found_by_resigning(election: Election, others: Locks) -> None:
+    """The end of the block tells it too, and says nothing of it if it is on its way."""
+
+    def lead(*caught: type[LockLost]) -> None:
+        with election.campaign() as term:
+            others.release("leader", force=True)
+            with suppress(*caught):
+                term.resign()
+
+    for caught in ((LockLost,), ()):
+        with pytest.raises(LockLost) as told:
+            lead(*caught)
+        assert told.value.reason == "forced"
+        assert not hasattr(told.value, "__notes__")
+
+
+def test_a_term_has_one_block(election: Election) -> None:
+    with election.campaign() as term:
+        with pytest.raises(ValueError, match="has one block"), term:
+            pass
+        assert term.held
 
 
 def test_a_term_is_not_detached(election: Election) -> None:
@@ -563,6 +598,21 @@ def test_run_ends_with_work_that_resigns(election: Election) -> None:
 
     assert run(election, resigning) == "done"
     assert election.leader() is None
+
+
+def test_run_campaigns_again_when_resigning_finds_a_loss(election: Election, others: Locks) -> None:
+    fences = []
+
+    def working(term: Leadership) -> str:
+        fences.append(term.fence)
+        if len(fences) == 1:
+            others.release("leader", force=True)
+            with pytest.raises(LockLost):
+                term.resign()
+        return "done"
+
+    assert run(election, working) == "done"
+    assert fences == [1, 2]
 
 
 def test_run_raises_what_its_work_does(election: Election) -> None:

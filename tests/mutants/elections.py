@@ -56,6 +56,22 @@ ELECTIONS = (
         f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
     ),
     Mutant(
+        "a-term-that-was-resigned-ends-in-an-error",
+        "who resigns inside the block has no error at its end",
+        "dblock.election.Leadership.leave",
+        "if term is None or not term.ended:",
+        "if True:",
+        f"{TESTS}::test_who_resigns_inside_the_block[threads-sqlite]",
+    ),
+    Mutant(
+        "a-loss-that-was-found-by-resigning-is-forgotten",
+        "the end of a block tells the loss",
+        "dblock.election.Leadership.leave",
+        "if term.loss is not None:",
+        "if False:",
+        f"{TESTS}::test_a_loss_that_is_found_by_resigning[threads-sqlite]",
+    ),
+    Mutant(
         "a-reader-leads",
         "a leader is who holds the name alone",
         "elections.ElectionStatements.leader",

@@ -20,7 +20,7 @@ ONCE = (
     Mutant(
         "a-call-ends-in-another-transaction",
         "the key and the effect are one transaction",
-        "once.Once.__exit__",
+        "once.Once._finish",
         "if not self._active:",
         "if False:",
         f"{TESTS}::test_a_transaction_that_ends_inside[threads-postgresql]",

@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
 PASSING = "tests/waiting/test_passing_on.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
-DEATHS = "tests/waiting/test_deaths.py"
 STARVING = "tests/waiting/test_starving.py"
 MARIAS = "tests/waiting/test_server_wait.py"
 MARIA_GRANT = "tests/waiting/test_server_wait_grant.py"
@@ -175,30 +174,6 @@ CALLS = (
         "WHERE {self.is_available(LAST)}",
         "WHERE {self.is_available('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
-    ),
-    Mutant(
-        "postgresql-keeps-a-free-name-for-all-the-dead",
-        "a free name is kept for a few of the dead",
-        "postgresql.queue.QueueStatements.is_available",
-        "least(({ahead}) * {self.grace}, {self.timing.grace_max})",
-        "({ahead}) * {self.grace}",
-        f"{DEATHS}::test_many_died_waiting[pgbouncer-2-True]",
-    ),
-    Mutant(
-        "mariadb-keeps-a-free-name-for-all-the-dead",
-        "a free name is kept for a few of the dead",
-        "mariadb.queue.QueueStatements.is_available",
-        "LEAST({ahead} * {each}, {most})",
-        "{ahead} * {each}",
-        f"{DEATHS}::test_many_died_waiting[mariadb-2-True]",
-    ),
-    Mutant(
-        "sqlite-keeps-a-free-name-for-all-the-dead",
-        "a free name is kept for a few of the dead",
-        "sqlite.queue.QueueStatements.is_available",
-        "min({ahead} * {self.grace}, {self.timing.grace_max})",
-        "{ahead} * {self.grace}",
-        f"{DEATHS}::test_many_died_waiting[sqlite-2-True]",
     ),
     Mutant(
         "standing-aside",

@@ -10,7 +10,9 @@ from functools import partial
 from .leaving import Leaver
 from .recorded import acquire
 
-LIFE = 0.05  # seconds of waiting until one that is to die does, in the mean
+# Seconds of waiting until one that is to die does, in the mean. Where nobody sees that it has died,
+# the name is kept for it for a moment, and too many would keep it from the living.
+LIFE, LIFE_UNSEEN = 0.05, 1.0
 
 
 class HandingOver(Leaver):
@@ -31,7 +33,8 @@ class HandingOver(Leaver):
         self._together(self._cancels, *vain, meanwhile=self._is_interrupted)
 
     def _is_killed(self) -> None:
-        death = threading.Timer(self._chance.expovariate(1 / LIFE), self._die)
+        life = LIFE if self._plan.sees_deaths else LIFE_UNSEEN
+        death = threading.Timer(self._chance.expovariate(1 / life), self._die)
         death.daemon = True
         death.start()
         hold = acquire(self._recorder, self._lease(self._locks), renewing=self.renews)

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from .operations import Hold
 from .spans import Span, both, without
-from .times import Times, waits
+from .times import Times
 
 # Seconds after a waiter's death in which the server may not have noticed it yet.
 JUST = 1.0
@@ -23,8 +23,9 @@ class Handoff:
 
     ``free`` is how much of that it was certainly free and somebody waited who lived to tell:
     that nobody else had it is what the fences show. ``deaths`` are those who waited
-    for the name and were killed then, or just before. Of the grants in between that nobody told of
-    ``lost`` went to them at most.
+    for the name and were killed then, or just before; or since the hold was asked for, where nobody
+    sees that they have died. Of the grants in between that nobody told of ``lost`` went to them at
+    most.
     """
 
     before: Hold
@@ -35,13 +36,11 @@ class Handoff:
     lost: int
 
 
-def handoffs(times: Times) -> Iterator[Handoff]:
+def handoffs(times: Times, *, sees_deaths: bool) -> Iterator[Handoff]:
     """All of them: a hold that was not told to be released hands nothing over."""
     for name, holds in times.holds.items():
         waited = without(times.waited(name), times.in_doubt(name))
         starts, ends = [start for start, _ in waited], [end for _, end in waited]
-        killed = [one for one in times.acquires[name] if waits(one) and one.end is None]
-        sent, gone = sorted(one.sent.at for one in killed), sorted(map(times.end, killed))
         for before, after in pairwise(sorted(holds, key=lambda hold: hold.fence)):
             released = times.released(before)
             if released is None:
@@ -50,6 +49,7 @@ def handoffs(times: Times) -> Iterator[Handoff]:
             span = min(released, after.start), after.start
             near = waited[bisect_left(ends, span[0]) : bisect_right(starts, span[1])]
             free = sum(end - start for start, end in both([span], near))
-            deaths = bisect_right(sent, span[1]) - bisect_left(gone, span[0] - JUST)
+            since = span[0] - JUST if sees_deaths else before.sent
+            deaths = times.dead(name, since, span[1])
             lost = min(after.fence - before.fence - 1, deaths)
             yield Handoff(before, after, span, free, deaths, lost)

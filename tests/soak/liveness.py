@@ -7,6 +7,7 @@ the database's commits were, and a bound grows with what that shows of the same 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from math import inf
 
 from dblock.protocol.timing import Timing
 
@@ -23,11 +24,6 @@ STEPS = 10
 # How many times as often as another of its equals a process may get its names; and how many
 # grants of each, in the mean, say something about that.
 FAIR, ENOUGH = 4.0, 20
-
-
-def kept_for(sees_deaths: bool) -> float:
-    """For how many seconds at most a free name is kept for those who died waiting for it."""
-    return 0.0 if sees_deaths else Timing().grace_max
 
 
 def prompt(facts: Facts) -> Found:
@@ -53,15 +49,15 @@ def handed_over(facts: Facts) -> Found:
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = kept_for(facts.history.sees_deaths)
-    for one in handoffs(times):
+    kept = 0.0 if facts.history.sees_deaths else Timing().grace
+    for one in handoffs(times, sees_deaths=facts.history.sees_deaths):
         checked += 1
         if one.free <= BOUND:
             continue
         events = times.around(one.after.name, one.span)
         allowed = BOUND + STEPS * times.lateness(one.span) + times.allowance(one.span, events)
         allowed += one.lost * (float(one.after.events[0].detail.get("ttl", 0.0)) + LOOK)
-        allowed += kept
+        allowed += one.deaths * kept
         if one.free > allowed:
             what = f"{one.after.name!r} was not handed over for {one.free:.3f} s, {allowed:.3f} s "
             found.append(Violation(f"{what}are allowed, {one.deaths} were killed", events))
@@ -71,10 +67,10 @@ def handed_over(facts: Facts) -> Found:
 def ghosts(facts: Facts) -> Found:
     """A name that is free, and that nobody waits for, is granted to a try that does not wait.
 
-    Where nobody sees that a waiter has died, it is after the moments for which it is kept.
+    Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = kept_for(facts.history.sees_deaths)
+    kept = 0.0 if facts.history.sees_deaths else Timing().grace
     for name, acquires in list(times.acquires.items()):
         refused = [one for one in acquires if not waits(one) and is_refused(one)]
         checked += len(refused)
@@ -84,7 +80,9 @@ def ghosts(facts: Facts) -> Found:
                 continue
             span = start, times.end(late[-1])
             events = times.around(name, (start, start))
-            allowed = BOUND + STEPS * times.lateness(span) + times.allowance(span, events) + kept
+            allowed = BOUND + STEPS * times.lateness(span) + times.allowance(span, events)
+            before = (hold.sent for hold in times.holds[name] if hold.start <= start)
+            allowed += kept * times.dead(name, max(before, default=-inf), span[1])
             if late[-1].sent.at - start > allowed:
                 free = late[-1].sent.at - start
                 what = f"{name!r} was refused, free for {free:.3f} s and with nobody waiting for it"

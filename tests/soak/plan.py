@@ -22,6 +22,8 @@ class Plan:
     guarded: bool
     #: Whether each has a proxy between itself and the database.
     proxied: bool = False
+    #: Whether the server knows when one who waits has died.
+    sees_deaths: bool = True
     place: int = 1
     places: int = 1
 

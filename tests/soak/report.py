@@ -73,7 +73,7 @@ def _handoffs(history: History) -> Table:
     """How long the names were free that somebody waited for, in milliseconds."""
     times = Times(Facts(history))
     kinds: dict[str, list[Handoff]] = {"nobody killed": [], "beside a death": [], "to the dead": []}
-    for one in handoffs(times):
+    for one in handoffs(times, sees_deaths=history.sees_deaths):
         kind = "to the dead" if one.lost else "beside a death" if one.deaths else "nobody killed"
         kinds[kind].append(one)
     table = Table(title="hand-offs: how long the name was free, in ms", title_justify="left")

@@ -86,6 +86,7 @@ def soak(
         f"{server.kind}/{settings.seed}",
         settings.guarded,
         profile.proxied,
+        server.kind in SEE_DEATHS,
         places=settings.workers,
     )
     recorder = Recorder(directory, YARDSTICK)

@@ -251,9 +251,12 @@ def test_a_try_of_a_free_name_that_nobody_waits_for(story: Waits) -> None:
 def test_a_try_of_a_name_that_is_kept_for_the_dead(
     story: Waits, late: float, broken: set[str]
 ) -> None:
-    kept = Timing().grace_max
-    story.acquire(Y, 0.5, 2.0, "failed", wait=1.5)
-    story.acquire(X, 2.0 + BOUND + kept + late, 2.1 + BOUND + kept + late, "failed", wait=0)
+    """For each that was killed while it waited, where nobody sees that."""
+    for number in range(3):
+        story.acquire(f"worker-{number + 4}-1", 0.5, None, "", wait=5.0)
+        story.begin(2.0, f"worker-{number + 4}-2", "inside")  # who comes after it, in its place
+    sent = 2.0 + TTL + BOUND + 3 * Timing().grace + late
+    story.acquire(X, sent, sent + 0.1, "failed", wait=0)
     assert story.broken(sees_deaths=False) == broken
     assert story.broken() == {"ghosts"}
 

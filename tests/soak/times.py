@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
 from math import inf
@@ -125,6 +126,23 @@ class Times:
         """When a name was free and certainly nobody waited for it."""
         waited = ((one.sent.at, self.end(one)) for one in self.acquires[name] if waits(one))
         return without(self.free(name), union(waited))
+
+    def dead(self, name: str, since: float, until: float) -> int:
+        """How many waited for a name in that time and were killed: so many may be in its queue."""
+        sent, gone = self._killed[name]
+        return bisect_right(sent, until) - bisect_left(gone, since)
+
+    @cached_property
+    def _killed(self) -> dict[str, tuple[list[float], list[float]]]:
+        """Of those who waited for each name and were killed: when that began, and was over."""
+        killed = {
+            name: [one for one in acquires if waits(one) and one.end is None]
+            for name, acquires in self.acquires.items()
+        }
+        return {
+            name: (sorted(one.sent.at for one in those), sorted(map(self.end, those)))
+            for name, those in killed.items()
+        }
 
     def around(self, name: str, span: Span) -> list[Event]:
         """What was done with a name in a span of time."""

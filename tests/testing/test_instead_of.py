@@ -199,7 +199,7 @@ def test_transactions_are_looked_at_as_usual(dblock_locks: Locks, shop: Engine) 
         pass
     with pytest.raises(ValueError, match="closed"):
         dblock_locks.row("order", on=connection).acquire()
-    with pytest.raises(TypeError, match="is an SQLAlchemy Connection"):
+    with pytest.raises(TypeError, match="an SQLAlchemy Connection"):
         dblock_locks.row("order", on=3).acquire()  # type: ignore[arg-type]
 
 

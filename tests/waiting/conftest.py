@@ -93,10 +93,9 @@ class Queue:
         queue = rows[0][0] if rows else None
         return queue.split(",") if isinstance(queue, str) else list(queue or [])
 
-    def put(self, *tickets: str) -> None:
-        """Let those stand in it alone, who are not there any more."""
-        listed = self.db.kind == "postgresql"
-        queue = f"ARRAY{[*tickets]}" if listed else f"'{','.join(tickets)}'"
+    def put(self, ticket: str) -> None:
+        """Let one stand in it alone, who is not there any more."""
+        queue = f"ARRAY['{ticket}']" if self.db.kind == "postgresql" else f"'{ticket}'"
         execute(self.db.url, f"UPDATE dblock_lock SET waiters = {queue}")
 
     def wait_for(self, length: int, *, name: str = NAME) -> None:
@@ -134,7 +133,7 @@ def only_calls(times: dict[str, float]) -> None:
 @pytest.fixture
 def kept_for_ever(times: dict[str, float]) -> None:
     """A free name is kept for the first in the queue, however long that takes."""
-    times.update(grace=NEVER, grace_max=NEVER)
+    times.update(grace=NEVER)
 
 
 @pytest.fixture

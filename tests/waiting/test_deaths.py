@@ -12,7 +12,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from dblock.dialects.tickets import TICKET, UNCALLED
 from dblock.protocol.term import FIRST_TERM
 from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
@@ -27,9 +26,6 @@ FENCE = "SELECT fence FROM dblock_lock"
 STEPS = 10
 # What is between two looks, at the most, of one whose turn has come.
 LOOK = 0.5
-# Seconds: the name has been free for more than twice as many, and for less than ten times.
-FREE = "UPDATE dblock_lock SET expires_at = '2000-01-01 00:00:00'"
-KEPT = 10 * 365 * 86400.0
 
 
 @pytest.fixture(params=["postgresql", "pgbouncer", "mariadb", "sqlite"])
@@ -110,17 +106,3 @@ def test_the_first_is_killed_at_that_moment(
 
     allowed = FIRST_TERM if listens(waited) else Timing().grace + LOOK
     assert late(waited, threads, killed) < allowed + LOOK
-
-
-@pytest.mark.parametrize(("most", "granted"), [(2, True), (10, False)])
-def test_many_died_waiting(
-    uncalled: Queue, times: dict[str, float], most: int, granted: bool
-) -> None:
-    """A free name is kept for the first of them, and not for all."""
-    times.update(grace=KEPT, grace_max=most * KEPT)
-    locks = uncalled.locks()
-    with lease(locks):
-        pass
-    uncalled.put(*(UNCALLED + f"{number:0{TICKET - len(UNCALLED)}x}" for number in range(50)))
-    execute(uncalled.db.url, FREE)
-    assert lease(locks, wait=0).acquire() is granted

@@ -21,8 +21,7 @@ def test_who_lets_the_user_lock_go_while_it_is_looked_at(
     user_lock: WatchedUserLock, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A grant that looked again would find the name free for some of its columns only."""
-    # A free name is kept for who has its user lock.
-    user_lock.times.update(grace=SECONDS, grace_max=SECONDS)
+    user_lock.times.update(grace=SECONDS)  # a free name is kept for who has its user lock
     first, second = lease(user_lock.locks()), lease(user_lock.locks())
     with first:
         fence = first.fence

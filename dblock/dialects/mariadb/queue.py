@@ -44,8 +44,7 @@ class QueueStatements(Tables):
         return "(LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)"
 
     def is_available(self, ahead: str) -> str:
-        each, most = microseconds(self.grace), microseconds(self.timing.grace_max)
-        grace = f"INTERVAL LEAST({ahead} * {each}, {most}) MICROSECOND"
+        grace = f"INTERVAL {ahead} * {microseconds(self.grace)} MICROSECOND"
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) "
             f"OR expires_at + {grace} <= UTC_TIMESTAMP(6))"

@@ -174,8 +174,7 @@ class QueueStatements(WitnessStatements):
         return f"{super().position_columns}, {self.seconds}"
 
     def is_available(self, ahead: str) -> str:
-        kept = f"least(({ahead}) * {self.grace}, {self.timing.grace_max})"
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
-            f"expires_at + {kept} * interval '1 s' <= clock_timestamp())"
+            f"expires_at + ({ahead}) * interval '{self.grace} s' <= clock_timestamp())"
         )

@@ -40,8 +40,7 @@ class QueueStatements(Dialect):
         return "(ifnull(instr(waiters, :ticket), 0) > 0)"
 
     def is_available(self, ahead: str) -> str:
-        kept = f"min({ahead} * {self.grace}, {self.timing.grace_max})"
-        ago = f"printf('-%.3f seconds', {kept})"
+        ago = f"printf('-%.3f seconds', {ahead} * {self.grace})"
         return (
             f"(expires_at IS NULL OR token IS NULL AND expires_at > {NOW} "
             f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"

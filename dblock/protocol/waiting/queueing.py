@@ -63,6 +63,6 @@ class Queueing(Polling):
             if state is not None and state.remaining is not None:
                 # By then those before may have died, so all but the first look after a moment.
                 places = ahead if state.remaining < 0 else min(ahead, 1)
-                turn = state.remaining + min(places * timing.grace, timing.grace_max)
+                turn = state.remaining + places * self.attempt.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
         return self.deadline.within(sleep)

@@ -8,8 +8,8 @@ WITH taken AS (
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM (
                 SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
-                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp())
+                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
@@ -40,14 +40,14 @@ RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, con
 WITH admitted AS MATERIALIZED (
             SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
         ), mine AS MATERIALIZED (
             SELECT free.ctid, free.epoch
             FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
                 SELECT k.ctid, admitted.epoch FROM admitted, "dblock_lock" AS k
-                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp())
+                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS free LIMIT 1
         )
@@ -68,15 +68,15 @@ UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
                 SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
                 WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp())
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
         FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
 
@@ -103,17 +103,17 @@ UPDATE "dblock_lock" SET waiters = CASE
         RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END,
-            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least((CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
 
 -- take, waits 0.025 s
 WITH mine AS MATERIALIZED (
             SELECT lock_name, coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(cardinality(waiters), 0) + 1) AS position, open.epoch
             FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
-                AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least(((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+                AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()) FOR UPDATE OF k
+1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
         )
         UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
             waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
@@ -304,9 +304,9 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FR
 -- look_queued
 SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + least(((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
+1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * 0.4, 2.0) * interval '1 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
         FROM "dblock_lock" WHERE lock_name = %(name)s
 
 -- list_held
@@ -571,7 +571,7 @@ AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_co
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -579,7 +579,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
 WHERE lock_name = %(name)s AND slot = %(slot)s
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -587,7 +587,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
     SELECT "dblock_run".*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "dblock_run"
@@ -597,10 +597,10 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
 FROM "dblock_lock" AS l JOIN "dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
-WHERE l.token IS NOT NULL AND NOT SUBSTR(l.token, 1, 6) = 'shared'
+WHERE l.token IS NOT NULL
 
 -- list_row_locks
 WITH locked AS MATERIALIZED (

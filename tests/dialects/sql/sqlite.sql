@@ -5,7 +5,7 @@ VALUES (:name, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 
 ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
     owner = excluded.owner, acquired_at = excluded.acquired_at,
     expires_at = excluded.expires_at, waiters = NULL
-WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
+WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0
 
 -- grant_slot, waits 0.05 s
@@ -17,23 +17,23 @@ UPDATE "dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
 WHERE lock_name = (
     SELECT slot.lock_name FROM numbers CROSS JOIN "dblock_lock" AS slot
     WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
-        AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
+        AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
     LIMIT 1
 ) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
-AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (token IS NULL OR token <> :turnstile))
+AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 
 -- grant_slot, waits 0.05 s
 UPDATE "dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
     acquired_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl), waiters = NULL
-WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name AND fence = 0)
+WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (SELECT value FROM "dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
-AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0)))) AND (token IS NULL OR token <> :turnstile))
+AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
 RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
 
 -- look_at_slots, waits 0.05 s
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(ifnull((length(waiters) + 1) / 25, 0) * 0.4, 2.0))))
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
     ON lock_name IN (:name0, :name1, :name2)
 
@@ -54,16 +54,16 @@ INSERT INTO "dblock_lock"
             (lock_name, fence, token, owner, acquired_at, expires_at)
         VALUES (:name, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0) + 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl))
         ON CONFLICT (lock_name) DO UPDATE SET
-            fence = fence + (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))),
-            token = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))), excluded.token, token),
-            owner = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))), excluded.owner, owner),
-            acquired_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))), excluded.acquired_at, acquired_at),
-            expires_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))), excluded.expires_at, expires_at),
-            waiters = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))), iif(instr(waiters, :ticket),
+            fence = fence + (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))),
+            token = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.token, token),
+            owner = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.owner, owner),
+            acquired_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.acquired_at, acquired_at),
+            expires_at = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), excluded.expires_at, expires_at),
+            waiters = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), iif(instr(waiters, :ticket),
 nullif(substr(waiters, instr(waiters, :ticket) + 25), ''), NULL), ifnull(waiters || ',', '') || :ticket)
-        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0)))) OR NOT (ifnull(instr(waiters, :ticket), 0) > 0)
+        WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))) OR NOT (ifnull(instr(waiters, :ticket), 0) > 0)
         RETURNING iif(token = :token, fence, NULL), (julianday(expires_at) - julianday('now')) * 86400.0, NULL, lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers,
-            iif((ifnull(instr(waiters, :ticket), 0) > 0), iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)), NULL), (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0))))
+            iif((ifnull(instr(waiters, :ticket), 0) > 0), iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)), NULL), (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
 
 -- join_readers, waits 0.05 s
 UPDATE "dblock_lock" SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || :token),
@@ -119,7 +119,7 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expir
 
 
 -- look_queued, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', min(iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4, 2.0))))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
 FROM "dblock_lock" WHERE lock_name = :name
 
 -- list_held, waits 0.05 s
@@ -248,7 +248,7 @@ AND fence = :fence
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
 WHERE lock_name = :name
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -256,7 +256,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "dblock_run" AS run
 WHERE lock_name = :name AND slot = :slot
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -264,7 +264,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
     SELECT "dblock_run".*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "dblock_run"
@@ -274,10 +274,10 @@ run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND NOT SUBSTR(token, 1, 6) = 'shared' AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
+        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
 FROM "dblock_lock" AS l JOIN "dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
-WHERE l.token IS NOT NULL AND NOT SUBSTR(l.token, 1, 6) = 'shared'
+WHERE l.token IS NOT NULL
 
 -- list_row_locks, waits 0 s
 UPDATE "dblock_lock" SET fence = fence WHERE false

@@ -202,7 +202,8 @@ class Site:
         """Look at what came of it, its client being closed."""
         left = self._left(case.proxy, closed + (MOMENT if case.cell.left else SESSIONS_END))
         case.proxy.cut()  # as the server's own keepalive does, in the end
-        assert not self._left(case.proxy, time.monotonic() + SECONDS), "sessions without a client"
+        left_for_ever = self._left(case.proxy, time.monotonic() + SECONDS)
+        assert not left_for_ever, f"sessions without a client: {left_for_ever}"
         return Outcome(case.told, case.subject.found(), left)
 
     def _subject(

@@ -393,7 +393,7 @@ class ModelStore(Store):
         now = self.clock()
         if name.expires is None or (name.token is None and name.expires > now):
             return True
-        return name.expires + min(before * 0.4, 2.0) <= now
+        return name.expires + before * 0.4 <= now
 
     def _alive(self, name: Name) -> list[str]:
         """The queue without those at its head who are not there any more."""
