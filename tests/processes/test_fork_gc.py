@@ -75,6 +75,27 @@ def test_a_forked_child_does_not_hold_its_parents_lease(locks: Locks, others: Lo
     assert not others.show("report").held
 
 
+def test_a_forked_child_does_not_share_its_parents_lease(locks: Locks, others: Locks) -> None:
+    """Who reads in a child has a share of its own, and its end is not the parent's."""
+    reader = locks.shared("report", ttl=LONG)
+    assert reader.acquire()
+
+    def child() -> bool:
+        assert not reader.held
+        with pytest.raises(NotHeld, match="parent"):
+            reader.release()
+        with locks.shared("report", ttl=LONG) as own:
+            assert others.show("report").readers == 2
+            return own.held
+
+    assert in_child(child)
+    reader.renew()
+    assert others.show("report").readers == 1
+    assert not others.lease("report", ttl=LONG).acquire(blocking=False)
+    reader.release()
+    assert not others.show("report").held
+
+
 def test_a_forked_child_takes_locks_of_its_own(locks: Locks, others: Locks) -> None:
     with locks.lease("parent", ttl=LONG) as mine:
 
