@@ -12,6 +12,7 @@ from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown,
 from .functions import check_runnable
 from .lease import Lease
 from .protocol import election
+from .protocol.attempt import Doubt
 
 if TYPE_CHECKING:
     from .database import Database
@@ -41,6 +42,10 @@ class Leadership(Lease):
     """
 
     _entered = False
+
+    def __init__(self, database: Database, options: LeaseOptions) -> None:
+        super().__init__(database, options)
+        self._proclaimed = Doubt()  # what was lost of it
 
     def __repr__(self) -> str:
         return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
@@ -82,7 +87,9 @@ class Leadership(Lease):
         The next term begins without a value.
 
         Raises LockLost if the term is over, by your own clock or by the database's. Then nothing
-        was written, or what was written counts no more.
+        was written, or what was written counts no more. Raises Unavailable if nothing was written,
+        and OutcomeUnknown if no reply came: proclaim it again. What you proclaim later counts: an
+        earlier value does not arrive after it, unless it was lost behind a pooler.
         """
         self._proclaim(check_value(value), self._database.timeouts.socket)
 
@@ -100,6 +107,7 @@ class Leadership(Lease):
                     hold.token,
                     lambda: hold.lease,
                     value,
+                    self._proclaimed,
                     patience,
                     self._runtime.now(),
                 )

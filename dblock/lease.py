@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
-from .errors import DBLockError, LockLost, NotAcquired
+from .errors import DBLockError, LockLost, NotAcquired, Unavailable
 from .events import Kind
 from .handle import SingleHandle
 from .holding.handle_holds import HandleHolds
@@ -291,6 +291,7 @@ class Lease(SingleHandle):
             over = hold.loss is not None or hold.lease.term.over(now)
             if over and isinstance(failure, DBLockError):  # a loss is told before all else
                 raise self._lose(hold, hold.ran_out()) from failure
+            hold.in_doubt = hold.in_doubt or not isinstance(failure, Unavailable)
             self._holds.put_back(hold)  # for another try with its token
             raise
         if hold.loss is not None:
@@ -314,6 +315,7 @@ class Lease(SingleHandle):
             reader=hold.reader,
             with_user_lock=with_user_lock,
             guarded=hold.guarded,
+            in_doubt=hold.in_doubt,
         )
         if after:
             renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))

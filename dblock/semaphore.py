@@ -11,6 +11,7 @@ from .events import Kind
 from .handle import SingleHandle
 from .lease import Lease
 from .protocol import slots
+from .protocol.attempt import Doubt
 from .protocol.deadline import Deadline
 from .protocol.lease import Held, LeaseRequest, Refused
 from .protocol.schedule import Plan
@@ -59,6 +60,7 @@ class Semaphore(SingleHandle):
         self._limit = limit
         self._freed = database.contenders.freed_slots
         self._slots: list[Lease] = []
+        self._resized = Doubt()  # what was lost of it
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} limit={self._limit}>"
@@ -243,6 +245,9 @@ class Semaphore(SingleHandle):
         Those run on until they are released. Nobody new gets them, but for a try that is under way
         while you do this. Every other handle keeps the limit that it was made with, and gets
         LimitMismatch from now on: so start your other processes anew with the new limit.
+
+        Raises Unavailable if nothing was changed, and OutcomeUnknown if no reply came: resize it
+        again.
         """
         limit, database = check_limit(limit), self._database
         held = database.run(
@@ -251,6 +256,7 @@ class Semaphore(SingleHandle):
                 self.name,
                 limit,
                 LIMIT_MAX,
+                self._resized,
                 database.timeouts.query,
                 self._runtime.now(),
             )

@@ -49,6 +49,8 @@ class LeaseHold(Hold):
     guarded: bool = False
     #: A renewal is under way, the keeper's or the holder's own.
     renewing: bool = False
+    #: A release may have been carried out, which nobody knows.
+    in_doubt: bool = False
 
     @property
     def alive(self) -> bool:

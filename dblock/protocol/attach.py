@@ -211,7 +211,7 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
 
 def _why_not(dialect: Statements, name: str, failure: StatementError | None) -> DBLockError:
     if failure is not None and failure.fault is not Fault.BUSY:
-        return explain(dialect, failure, name)
+        return explain(dialect, failure, name, harmless=True)  # it was seen to be as before
     return Unavailable(
         f"the hold of {name!r} could not be attached, because its row is in use: a transaction "
         "that is guarded with it may be open yet. Nothing has changed: try again",

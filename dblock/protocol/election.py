@@ -25,9 +25,11 @@ from .inspect import expired, why_lost
 from .lease import Held
 from .retry import AWAY, PASSING, retry, retry_or_raise
 from .steps import ANY_SERVER, Procedure, Reply, Sleep, WaitNotification, WaitTurn
+from .writing import write
 
 if TYPE_CHECKING:
     from ..lock_state import Leader
+    from .attempt import Doubt
     from .statements import Statements
 
 # Seconds between two looks at least: clocks are rounded, and a term that is over may not be yet.
@@ -45,20 +47,21 @@ def proclaim(
     token: str,
     held: Callable[[], Held],
     value: str,
+    before: Doubt,
     patience: float,
     now: float,
 ) -> Procedure[None]:
-    """Write the value of a hold, which ``held`` tells as it is now.
+    """Write the value of a hold, which ``held`` tells as it is now, after those ``before``.
 
-    Raises LockLost if the hold is over, and ValueError if the name is a semaphore's. The same
-    statement can be repeated: what it writes is the same.
+    Raises LockLost if the hold is over, and ValueError if the name is a semaphore's; OutcomeUnknown
+    and Unavailable as :func:`.write` does.
     """
     fence, term = held().fence, held().term
     if term.over(now):
         raise expired(name)
     query = dialect.write_value(name, token, fence, value)
     patience = min(patience, term.remaining(now))
-    reply = yield from retry_or_raise(dialect, query, name, patience, now)
+    reply = yield from write(dialect, query, name, before, patience, now)
     if held().elsewhere(reply.server):
         raise failed_over(name)
     if not query.read(reply):

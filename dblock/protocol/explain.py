@@ -40,11 +40,7 @@ def explain(
         case Fault.REFUSED:
             return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
-            return OutcomeUnknown(
-                "the connection broke before the reply came, and dblock could not find out what "
-                f"the statement did: {said}",
-                name=name,
-            )
+            return unknown(failure, name)
         case Fault.SCHEMA:
             return schema_missing(dialect, said)
         case Fault.PRIVILEGE:
@@ -83,6 +79,15 @@ def explain(
                 f"the server gave the statement up, because its row or file was in use: {said}",
                 name=name,
             )
+
+
+def unknown(failure: StatementError, name: str | None = None) -> OutcomeUnknown:
+    """Return the error for a statement that may have been carried out, or be so yet."""
+    return OutcomeUnknown(
+        "the connection broke before the reply came, and dblock could not find out what the "
+        f"statement did: {failure}",
+        name=name,
+    )
 
 
 def transaction_broken(failure: StatementError, name: str | None = None) -> Unavailable:

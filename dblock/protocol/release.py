@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unavailable
-from .explain import explain
+from .explain import explain, unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
 from .lease import Held, LeaseRequest, Renounced
@@ -186,6 +186,7 @@ def release(
     reader: str | None = None,
     with_user_lock: bool = False,
     guarded: bool = False,
+    in_doubt: bool = False,
 ) -> Procedure[None]:
     """Give the lease back, with the user lock if it has one. Raises LockLost when it was not held.
 
@@ -193,10 +194,11 @@ def release(
     who takes the name has to wait for its end.
 
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
-    later hold; that the row is then no longer ours is the first one's doing. ``patience`` counts
-    from the first failure. A ``reader``, by its own token, only leaves those who share the hold.
+    later hold; that the row is then no longer ours is the first one's doing. So is it if an earlier
+    release is ``in_doubt``. ``patience`` counts from the first failure. A ``reader``, by its own
+    token, only leaves those who share the hold.
     """
-    now, in_doubt, contended = start, False, held.contended
+    now, contended = start, held.contended
     until: float | None = None
     while True:
         try:
@@ -221,6 +223,8 @@ def release(
                 except DBLockError:
                     now = (yield Sleep(0)).now  # that took its time too
             if now >= until:
+                if in_doubt:
+                    raise unknown(failure, name) from failure.__cause__
                 if failure.fault is Fault.BUSY:
                     raise _in_use(name) from failure.__cause__
                 raise explain(dialect, failure, name) from failure.__cause__

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LimitMismatch
-from .attempt import Answer, Attempt, Seen
+from .attempt import Answer, Attempt, Doubt, Seen
 from .faults import StatementError
 from .lease import Held, Refused
 from .release import renounce, return_all
@@ -31,6 +31,7 @@ from .retry import UNDONE, retry_or_raise
 from .slot_names import slot_name
 from .state import Granted, LockRow, QueuePosition, Slots
 from .steps import Procedure, Query, Sleep
+from .writing import write
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
@@ -247,14 +248,22 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
 
 
 def resize(
-    dialect: Statements, name: str, limit: int, most: int, patience: float, start: float
+    dialect: Statements,
+    name: str,
+    limit: int,
+    most: int,
+    before: Doubt,
+    patience: float,
+    start: float,
 ) -> Procedure[int]:
-    """Change a semaphore's limit; return how many slots above it are still held, up to ``most``.
+    """Change a semaphore's limit, after those ``before``; return how many slots above it are still
+    held, up to ``most``.
 
-    Raises LimitMismatch if the name is an election's.
+    Raises LimitMismatch if the name is an election's; OutcomeUnknown and Unavailable as
+    :func:`.write` does.
     """
     query = dialect.set_limit(name, limit, anew=True)
-    reply = yield from retry_or_raise(dialect, query, name, patience, start)
+    reply = yield from write(dialect, query, name, before, patience, start)
     look = dialect.look_at_slots(name, most)
     reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
     found = look.read(reply)

@@ -108,10 +108,11 @@ class Proxy:
         for link in list(self._links):
             link.cut()
 
-    def refuse(self) -> None:
-        """Reset every connection, and each new one at once."""
+    def refuse(self, *, cut: bool = True) -> None:
+        """Reset every connection, unless it is not to be cut, and each new one at once."""
         self._refusing = True
-        self.cut()
+        if cut:
+            self.cut()
 
     def lead_to(self, upstream: str) -> None:
         """Reset every connection, and make the new ones to another server."""

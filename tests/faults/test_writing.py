@@ -1,0 +1,84 @@
+"""A write whose reply was lost is told to be unknown, and comes after no later one (promise 7)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from dblock import OutcomeUnknown, Timeouts, Unavailable
+from tests.faults.conftest import RELEASE, Net
+from tests.faults.proxy import Lose
+
+QUICK = Timeouts(connect=1, query=0.5, socket=1)
+VALUE, LIMIT = b"fence BETWEEN 1 AND", b"written_at)\n            VALUES"
+
+
+def test_a_value_that_arrives_late_replaces_no_newer_one(net: Net) -> None:
+    with net.new_locks(QUICK) as locks:
+        term = locks.election("leader", ttl=60).campaign()
+        away = partial(net.proxy.refuse, cut=False)
+        late = net.proxy.lose(Lose.TIMELINESS, VALUE, hook=away)
+        with pytest.raises(OutcomeUnknown):
+            term.proclaim("old")
+        net.proxy.restore()
+        term.proclaim("new")
+        late.deliver()
+        leader = net.direct.election("leader").leader()
+        assert leader is not None
+        assert leader.value == "new"
+
+
+def test_a_limit_that_arrives_late_replaces_no_newer_one(net: Net) -> None:
+    with net.new_locks(QUICK) as locks:
+        semaphore = locks.semaphore("api", 2)
+        away = partial(net.proxy.refuse, cut=False)
+        late = net.proxy.lose(Lose.TIMELINESS, LIMIT, hook=away)
+        with pytest.raises(OutcomeUnknown):
+            semaphore.resize(3)
+        net.proxy.restore()
+        semaphore.resize(5)
+        late.deliver()
+        slots = net.direct.show("api").slots
+        assert slots is not None
+        assert slots.limit == 5
+
+
+@pytest.mark.parametrize("lose", [Lose.REQUEST, Lose.REPLY])
+def test_a_lost_value_is_written_again(net: Net, lose: Lose) -> None:
+    term = net.locks.election("leader", ttl=60).campaign()
+    for value in ("first", "second"):
+        lost = net.proxy.lose(lose, VALUE)
+        term.proclaim(value)
+        assert lost.done.is_set()
+        leader = net.direct.election("leader").leader()
+        assert leader is not None
+        assert leader.value == value
+
+
+def test_what_was_not_sent_is_known_not_to_be_written(net: Net) -> None:
+    with net.new_locks(QUICK) as locks:
+        term = locks.election("leader", ttl=60).campaign()
+        net.proxy.refuse()
+        with pytest.raises(OutcomeUnknown):  # its connection was there
+            term.proclaim("old")
+        with pytest.raises(Unavailable):
+            term.proclaim("new")
+        net.proxy.restore()
+        leader = net.direct.election("leader").leader()
+        assert leader is not None
+        assert leader.value is None
+
+
+def test_a_release_after_one_that_is_in_doubt(net: Net) -> None:
+    """It finds the name free, and that is the first one's doing, not a stranger's."""
+    with net.new_locks(QUICK) as locks:
+        lease = locks.lease("report", ttl=60)
+        assert lease.acquire()
+        net.proxy.lose(Lose.REPLY, RELEASE, hook=partial(net.proxy.refuse, cut=False))
+        with pytest.raises(OutcomeUnknown):
+            lease.release()
+        assert not lease.held
+        net.proxy.restore()
+        assert net.direct.list() == []
+        lease.release()
