@@ -21,7 +21,7 @@ from tests.faults.matrix.expected_of_waiting import GOT, PASSED, REFUSED
 from tests.faults.matrix.operations import Ways
 from tests.faults.matrix.site import Outcome
 from tests.faults.matrix.waiting import WAITING
-from tests.support import LONG
+from tests.support import LONG, SECONDS
 from tests.waiting.watching import before_each
 from tests.worlds.portal import WORLDS
 
@@ -71,7 +71,7 @@ def ways(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[
         world.locks(db.url, timeouts=IMPATIENT) as locks,
         Locks(db.url) as direct,
     ):
-        yield Ways(locks, onlooker, direct, onlooker, LONG)
+        yield Ways(locks, onlooker, direct, onlooker, LONG, SECONDS)
 
 
 def busy(ways: Ways, kind: str, patch: pytest.MonkeyPatch) -> contextlib.closing[Busy]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.faults.matrix.expected import ROWS, Fault, Row
+from tests.faults.matrix.expected_of_kinds import ROWS_OF_KINDS
 from tests.faults.matrix.expected_of_waiting import rows_on
 from tests.faults.matrix.page import publish, table, text_of
 from tests.faults.matrix.site import KINDS, WAITED_ON, Outcome, Site
@@ -59,6 +60,7 @@ def main() -> int:
     kinds = options.kinds or WAITED_ON
     wrong = [report(kind, ROWS) for kind in kinds if kind in KINDS]
     wrong += [report(kind, rows_on(kind)) for kind in kinds]
+    wrong += [report(kind, rows_on(kind, rows=ROWS_OF_KINDS)) for kind in kinds if kind in KINDS]
     return 1 if sum(wrong) else 0
 
 

@@ -6,13 +6,23 @@ once the fault is over and every session of the client is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 # Bytes that occur in one statement only, of all that the operations send; the first that is
 # found in a request names it. Commit is the last: some statements commit by themselves.
 STATEMENTS: Mapping[str, bytes] = {
+    "join readers": b"THEN readers ELSE",
+    "leave readers": b"readers = REPLACE(readers",
+    "attach (PostgreSQL)": b"AS l SET token = ",
+    "attach (MariaDB)": b"LAST_INSERT_ID(fence),",
+    "write a value": b"fence BETWEEN 1 AND",
+    "release the savepoint": b"RELEASE SAVEPOINT",
+    "set a savepoint": b"SAVEPOINT dblock",
+    "claim": b"(idempotency_key, token, fingerprint",
+    "finish": b"SET result = ",
+    "gate": b"(name, fence) VALUES (",
     "join (PostgreSQL)": b"array_append(",
     "join (MariaDB)": b"CONCAT_WS(',', waiters",
     "leave (PostgreSQL)": b"SET waiters = nullif(ARRAY(",
@@ -186,6 +196,6 @@ ROWS = (
 )
 
 
-def statements(operation: str) -> list[str]:
+def statements(operation: str, rows: Sequence[Row] = ROWS) -> list[str]:
     """Return the names of the statements of an operation, in their order."""
-    return [row.statement for row in ROWS if row.operation == operation]
+    return [row.statement for row in rows if row.operation == operation]

@@ -6,6 +6,7 @@ the tables. A place that is there still is nobody's: whoever comes next passes i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.faults.matrix.expected import (
@@ -97,17 +98,17 @@ WAITING_ROWS = (
 BEFORE = "grant", "look"
 
 
-def rows_on(kind: str, fault: Fault | None = None) -> list[Row]:
+def rows_on(kind: str, fault: Fault | None = None, rows: Sequence[Row] = WAITING_ROWS) -> list[Row]:
     """Return the rows of a kind of database, all of them or those that a fault can meet.
 
     A pooler can be neither frozen nor killed here: to its clients both are a network's faults. And
     the sessions are its own, which it keeps.
     """
     where = {"postgresql": POSTGRESQL, "pgbouncer": PGBOUNCER, "mariadb": MARIADB}[kind]
-    rows = [row for row in WAITING_ROWS if where in row.on]
+    there = [row for row in rows if where in row.on]
     if where == PGBOUNCER:
-        rows = [_behind_a_pooler(row) for row in rows]
-    return [row for row in rows if fault is None or fault in row.cells]
+        there = [_behind_a_pooler(row) for row in there]
+    return [row for row in there if fault is None or fault in row.cells]
 
 
 def _behind_a_pooler(made: Row) -> Row:

@@ -33,6 +33,7 @@ class Ways(NamedTuple):
     direct: Locks
     onlooker: Engine
     ttl: float
+    patience: float  # of the user's own statements
 
 
 class Operation(ABC):
@@ -70,6 +71,17 @@ class Operation(ABC):
                 kind.__name__ for kind in type(error).__mro__ if DBLockError in kind.__bases__
             )
 
+    def acquire(self, *, blocking: bool = True) -> None:
+        """Take the lease, by the first grant of its name; who is told of an error has it not."""
+        try:
+            acquired = self.lease.acquire(blocking)
+        except DBLockError:
+            assert not self.lease.held
+            raise
+        assert acquired
+        assert self.lease.held
+        assert self.lease.fence == 1
+
     def row(self) -> LockRow | None:
         """The name's row of the lock table."""
         with contextlib.suppress(NoResultFound):
@@ -101,14 +113,7 @@ class AcquireFree(Operation):
             pass  # MariaDB takes a name that has a row with one statement
 
     def run(self) -> str:
-        try:
-            acquired = self.lease.acquire()
-        except DBLockError:
-            assert not self.lease.held
-            raise
-        assert acquired
-        assert self.lease.held
-        assert self.lease.fence == 1
+        self.acquire()
         return "acquired"
 
     def found(self) -> str:
@@ -184,18 +189,24 @@ class InTransaction(Operation):
         self.session.execute(select(facts.c.id).limit(1))  # begins it
         self.driver = self.session.connection().connection.driver_connection
 
+    def in_time(self) -> contextlib.AbstractContextManager[None]:
+        """Bound how long the user's connection may take."""
+        return within(self.driver, self.ways.patience)
+
     @abstractmethod
     def work(self) -> None: ...
 
     def run(self) -> str:
+        failing = "statement fails"  # one of the user's own
         try:
             self.work()
-            with within(self.driver):
+            failing = "commit fails"
+            with self.in_time():
                 self.session.commit()
         except DBAPIError:
-            return "commit fails"
+            return failing
         finally:
-            with contextlib.suppress(DBAPIError), within(self.driver):
+            with contextlib.suppress(DBAPIError), self.in_time():
                 self.session.close()
         return self.done
 
@@ -219,19 +230,34 @@ class Guard(InTransaction):
             return "written" if connection.execute(query).first() else "not written"
 
 
-class Take(InTransaction):
-    name = "take"
-    done = "taken"
+class FromStock(InTransaction):
+    """Its effect is that something is taken from a stock of its own."""
 
     def prepare(self) -> None:
         with self.ways.onlooker.begin() as connection:
             connection.execute(stock.insert().values(id=self.number, amount=AMOUNT))
-        self.key = f"order {self.number}"
         super().prepare()
+
+    def times(self, session: Session) -> int:
+        """How often it was taken."""
+        query = select(stock.c.amount).where(stock.c.id == self.number)
+        left: int = session.execute(query).scalar_one()
+        times, rest = divmod(AMOUNT - left, TAKEN)
+        assert rest == 0
+        return times
+
+
+class Take(FromStock):
+    name = "take"
+    done = "taken"
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.key = f"order {self.number}"
         self.counter = self.ways.locks.counter(stock.c.amount, key=stock.c.id)
 
     def work(self) -> None:
-        with within(self.driver):  # how long it may wait for the row is the user's to say
+        with self.in_time():  # how long it may wait for the row is the user's to say
             self.counter.take(self.session, self.number, TAKEN, idempotency_key=self.key)
 
     def found(self) -> str:
@@ -240,10 +266,7 @@ class Take(InTransaction):
         with Session(engine) as session:
             self.counter.take(session, self.number, TAKEN, idempotency_key=self.key)
             session.commit()
-            query = select(stock.c.amount).where(stock.c.id == self.number)
-            left = session.execute(query).scalar_one()
-        times, rest = divmod(AMOUNT - left, TAKEN)
-        assert rest == 0
+            times = self.times(session)
         return "once, after a repeat" if times == 1 else f"{times} times, after a repeat"
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import NullPool, create_engine
 from dblock import Locks, Timeouts
 from dblock.schema import upgrade
 from tests.faults.matrix.expected import STATEMENTS, Cell, Fault, Row
+from tests.faults.matrix.kinds import OF_KINDS
 from tests.faults.matrix.operations import OPERATIONS, Operation, Ways, metadata
 from tests.faults.matrix.waiting import WAITING
 from tests.faults.matrix.within import impatient_engine
@@ -217,9 +218,10 @@ class Site:
     ) -> Operation:
         """Return an operation that is about to begin; ``client`` closes its connections."""
         locks = client.enter_context(self.world.locks(proxy.url, timeouts=timeouts))
-        engine = impatient_engine(proxy.url)
+        engine = impatient_engine(proxy.url, timeouts.socket)
         client.callback(engine.dispose)
-        subject = (OPERATIONS | WAITING)[operation](Ways(locks, engine, direct, self.onlooker, ttl))
+        made = (OPERATIONS | WAITING | OF_KINDS)[operation]
+        subject = made(Ways(locks, engine, direct, self.onlooker, ttl, timeouts.socket))
         subject.prepare()
         return subject
 

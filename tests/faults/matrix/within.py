@@ -12,17 +12,15 @@ from typing import Any
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.engine import Engine
 
-PATIENCE = 1.0
 
-
-def impatient_engine(url: str) -> Engine:
+def impatient_engine(url: str, seconds: float) -> Engine:
     """An engine as a user makes it who wants an answer: PyMySQL has a setting for that."""
     mariadb = make_url(url).get_backend_name() != "postgresql"
-    return create_engine(url, connect_args={"read_timeout": PATIENCE} if mariadb else {})
+    return create_engine(url, connect_args={"read_timeout": seconds} if mariadb else {})
 
 
 @contextlib.contextmanager
-def within(connection: Any, seconds: float = PATIENCE) -> Iterator[None]:
+def within(connection: Any, seconds: float) -> Iterator[None]:
     """Shut the socket of a psycopg connection down if its statement takes longer.
 
     libpq reads for ever from a peer that acknowledges; that is what ends its wait.
