@@ -17,6 +17,14 @@ FENCING = (
         "if False:",
         STALE.format("sqlite"),
     ),
+    Mutant(
+        "a-gate-refuses-its-own-fence",
+        "the same fence may come again",
+        "fencing.pass_through",
+        "if newest > fence:",
+        "if newest >= fence:",
+        STALE.format("sqlite"),
+    ),
     *(
         Mutant(
             f"a-gate-forgets-on-{kind}",

@@ -7,8 +7,80 @@ from tests.mutants.mutant import Mutant
 TESTS = "tests/contract/test_once.py"
 
 HTTP = "tests/contrib/test_idempotency.py"
+ONE_EFFECT = "a key has one effect, whoever comes with it"
 
 ONCE = (
+    Mutant(
+        "a-repetition-is-the-first",
+        ONE_EFFECT,
+        "protocol.once._judge",
+        "if record.token == token:",
+        "if record.token:",
+        f"{TESTS}::test_once[threads-sqlite-connection]",
+    ),
+    *(
+        Mutant(
+            f"a-key-is-new-again-on-{kind}",
+            ONE_EFFECT,
+            f"{kind}.row.RowStatements.claim_once",
+            old,
+            new,
+            f"{TESTS}::test_a_second_call_waits_for_the_result[threads-{kind}]",
+        )
+        for kind, old, new in (
+            ("postgresql", "WHERE o.expires_at <= clock_timestamp()", "WHERE true"),
+            ("mariadb", "IF(expires_at <= UTC_TIMESTAMP(6),", "IF(true,"),
+            ("sqlite", "CASE WHEN o.expires_at <= {NOW} THEN", "CASE WHEN true THEN"),
+        )
+    ),
+    Mutant(
+        "a-repetition-has-another-result",
+        "a repetition gets the result of the call that was made",
+        "once.Once._finish",
+        "once.finish(database.dialect, self.key, self._token, recorded)",
+        'once.finish(database.dialect, self.key, self._token, "0")',
+        f"{TESTS}::test_once[threads-sqlite-connection]",
+    ),
+    Mutant(
+        "a-repetition-has-no-result",
+        "a repetition gets the result of the call that was made",
+        "once.Once.__enter__",
+        "json.loads(recorded)",
+        "None",
+        f"{TESTS}::test_once[threads-sqlite-connection]",
+    ),
+    Mutant(
+        "a-call-that-was-made-is-forgotten",
+        ONE_EFFECT,
+        "once.Once.__exit__",
+        "if kind is not None:",
+        "if True:",
+        f"{TESTS}::test_once[threads-sqlite-connection]",
+    ),
+    Mutant(
+        "a-call-in-progress-was-made",
+        "nobody is told of a call that is not committed",
+        "protocol.once.claim",
+        "raise _in_progress(dialect, key, wait) from failure.__cause__",
+        'return "0"',
+        f"{TESTS}::test_in_progress[threads-postgresql-0]",
+    ),
+    Mutant(
+        "a-record-outlives-a-rollback",
+        "after a rollback nothing is on record",
+        "once.Once.__enter__",
+        "if recorded is not None:",
+        "transaction.driver_connection.commit()\nif recorded is not None:",
+        f"{TESTS}::test_a_rollback_leaves_nothing[threads-sqlite]",
+    ),
+    Mutant(
+        "a-call-that-may-wait-is-undone",
+        "the record of a call commits with its effect",
+        "protocol.once._bounded",
+        "query.read(reply) is not None",
+        "False",
+        f"{TESTS}::test_once[threads-postgresql-connection]",
+    ),
     Mutant(
         "a-failed-call-keeps-its-key",
         "a call that raised is not on record, even if its transaction is committed",

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from dblock import Locks, Timeouts
+from dblock.dialects import Adapter
+from dblock.fencing import pass_through
 from dblock.holding.callers import CallerRegistry
 from dblock.holding.holds import CallerHolds
 from dblock.holding.keeper import LINGER, SLICE, Call, Keeper
@@ -115,6 +117,12 @@ class SimulatedLocks(Locks):
         assert isinstance(adapter, Simulated)
         adapter.client = client
         self.dialect.timing = replace(self.dialect.timing, visible_after=VISIBLE_AFTER)
+
+    def gate(self, connection: Connection, name: str, fence: int) -> None:
+        """Pass a gate as :func:`dblock.fencing.gate` does, but with the simulated adapter."""
+        dialect = self.dialect
+        adapters = {dialect.name: cast("type[Adapter]", lambda *given: dialect.adapter)}
+        pass_through(connection, name, fence, None, True, adapters)
 
 
 class SimulatedRuntime(Runtime):

@@ -14,6 +14,7 @@ from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol import commands
 from dblock.protocol.term import FIRST_TERM
 from dblock.protocol.tokens import is_shared
+from tests.simulation.effects import Effects
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
 from tests.simulation.slots import Slots
@@ -107,6 +108,8 @@ class Ledger:
         self._fences: defaultdict[str, int] = defaultdict(int)
         self._forgot = store.forgot
         self._memory = Memory(store)
+        #: What was done once, and behind gates.
+        self.effects = Effects()
         #: The semaphores, as far as the tables tell of them.
         self.slots = Slots(loop)
 
@@ -365,6 +368,7 @@ class Ledger:
     def _commit(self, rows: dict[str, Row]) -> None:
         """Promise 6: whoever wrote under a guard had the name until it was committed."""
         before, self.committed = self.committed, self.store.committed()
+        self.effects.look(self.committed, self.store.clock())
         self._recorded |= {run for run, status in self.committed.runs.items() if status == 0}
         for id, (name, fence) in self.committed.written.items():
             if id in before.written:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
+from dblock import fencing
 from dblock.protocol.state import LockRow
 
-#: What the users have in the database themselves: what was written under a guard, and a stock.
+#: What the users have in the database themselves: what was written under a guard, a stock, what
+#: calls have done that are made once, and what was written behind a gate.
 USERS = MetaData()
 WRITTEN = Table(
     "written",
@@ -24,6 +26,21 @@ STOCK = Table(
     Column("id", Integer, primary_key=True),
     Column("amount", Integer, nullable=False),
 )
+EFFECTS = Table(
+    "effect",
+    USERS,
+    Column("id", Integer, primary_key=True),
+    Column("idempotency_key", String(255), nullable=False),
+    Column("result", Integer, nullable=False),
+)
+PASSED = Table(
+    "passed",
+    USERS,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("fence", BigInteger, nullable=False),
+)
+fencing.table(USERS)
 #: dblock's own: what a stranger may delete.
 RUNS = Table("dblock_run", MetaData())
 
@@ -60,3 +77,9 @@ class Committed:
     applied: set[str]
     #: The exit status by name and slot, None for a run that has not ended.
     runs: dict[tuple[str, str], int | None]
+    #: The keys and results of the effects of calls, by the ids of the rows.
+    effects: dict[int, tuple[str, int]] = field(default_factory=dict)
+    #: The results that are on record, as JSON, by the keys; None for a call without one.
+    records: dict[str, str | None] = field(default_factory=dict)
+    #: The gates and fences of what was written behind them, by the ids of the rows.
+    passed: dict[int, tuple[str, int]] = field(default_factory=dict)

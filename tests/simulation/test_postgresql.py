@@ -417,7 +417,7 @@ def test_the_same_schedule_gives_the_same_run(kind: str, request: pytest.Fixture
     assert runs[0] == runs[1] == runs[2]
 
 
-@pytest.mark.parametrize("scenario", ["cycle", "borrowed-row", "stock-snapshot"])
+@pytest.mark.parametrize("scenario", ["cycle", "borrowed-row", "stock-snapshot", "once"])
 def test_users_do_the_same_each_time(durable: PostgreSQLStore, scenario: str) -> None:
     lines = ("", "a.insert#1!late:1", "b.commit#1!crash:9", "a.commit#1+1.7 b.connect#2!lost")
     schedules = [Schedule.parse(line) for line in lines]

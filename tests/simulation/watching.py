@@ -219,12 +219,19 @@ class Watcher:
             sender = self.ledger.waiters.get(id)
             if sender is not None and self._answers(sender, "register", "unregister"):
                 raise Violation(f"{sender.name} is seen to wait for {name!r}, and does not")
+        self._judge_effects()
         for key in self.ledger.refused:
             stock, n = self.ledger.changes[key]
             if key in self.ledger.committed.applied:
                 raise Violation(f"{key} was taken, and told not to be")
             if self.ledger.committed.stock[stock] >= n:
                 raise Violation(f"there is enough for {key}, which was refused")
+
+    def _judge_effects(self) -> None:
+        """What was done once, or behind a gate, is there."""
+        self.ledger.effects.look(self.store.committed(), self.store.clock())
+        if not self.allowance.fails_over:
+            self.ledger.effects.judge()
 
     def _judge_sessions(self) -> None:
         """A session that dblock has lost is not left on a server that can end it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.run import Scenario
 from tests.simulation.scenarios import (
     believing,
+    calling,
     doubt,
     electing,
     ending,
@@ -28,6 +29,7 @@ SCENARIOS: dict[str, Scenario] = {
     **ending.SCENARIOS,
     **several.SCENARIOS,
     **users.SCENARIOS,
+    **calling.SCENARIOS,
     **doubt.SCENARIOS,
     **believing.SCENARIOS,
     **guarding.SCENARIOS,

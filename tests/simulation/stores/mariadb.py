@@ -223,9 +223,8 @@ class MariaDBStore(Store):
             return self._catalogue.answer(query)
         statement = virtual(query.sql)
         self._touched.update(table for table in _TABLES if table in query.sql)
+        driver.asked = query
         answer = self._carry_out(driver, statement, statement.sql, query.params)
-        if isinstance(query, Lent):
-            query.description = driver.description
         if statement.sets:
             self._take_limits(driver)
         if statement.kills and answer[0]:
@@ -237,7 +236,8 @@ class MariaDBStore(Store):
     def _carry_out(self, driver: Driver, statement: Statement, sql: str, params: Any) -> Answer:
         query: Query[Any] = Query(sql, params)
         driver.began = self.clock()
-        return _told(driver.begin(statement, params, lambda: self._plain.send(driver, query)))
+        outcome = driver.begin(statement, params, lambda: self._plain.send(driver, query))
+        return _told(driver, outcome)
 
     def _take_limits(self, driver: Driver) -> None:
         """Take a session's limits over from the server."""
@@ -284,14 +284,14 @@ class MariaDBStore(Store):
         waits = self._waits_for_row if wait.for_ is For.ROW else self._waits_for_lock
         if waits(driver):
             raise wait.blocked
-        return _told(driver.go_on())
+        return _told(driver, driver.go_on())
 
     def overdue(self, driver: Driver, blocked: Blocked) -> Answer:
         wait = driver.wait
         assert wait is not None
         self._ask("KILL QUERY %s", driver.id)
         try:
-            answer = _told(driver.go_on(answered=True))
+            answer = _told(driver, driver.go_on(answered=True))
         except pymysql.Connection.Error as killed:
             if not wait.refused:
                 told = blocked.error if killed.args[0] == _INTERRUPTED else None
@@ -321,14 +321,16 @@ class MariaDBStore(Store):
         }
 
     def committed(self) -> Committed:
-        runs = self._ask("SELECT lock_name, slot, exit_status FROM dblock_run")
-        applied = self._ask("SELECT idempotency_key FROM dblock_applied")
-        written = self._ask("SELECT id, name, fence FROM written")
+        ask = self._ask
+        runs = ask("SELECT lock_name, slot, exit_status FROM dblock_run")
         return Committed(
-            {id: (name, fence) for id, name, fence in written},
-            dict(self._ask("SELECT id, amount FROM stock")),
-            {key.decode() for (key,) in applied},
+            {id: (name, fence) for id, name, fence in ask("SELECT id, name, fence FROM written")},
+            dict(ask("SELECT id, amount FROM stock")),
+            {key.decode() for (key,) in ask("SELECT idempotency_key FROM dblock_applied")},
             {(name.decode(), slot.decode()): status for name, slot, status in runs},
+            {id: (key, n) for id, key, n in ask("SELECT id, idempotency_key, result FROM effect")},
+            dict(ask("SELECT CONVERT(idempotency_key USING utf8mb4), result FROM dblock_once")),
+            {id: (name, fence) for id, name, fence in ask("SELECT id, name, fence FROM passed")},
         )
 
     def limits(self) -> dict[str, int]:
@@ -390,7 +392,9 @@ def _error(code: int) -> Exception:
     return error
 
 
-def _told(outcome: Answer | Wait) -> Answer:
+def _told(driver: Driver, outcome: Answer | Wait) -> Answer:
     if isinstance(outcome, Wait):
         raise outcome.blocked
+    if isinstance(driver.asked, Lent):
+        driver.asked.description = driver.description
     return outcome

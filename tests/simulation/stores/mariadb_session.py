@@ -56,7 +56,8 @@ class Driver(Connection):  # type: ignore[misc]
         self._store = store
         self._task: greenlet | None = None
         self.settings: object = None
-        #: What it does just now, since when, and what it waits for.
+        #: What it was asked for, what it does just now, since when, and what it waits for.
+        self.asked: object = None
         self.statement = virtual("")
         self.params: Any = None
         self.wait: Wait | None = None

@@ -29,6 +29,9 @@ _EVALUATED = re.compile(r"\bSYSDATE\(6\)")
 _OTHERS = re.compile(r"\b(?:UTC_|NOW\(|CURRENT_TIME|CURRENT_DATE|LOCALTIME|CURDATE|CURTIME)")
 _LONGEST = re.compile(r"\s*SET STATEMENT max_statement_time = ([\d.]+) FOR\s")
 _FOR_ROWS = re.compile(r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+) FOR\s|\bWAIT (\d+)\s*$")
+_FOR_BOTH = re.compile(
+    r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+), max_statement_time = ([\d.]+) FOR\s"
+)
 _FOR_LOCK = re.compile(r"\bGET_LOCK\(")
 _SETS = re.compile(r"\s*SET\s+(?!STATEMENT)")
 
@@ -66,7 +69,10 @@ def virtual(sql: str) -> Statement:
     if limited := _LONGEST.match(made):
         longest = float(limited[1])
         made = made[limited.end() :]
-    if limited := _FOR_ROWS.search(made):
+    if limited := _FOR_BOTH.match(made):
+        for_rows, longest = float(limited[1]), float(limited[2])
+        made = f"SET STATEMENT innodb_lock_wait_timeout = {ENDLESS} FOR {made[limited.end() :]}"
+    elif limited := _FOR_ROWS.search(made):
         for_rows = float(limited[1] or limited[2])
         if for_rows:
             made = made.replace(limited[0], re.sub(r"\d+", str(ENDLESS), limited[0]))

@@ -135,6 +135,9 @@ class PostgreSQLStore(Store):
             {row["id"]: row["amount"] for row in rows["stock"]},
             {row["idempotency_key"] for row in rows["dblock_applied"]},
             {(run["lock_name"], run["slot"]): run["exit_status"] for run in rows["dblock_run"]},
+            {row["id"]: (row["idempotency_key"], row["result"]) for row in rows["effect"]},
+            {row["idempotency_key"]: row["result"] for row in rows["dblock_once"]},
+            {row["id"]: (row["name"], row["fence"]) for row in rows["passed"]},
         )
 
     def limits(self) -> dict[str, int]:

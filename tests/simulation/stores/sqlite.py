@@ -25,7 +25,14 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _JULIAN_EPOCH = 2461041.5
 _FORMAT = "%Y-%m-%d %H:%M:%f"
 _TABLES = (
-    *("dblock_lock", "dblock_waiter", "dblock_run", "dblock_applied", "dblock_value"),
+    *(
+        "dblock_lock",
+        "dblock_waiter",
+        "dblock_run",
+        "dblock_applied",
+        "dblock_once",
+        "dblock_value",
+    ),
     *(table.name for table in USERS.sorted_tables),
 )
 
@@ -34,6 +41,8 @@ class Driver(sqlite3.Connection):
     """One session."""
 
     patience = 5.0
+    #: Its transaction ended with the session, and the client does not know.
+    undone = False
 
 
 class _Simulated(Simulated):
@@ -82,19 +91,19 @@ class SQLiteStore(Store):
 
     def open(self, client: Client) -> Driver:
         driver = self._idle.pop() if self._idle else self._connect()
-        driver.isolation_level, driver.patience = None, Driver.patience
+        driver.isolation_level, driver.patience, driver.undone = None, Driver.patience, False
         return driver
 
     def open_lent(self) -> Driver:
         driver = self._idle.pop() if self._idle else self._connect()
-        driver.isolation_level, driver.patience = "DEFERRED", Driver.patience
+        driver.isolation_level, driver.patience, driver.undone = "DEFERRED", Driver.patience, False
         return driver
 
     def lost(self, kind: type[Lost]) -> type[Exception]:
         return self._lost[kind]
 
     def in_transaction(self, driver: Driver) -> bool:
-        return driver.in_transaction
+        return driver.in_transaction or driver.undone
 
     def locked(self, name: str) -> bool:
         return any(link.driver.in_transaction for link in self.links)
@@ -140,6 +149,7 @@ class SQLiteStore(Store):
 
     def undo(self, driver: Driver) -> None:
         if driver.in_transaction:
+            driver.undone = True
             driver.rollback()
         if driver not in self._ended:
             self._ended.append(driver)
@@ -169,6 +179,9 @@ class SQLiteStore(Store):
                 (name, slot): status
                 for name, slot, status in ask("SELECT lock_name, slot, exit_status FROM dblock_run")
             },
+            {id: (key, n) for id, key, n in ask("SELECT id, idempotency_key, result FROM effect")},
+            dict(ask("SELECT idempotency_key, result FROM dblock_once").fetchall()),
+            {id: (name, fence) for id, name, fence in ask("SELECT id, name, fence FROM passed")},
         )
 
     def put(self, stock: dict[int, int]) -> None:
