@@ -9,6 +9,7 @@ import pytest
 from dblock import OutcomeUnknown, Timeouts, Unavailable
 from tests.faults.conftest import RELEASE, Net
 from tests.faults.proxy import Lose
+from tests.faults.test_settling import end_nothing
 
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
 VALUE, LIMIT = b"fence BETWEEN 1 AND", b"written_at)\n            VALUES"
@@ -70,8 +71,13 @@ def test_what_was_not_sent_is_known_not_to_be_written(net: Net) -> None:
         assert leader.value is None
 
 
-def test_a_release_after_one_that_is_in_doubt(net: Net) -> None:
+@pytest.mark.parametrize("can_end", [True, False], ids=["can be ended", "cannot be ended"])
+def test_a_release_after_one_that_is_in_doubt(
+    net: Net, monkeypatch: pytest.MonkeyPatch, can_end: bool
+) -> None:
     """It finds the name free, and that is the first one's doing, not a stranger's."""
+    if not can_end:
+        end_nothing(net, monkeypatch)
     with net.new_locks(QUICK) as locks:
         lease = locks.lease("report", ttl=60)
         assert lease.acquire()

@@ -33,6 +33,8 @@ CONNECTING = "tests/faults/test_connecting.py"
 REGRESSIONS = "tests/contract/test_regressions.py"
 OWNERSHIP = "tests/contract/test_ownership.py"
 SETTLING = "tests/faults/test_settling.py"
+WRITING = "tests/faults/test_writing.py"
+DOUBT = "test_a_release_after_one_that_is_in_doubt"
 TIMEOUTS = "tests/faults/test_timeouts.py"
 COSTS = "tests/faults/test_round_trips.py"
 FORK = "tests/processes/test_fork_gc.py"
@@ -235,9 +237,25 @@ CATALOGUE = (
         "repeated-release-is-a-loss",
         "a release whose reply was lost succeeds when it is repeated",
         "release.release",
-        "if in_doubt:",
-        "if False:",
+        "if in_doubt:\n    return",
+        "if False:\n    return",
         f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
+    ),
+    Mutant(
+        "release-in-doubt-is-told-as-none",
+        "a release that may have been carried out is told to be unknown",
+        "release.release",
+        "if in_doubt:\n    raise",
+        "if False:\n    raise",
+        f"{WRITING}::{DOUBT}[postgresql-threads-cannot be ended]",
+    ),
+    Mutant(
+        "release-in-doubt-is-forgotten",
+        "a release whose reply was lost succeeds when it is repeated",
+        "lease.Lease._end",
+        "hold.in_doubt = hold.in_doubt or not isinstance(failure, Unavailable)",
+        "pass",
+        f"{WRITING}::{DOUBT}[postgresql-threads-can be ended]",
     ),
     # --- 5: the database's clock
     Mutant(

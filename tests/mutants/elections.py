@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TESTS, SLOTS = "tests/contract/test_election.py", "tests/contract/test_semaphore.py"
+WRITING = "tests/faults/test_writing.py"
 
 ELECTIONS = (
     Mutant(
@@ -54,6 +55,22 @@ ELECTIONS = (
         "BETWEEN 1 AND VALUES(fence)",
         "<= VALUES(fence)",
         f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
+    ),
+    Mutant(
+        "a-lost-write-comes-later",
+        "no write arrives after one that was asked for later",
+        "protocol.writing.write",
+        "yield from before.end_sessions(dialect, deadline)",
+        "pass",
+        f"{WRITING}::test_a_value_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
+    ),
+    Mutant(
+        "a-lost-write-is-told-as-none",
+        "what may have been written is told to be unknown",
+        "protocol.writing.write",
+        "raise unknown(lost, name) from error",
+        "raise",
+        f"{WRITING}::test_a_limit_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
     ),
     Mutant(
         "a-term-that-was-resigned-ends-in-an-error",

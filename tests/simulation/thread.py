@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit
@@ -74,11 +74,23 @@ class Thread:
         except KeyboardInterrupt:
             self.note("KeyboardInterrupt")
         except (DBLockError, SQLAlchemyError) as error:
-            self.note(type(error).__name__)
-            if not isinstance(error, QueryTimeout):
-                self.ledger.unknowing.add(self.actor)
-            if not self._explained(error):
-                raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
+            self._told(error)
+
+    def _told(self, error: Exception) -> None:
+        """Take down an error; it has to have a reason."""
+        self.note(type(error).__name__)
+        if not isinstance(error, QueryTimeout):
+            self.ledger.unknowing.add(self.actor)
+        if not self._explained(error):
+            raise Violation(f"{self.name} is told, without a reason: {error!r}") from error
+
+    @contextmanager
+    def _beside_another(self) -> Iterator[None]:
+        """Take an error down where another one goes on."""
+        try:
+            yield
+        except DBLockError as error:
+            self._told(error)
 
     def _explained(self, error: Exception) -> bool:
         if isinstance(error, self._may):
@@ -150,10 +162,16 @@ class Thread:
 
     def proclaim(self, term: Leadership, value: str) -> None:
         """Proclaim a value; who is told that it was written led when it was."""
-        with self.calling("proclaiming"):
-            term.proclaim(value)
+        proclaimed, this = self.ledger.proclaimed, (term.name, term.fence)
+        try:
+            with self.calling("proclaiming"):
+                term.proclaim(value)
+        except Unavailable as error:
+            if proclaimed.get(this) == value:
+                raise Violation(f"{self.name} is told that {value!r} was not written") from error
+            raise
         self.note(f"{self.name} proclaims {value}")
-        if self.ledger.proclaimed.get((term.name, term.fence)) != value:
+        if proclaimed.get(this) != value:
             raise Violation(f"{self.name} is told that {value!r} was written, which was not")
 
     def observe(self, name: str, last: str) -> None:
@@ -375,7 +393,7 @@ class Thread:
             raise
         except BaseException:
             if had:
-                with suppress(DBLockError):
+                with self._beside_another():
                     self.release(lock)
             raise
         if had:
@@ -404,7 +422,7 @@ class Thread:
             raise
         except BaseException:
             if slot is not None:
-                with suppress(DBLockError):
+                with self._beside_another():
                     self._give_back(slot, 0.0, semaphore.release)
             raise
         if slot is not None:
