@@ -21,7 +21,6 @@ from .errors import DBLockError, LockLost
 from .functions import check_runnable, wraps
 from .protocol import job_runs
 from .protocol.job_runs import PERIODS, JobRun
-from .protocol.tokens import STRATEGY as SHARED
 
 if TYPE_CHECKING:
     from .database import Database
@@ -69,7 +68,7 @@ class Job:
             periods = ", ".join(PERIODS)
             given = "" if once_per is None else f", not with {once_per!r}"
             raise ValueError(f"a time zone goes with a period of once_per ({periods}){given}")
-        self.recorded = lease.strategy != SHARED
+        self.recorded = not lease._shares
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
     def take(self) -> Running | None:

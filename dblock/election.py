@@ -12,7 +12,7 @@ from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown,
 from .functions import check_runnable
 from .lease import Lease
 from .protocol import election
-from .protocol.attempt import Doubt
+from .protocol.doubt import Doubt
 
 if TYPE_CHECKING:
     from .database import Database
@@ -38,14 +38,13 @@ class Leadership(Lease):
     and ``on_lost`` tell it. You believe in your term until your own deadline and no longer,
     whatever the database says. The end of ``with`` resigns.
 
-    A term that is over does not come back. Campaign again.
+    A term that is over does not come back. Campaign again. It has one ``with`` block, too.
     """
-
-    _entered = False
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         super().__init__(database, options)
-        self._proclaimed = Doubt()  # what was lost of it
+        self._entered = False
+        self._proclaimed = Doubt()  # values that had no reply
 
     def __repr__(self) -> str:
         return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
@@ -110,7 +109,8 @@ class Leadership(Lease):
                     self._proclaimed,
                     patience,
                     self._runtime.now(),
-                )
+                ),
+                orphaned=self._proclaimed.sessions,
             )
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
@@ -130,7 +130,7 @@ class Leadership(Lease):
         self.release()
 
     def leave(self) -> None:
-        """End the ``with`` block's term, if you have not resigned: there, or in another thread."""
+        """End the ``with`` block's term, unless the block or another thread has resigned it."""
         try:
             super().leave()
         except NotHeld:

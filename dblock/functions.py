@@ -44,7 +44,7 @@ def check_runnable(function: F, how: str = "unlocked", taker: str = DECORATOR) -
 def check_callable(function: F, taker: str = DECORATOR) -> F:
     """Return a function: anything that can be called."""
     if not callable(function):
-        hint = "; put it below @classmethod and @property" if taker == DECORATOR else ""
+        hint = "; put it below @classmethod and @property" if taker.startswith(DECORATOR) else ""
         raise TypeError(
             f"{taker} takes a function, not {type(function).__name__}: {function!r}{hint}"
         )

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
-from .errors import DBLockError, LockLost, NotAcquired, Unavailable
+from .errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
 from .events import Kind
 from .handle import SingleHandle
 from .holding.handle_holds import HandleHolds
@@ -291,7 +291,8 @@ class Lease(SingleHandle):
             over = hold.loss is not None or hold.lease.term.over(now)
             if over and isinstance(failure, DBLockError):  # a loss is told before all else
                 raise self._lose(hold, hold.ran_out()) from failure
-            hold.in_doubt = hold.in_doubt or not isinstance(failure, Unavailable)
+            told = isinstance(failure, DBLockError) and not isinstance(failure, OutcomeUnknown)
+            hold.in_doubt = hold.in_doubt or not (told or after)
             self._holds.put_back(hold)  # for another try with its token
             raise
         if hold.loss is not None:

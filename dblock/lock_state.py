@@ -95,7 +95,10 @@ class RunState:
 
 
 class SlotsState(NamedTuple):
-    """The slots of a semaphore: how many there are, and how many are held."""
+    """The slots of a semaphore: how many there are, and how many are held.
+
+    ``held`` counts slots above a limit that was lowered too: so it may be more than ``limit``.
+    """
 
     limit: int
     held: int
@@ -150,7 +153,8 @@ class LockState:
 
         ``"held"``: somebody has a lease. ``"running"``: a job runs under the lease. ``"done"``: the
         job has ended and still keeps the name. ``"locked"``: a transaction has the row lock.
-        ``"full"``: all slots of a semaphore are held. ``"expired"``: nobody gave the lease back.
+        ``"full"``: all slots of a semaphore are held; while somebody waits for one, that one has a
+        lease on the name itself, and it is ``"held"``. ``"expired"``: nobody gave the lease back.
         ``"free"``: nobody has the name.
         """
         done = self.run is not None and self.run.ended_at is not None
@@ -170,7 +174,11 @@ class LockState:
     def describe(self) -> str:
         """Say who holds it and until when, in one line for people."""
         if not self.held or self.remaining is None:
-            return "free" if self.row_lock is None else f"locked by {self.row_lock.describe()}"
+            if self.row_lock is not None:
+                return f"locked by {self.row_lock.describe()}"
+            if self.slots is not None and self.slots.full:
+                return f"full, {self.slots.describe()}"
+            return "free"
         since = f" since {moment(self.acquired_at)}" if self.acquired_at else ""
         holder = printable(self.owner or "an unnamed holder")
         if self.status == "done":

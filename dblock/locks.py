@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from .arguments import (
+    LIMIT_MAX,
     Seconds,
     check_callback,
     check_count,
@@ -491,13 +492,14 @@ class Locks:
 
     def show(self, name: str) -> LockState:
         """Return what is known of a name: its lease, who has waited for it for a moment, the job
-        that runs under it, and the transaction that has locked its row.
+        that runs under it, the slots if it is a semaphore's, and the transaction that has locked
+        its row.
 
         PostgreSQL tells which transaction has a row lock. SQLite tells that somebody writes to the
         file. On MariaDB a row lock is seen once somebody has waited for it for some seconds.
         """
         check_name(name)
-        return self.database.run(overview.show(self.dialect, name, 0.0))
+        return self.database.run(overview.show(self.dialect, name, LIMIT_MAX, 0.0))
 
     def release(self, name: str, *, force: bool) -> bool:
         """Free a name, whoever holds it. Return False if nobody held it.

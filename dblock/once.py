@@ -73,7 +73,11 @@ class Once:
 
     @property
     def result(self) -> Any:
-        """What came of the call. Set it to what JSON can express, at most a mebibyte of it."""
+        """What came of the call. Set it inside the block, to what JSON can express.
+
+        That is a mebibyte of it at most. Raises TypeError or ValueError for what JSON cannot
+        express, and ValueError for more, outside the block, or if the call was made before.
+        """
         return self._result
 
     @result.setter

@@ -11,8 +11,8 @@ from .events import Kind
 from .handle import SingleHandle
 from .lease import Lease
 from .protocol import slots
-from .protocol.attempt import Doubt
 from .protocol.deadline import Deadline
+from .protocol.doubt import Doubt
 from .protocol.lease import Held, LeaseRequest, Refused
 from .protocol.schedule import Plan
 from .protocol.slot_names import number_of, slot_name
@@ -60,7 +60,7 @@ class Semaphore(SingleHandle):
         self._limit = limit
         self._freed = database.contenders.freed_slots
         self._slots: list[Lease] = []
-        self._resized = Doubt()  # what was lost of it
+        self._resized = Doubt()  # changes of the limit that had no reply
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} limit={self._limit}>"
@@ -246,8 +246,9 @@ class Semaphore(SingleHandle):
         while you do this. Every other handle keeps the limit that it was made with, and gets
         LimitMismatch from now on: so start your other processes anew with the new limit.
 
-        Raises Unavailable if nothing was changed, and OutcomeUnknown if no reply came: resize it
-        again.
+        Raises LimitMismatch if the name is an election's, Unavailable if nothing was changed, and
+        OutcomeUnknown if no reply came. Then resize it again with this handle: so the change that
+        was lost does not arrive after the new one, unless it was lost behind a pooler.
         """
         limit, database = check_limit(limit), self._database
         held = database.run(
@@ -257,9 +258,10 @@ class Semaphore(SingleHandle):
                 limit,
                 LIMIT_MAX,
                 self._resized,
-                database.timeouts.query,
+                database.timeouts.socket,
                 self._runtime.now(),
-            )
+            ),
+            orphaned=self._resized.sessions,
         )
         self._limit = limit
         return held

@@ -27,18 +27,13 @@ class Bodies:
         """Note that the calling task is in the body now."""
         self._running[hold] = Body(this_task())
 
-    def end(self, hold: LeaseHold | None, error: BaseException | None) -> LockLost | None:
-        """Note that the body has ended; see :meth:`Body.end`.
+    def end(self, error: BaseException | None) -> LockLost | None:
+        """Note that the calling task's newest body has ended; see :meth:`Body.end`.
 
-        ``hold`` is None where the body gave it back itself.
+        It may have given its hold back itself.
         """
-        if hold is None:
-            mine = (one for one, body in self._running.items() if body.task is this_task())
-            hold = next(mine, None)
-        if hold is None:
-            return None
-        body = self._running.pop(hold, None)
-        return None if body is None else body.end(error)
+        mine = [hold for hold, body in self._running.items() if body.task is this_task()]
+        return self._running.pop(mine[-1]).end(error) if mine else None
 
     def lose(self, loss: LockLost) -> None:
         """Handle a loss. The caller is in the handle's loop."""

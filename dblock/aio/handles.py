@@ -31,7 +31,7 @@ H = TypeVar("H", bound=Handle)
 L = TypeVar("L", bound=Lease | Semaphore)
 
 
-def check_coroutine(function: Callable[..., object], taker: str = DECORATOR) -> None:
+def check_coroutine(function: Callable[..., object], taker: str = f"{DECORATOR}.aio") -> None:
     """Raise TypeError if a function is not a coroutine function; ``taker`` is what takes it."""
     if not is_coroutine_function(check_callable(function, taker)):
         raise TypeError(f"{function!r} is not a coroutine function: {taker} takes an `async def`")
@@ -134,7 +134,7 @@ class AsyncHolder(AsyncHandle[L], ABC):
         hold = self.sync.current()
         if self._bodies is None or (hold is not None and hold.count > 1):
             return None
-        return self._bodies.end(hold, error)
+        return self._bodies.end(error)
 
     async def __aexit__(
         self,

@@ -48,7 +48,17 @@ def app() -> None:
     pass
 
 
-for command in (run, list_, show, runs, release, resize, prune, doctor, metrics):
-    app.add_command(command)
-for command in (upgrade, downgrade):
+for command in (
+    run,
+    list_,
+    show,
+    runs,
+    release,
+    resize,
+    prune,
+    doctor,
+    metrics,
+    upgrade,
+    downgrade,
+):
     app.add_command(command)

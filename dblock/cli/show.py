@@ -110,20 +110,21 @@ def show(place: Place, name: str, as_json: bool) -> int:
 @click.argument("limit", type=int, callback=checked(check_limit))
 @database_options
 def resize(place: Place, name: str, limit: int) -> int:
-    """Let LIMIT hold a slot of the semaphore NAME at a time, instead of as many as before.
+    """Set the limit of the semaphore NAME to LIMIT.
 
     \b
       dblock resize api 5
 
-    Who asks with another limit from now on is refused: start your processes anew with the new one.
-    Who holds a slot above the limit keeps it. It exits with 1 if there is no such semaphore.
+    Processes that ask with another limit are refused from then on: start them anew with the new
+    one. Who holds a slot above the limit keeps it. It exits with 1 if there is no such semaphore.
     """
     with place.locks() as locks:
         if locks.show(name).slots is None:
-            complain(f"{name!r} is not the name of a semaphore that was used before")
+            complain(f"nobody has used a semaphore {name!r}, or this role may not see its limit")
             return exits.FREE
         above = locks.semaphore(name, limit).resize(limit)
-    click.echo(printable(f"the limit of {name!r} is {limit} now; held above it: {above}"))
+    rest = f"; {above} above that are still held" if above else ""
+    click.echo(printable(f"{name!r} has {limit} slot{'s'[: limit > 1]} now{rest}"))
     return exits.OK
 
 

@@ -49,7 +49,7 @@ class LeaseHold(Hold):
     guarded: bool = False
     #: A renewal is under way, the keeper's or the holder's own.
     renewing: bool = False
-    #: A release may have been carried out, which nobody knows.
+    #: A release may have been carried out: its outcome is unknown.
     in_doubt: bool = False
 
     @property

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
-from .attempt import Doubt
 from .deadline import Deadline
+from .doubt import Doubt
 from .epoch import consult, ended
 from .explain import explain
 from .faults import Fault, StatementError

@@ -12,18 +12,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .deadline import Deadline
+from .doubt import Doubt
 from .epoch import consult
 from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import look_from
 from .lease import Held, LeaseRequest
-from .release import end_session, give_back
+from .release import give_back
 from .renew import Asked, confirm
 from .retry import AWAY, PASSING, retry, retry_or_raise
 from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
@@ -51,34 +52,6 @@ class Seen(NamedTuple):
 
 
 UNSEEN = Seen()
-
-
-@dataclass(slots=True)
-class Doubt:
-    """Tries had no clear reply, and may have been granted or be so yet.
-
-    ``sessions`` are what ends those that the tries were sent on. Where one could not be ended, the
-    name is ``haunted``: its try may arrive at any time.
-    """
-
-    sessions: list[Query[bool]] = field(default_factory=list)
-    haunted: bool = False
-
-    def add(self, failure: StatementError) -> None:
-        """Take down a try that failed so, and may have been carried out, or be so yet."""
-        if failure.end is not None:
-            self.sessions.append(failure.end)
-        elif failure.fault is Fault.DISCONNECTED:
-            self.haunted = True
-
-    def end_sessions(self, dialect: Statements, deadline: Deadline) -> Procedure[None]:
-        """End the sessions, so that what is not there will not come."""
-        while self.sessions:
-            ended, deadline.now = yield from end_session(
-                dialect, self.sessions[-1], deadline.reach, deadline.now
-            )
-            self.haunted = self.haunted or not ended
-            self.sessions.pop()
 
 
 @dataclass(slots=True)

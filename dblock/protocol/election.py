@@ -29,7 +29,7 @@ from .writing import write
 
 if TYPE_CHECKING:
     from ..lock_state import Leader
-    from .attempt import Doubt
+    from .doubt import Doubt
     from .statements import Statements
 
 # Seconds between two looks at least: clocks are rounded, and a term that is over may not be yet.

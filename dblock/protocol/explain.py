@@ -40,7 +40,7 @@ def explain(
         case Fault.REFUSED:
             return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
-            return unknown(failure, name)
+            return unknown(said, name)
         case Fault.SCHEMA:
             return schema_missing(dialect, said)
         case Fault.PRIVILEGE:
@@ -81,11 +81,11 @@ def explain(
             )
 
 
-def unknown(failure: StatementError, name: str | None = None) -> OutcomeUnknown:
+def unknown(said: object, name: str | None = None) -> OutcomeUnknown:
     """Return the error for a statement that may have been carried out, or be so yet."""
     return OutcomeUnknown(
-        "the connection broke before the reply came, and dblock could not find out what the "
-        f"statement did: {failure}",
+        "the reply to a statement was lost, and dblock could not find out what the statement did: "
+        f"{said}",
         name=name,
     )
 

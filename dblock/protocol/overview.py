@@ -28,12 +28,12 @@ WRITING = RowLockState("whoever writes to the file now")
 SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")
 
 
-def show(dialect: Statements, name: str, now: float) -> Procedure[LockState]:
-    """Read a name's state and all that is told with it."""
+def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[LockState]:
+    """Read a name's state and all that is told with it; of a semaphore up to ``most`` slots."""
     row, now = yield from look(dialect, name, 0.0, now)
     waiters = (yield from _waiters(dialect, name, now)).get(name, ())
     run = yield from _last(dialect, name, now)
-    slots = yield from _slots(dialect, name, now)
+    slots = yield from _slots(dialect, name, most, now)
     row_locks = yield from _row_locks(dialect, name, now)
     if row is None:
         row = LockRow(name, 0, None, None, None, None, None)
@@ -96,7 +96,7 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
         return None  # who may not read the runs is told the rest
 
 
-def _slots(dialect: Statements, name: str, now: float) -> Procedure[SlotsState | None]:
+def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[SlotsState | None]:
     """Read the slots of a semaphore; None if the name is not that of one."""
     try:
         look = dialect.look_at_slots(name, 0)
@@ -104,7 +104,7 @@ def _slots(dialect: Statements, name: str, now: float) -> Procedure[SlotsState |
         limit = look.read(reply).limit
         if not limit:
             return None
-        look = dialect.look_at_slots(name, limit)
+        look = dialect.look_at_slots(name, most)
         found = look.read((yield from retry_or_raise(dialect, look, name, 0.0, reply.now)))
     except Unsupported:
         return None  # who may not read the limits is told the rest

@@ -214,7 +214,8 @@ def release(
         except StatementError as failure:
             in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
             if failure.fault not in AWAY | PASSING:
-                raise explain(dialect, failure, name) from failure.__cause__
+                told = unknown(failure, name) if in_doubt else explain(dialect, failure, name)
+                raise told from failure.__cause__
             now = (yield Sleep(PAUSE)).now
             until = now + patience if until is None else until
             if failure.end is not None:  # it may keep the row
@@ -243,7 +244,7 @@ def release(
             return  # others share it; nobody but an earlier try has taken this one off the list
         until = reply.now + patience if until is None else until
         if reply.now >= until:
-            raise _in_use(name)
+            raise unknown("its row is in use", name) if in_doubt else _in_use(name)
         now = (yield Sleep(PAUSE)).now
 
 

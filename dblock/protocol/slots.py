@@ -22,8 +22,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, LimitMismatch
-from .attempt import Answer, Attempt, Doubt, Seen
+from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
+from .attempt import Answer, Attempt, Seen
+from .doubt import Doubt
 from .faults import StatementError
 from .lease import Held, Refused
 from .release import renounce, return_all
@@ -256,16 +257,22 @@ def resize(
     patience: float,
     start: float,
 ) -> Procedure[int]:
-    """Change a semaphore's limit, after those ``before``; return how many slots above it are still
-    held, up to ``most``.
+    """Change a semaphore's limit, after the changes ``before``.
 
-    Raises LimitMismatch if the name is an election's; OutcomeUnknown and Unavailable as
-    :func:`.write` does.
+    Return how many slots above it, up to ``most``, are still held. Raises LimitMismatch if the name
+    is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
     query = dialect.set_limit(name, limit, anew=True)
     reply = yield from write(dialect, query, name, before, patience, start)
     look = dialect.look_at_slots(name, most)
-    reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
+    try:
+        reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
+    except Unavailable as error:
+        raise OutcomeUnknown(
+            f"the limit of {name!r} may have been changed, and its slots could not be looked at: "
+            f"{error}. Resize it again",
+            name=name,
+        ) from error.__cause__
     found = look.read(reply)
     if not found.limit:
         raise mismatch(name, limit, 0)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unavailable
-from .attempt import Doubt
 from .deadline import Deadline
+from .doubt import Doubt
 from .explain import explain, unknown
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, retry
+from .retry import AWAY, PASSING, PAUSE, retry
 from .steps import Procedure, Query, Reply, Sleep
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def write(
         except StatementError as failure:
             first = lost is None
             if failure.fault is not Fault.DISCONNECTED:
-                told = explain(dialect, failure, name) if first else unknown(failure, name)
+                told = explain(dialect, failure, name) if lost is None else unknown(lost, name)
                 raise told from failure.__cause__
             lost = failure
         before.add(lost)
-        deadline.now = (yield Sleep(0)).now
+        deadline.now = (yield Sleep(0 if first else PAUSE)).now
         # A connection that had died while idle is replaced, however short the patience.
         if deadline.over and not first:
             raise unknown(lost, name) from lost.__cause__

@@ -42,8 +42,9 @@ async def tries(locks: AsyncLocks, mode: str) -> bool:
 
 async def queue(engine: Engine, direct: Locks) -> None:
     """Wait until somebody stands in the name's queue."""
-    while not await asyncio.to_thread(queues, engine, direct, NAME):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(SECONDS):
+        while not await asyncio.to_thread(queues, engine, direct, NAME):
+            await asyncio.sleep(0.01)
 
 
 def test_tasks_that_share_a_lock_write_one_at_a_time(url: str, run: Any) -> None:

@@ -383,29 +383,43 @@ def test_version(program: Program) -> None:
     assert program("--version") == (0, f"dblock {__version__}\n", "")
 
 
-def test_a_semaphore(dblock: Program, db: Database) -> None:
-    """It is free while one slot is; and its limit can be changed."""
-    assert dblock("resize", "api", "3")[::2] == (
-        1,
-        "dblock: 'api' is not the name of a semaphore that was used before\n",
-    )
-    with Locks(db.url) as locks, locks.semaphore("api", 2):
-        code, out, _ = dblock("show", "api")
-        assert code == 1
-        assert re.search(r"^slots +1 of 2 held$", out, re.MULTILINE)
+def test_show_tells_how_many_slots_are_held(dblock: Program, db: Database) -> None:
+    """A semaphore is free while one of them is."""
+    with Locks(db.url) as locks:
         with locks.semaphore("api", 2):
             code, out, _ = dblock("show", "api")
-            assert code == 0
-            assert re.search(r"^state +full$", out, re.MULTILINE)
-            assert "holder" not in out
-            shown = json.loads(dblock("show", "api", "--json")[1])
-            assert (shown["state"], shown["slots"]) == ("full", {"limit": 2, "held": 2})
-            assert shown["holder"] is None
-            said = "the limit of 'api' is 1 now; held above it: 1\n"
-            assert dblock("resize", "api", "1") == (0, said, "")
-            assert locks.show("api").slots == (1, 1)
-    with Locks(db.url) as locks:
+            assert code == 1
+            assert re.search(r"^slots +1 of 2 held$", out, re.MULTILINE)
+            with locks.semaphore("api", 2):
+                code, out, _ = dblock("show", "api")
+                assert code == 0
+                assert re.search(r"^state +full$", out, re.MULTILINE)
+                assert "holder" not in out
+                shown = json.loads(dblock("show", "api", "--json")[1])
+                assert (shown["state"], shown["slots"]) == ("full", {"limit": 2, "held": 2})
+                assert shown["holder"] is None
+                assert locks.show("api").describe() == "full, 2 of 2 held"
         assert locks.show("api").status == "free"
         assert locks.show("other").slots is None
-    for wrong in ("0", "1001", "many"):
-        assert dblock("resize", "api", wrong)[0] == 64
+
+
+def test_resize_changes_the_limit(dblock: Program, db: Database) -> None:
+    code, out, err = dblock("resize", "api", "3")
+    assert (code, out) == (1, "")
+    assert "nobody has used a semaphore 'api'" in err
+    with Locks(db.url) as locks:
+        with locks.semaphore("api", 2), locks.semaphore("api", 2):
+            said = "'api' has 1 slot now; 1 above that are still held\n"
+            assert dblock("resize", "api", "1") == (0, said, "")
+            assert locks.show("api").slots == (1, 2)
+        assert dblock("resize", "api", "3") == (0, "'api' has 3 slots now\n", "")
+        with locks.semaphore("api", 3):
+            pass
+        with locks.election("leader").campaign():
+            pass
+    assert dblock("resize", "leader", "3")[0] == 1
+    for wrong in ("0", "1001"):
+        code, _, err = dblock("resize", "api", wrong)
+        assert code == 64
+        assert "a limit is between 1 and 1000" in err
+    assert dblock("resize", "api", "many")[0] == 64

@@ -13,6 +13,7 @@ from tests.faults.test_settling import end_nothing
 
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
 VALUE, LIMIT = b"fence BETWEEN 1 AND", b"written_at)\n            VALUES"
+SLOTS = b"CASE WHEN fence = 0"
 
 
 def test_a_value_that_arrives_late_replaces_no_newer_one(net: Net) -> None:
@@ -43,6 +44,20 @@ def test_a_limit_that_arrives_late_replaces_no_newer_one(net: Net) -> None:
         slots = net.direct.show("api").slots
         assert slots is not None
         assert slots.limit == 5
+
+
+def test_a_limit_whose_slots_cannot_be_looked_at(net: Net) -> None:
+    """It was written, so it is not told that nothing was."""
+    with net.new_locks(QUICK) as locks:
+        semaphore = locks.semaphore("api", 2)
+        semaphore.resize(2)
+        net.proxy.lose(Lose.REQUEST, SLOTS, hook=partial(net.proxy.refuse, cut=False))
+        with pytest.raises(OutcomeUnknown):
+            semaphore.resize(3)
+        net.proxy.restore()
+        slots = net.direct.show("api").slots
+        assert slots is not None
+        assert slots.limit == 3
 
 
 @pytest.mark.parametrize("lose", [Lose.REQUEST, Lose.REPLY])

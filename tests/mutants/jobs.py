@@ -15,7 +15,7 @@ JOBS = (
         "readers-have-the-record-of-a-writer",
         "runs that share a lock have no record",
         "cron.Job.__init__",
-        "self.recorded = lease.strategy != SHARED",
+        "self.recorded = not lease._shares",
         "self.recorded = True",
         f"{RUN}::test_runs_that_share_have_no_record[sqlite]",
     ),

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from dblock import Timeouts
 from dblock.dialects import PostgreSQL
-from dblock.protocol.attempt import Attempt, Doubt, Seen
+from dblock.protocol.attempt import Attempt, Seen
 from dblock.protocol.deadline import Deadline
+from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.state import LockRow, Passed, QueuePosition, Renewal

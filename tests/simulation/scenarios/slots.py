@@ -73,8 +73,9 @@ def resized(clients: Clients) -> None:
     has not heard of that."""
 
     def resizing(me: Thread) -> None:
+        semaphore = me.semaphore(NAME, 2)
         for limit in (1, 2):
-            me.semaphore(NAME, 2).resize(limit)
+            semaphore.resize(limit)
             me.note(f"has resized to {limit}")
             me.work(2)
 

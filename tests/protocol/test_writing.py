@@ -1,0 +1,94 @@
+"""Writes that replace each other, fed with failures instead of a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dblock import OutcomeUnknown, Timeouts, Unavailable
+from dblock.dialects import SQLite
+from dblock.protocol.doubt import Doubt
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Held
+from dblock.protocol.release import release
+from dblock.protocol.retry import PAUSE
+from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep
+from dblock.protocol.term import Term
+from dblock.protocol.writing import write
+
+DIALECT = SQLite(None, "dblock_", Timeouts())
+QUERY: Query[Any] = Query("the write", {})
+END: Query[Any] = Query("the end of the lost session", {}, read=lambda reply: False)
+PATIENCE = 4.0
+
+
+def writing(before: Doubt) -> Procedure[Reply]:
+    return write(DIALECT, QUERY, "report", before, PATIENCE, 0.0)
+
+
+def reply(now: float = 0.0) -> Reply:
+    return Reply((), 1, now, now)
+
+
+def cut() -> StatementError:
+    return StatementError(Fault.DISCONNECTED, "cut", end=END)
+
+
+def test_the_session_of_a_lost_write_is_ended_before_the_next_try() -> None:
+    before = Doubt()
+    procedure = writing(before)
+    assert next(procedure) == Execute(QUERY)
+    assert procedure.throw(cut()) == Sleep(0)
+    assert procedure.send(reply()) == Execute(END)
+    assert procedure.send(reply()) == Execute(QUERY)
+    assert before == Doubt()
+    with pytest.raises(StopIteration):
+        procedure.send(reply())
+
+
+def test_and_before_the_next_write() -> None:
+    before = Doubt([END])
+    procedure = writing(before)
+    assert next(procedure) == Execute(END)
+    assert procedure.send(reply()) == Execute(QUERY)
+
+
+def test_two_threads_write_after_a_lost_write() -> None:
+    """Both end its session, and neither stumbles over the other."""
+    before = Doubt([END])
+    one, two = writing(before), writing(before)
+    assert next(one) == next(two) == Execute(END)
+    assert one.send(reply()) == two.send(reply()) == Execute(QUERY)
+    assert before == Doubt()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refusal_is_told_unless_a_try_was_lost_before(lost: bool) -> None:
+    procedure = writing(Doubt())
+    next(procedure)
+    if lost:
+        procedure.throw(cut())
+        procedure.send(reply())
+        procedure.send(reply())
+    with pytest.raises(OutcomeUnknown if lost else Unavailable) as told:
+        procedure.throw(StatementError(Fault.REFUSED, "the disk is full"))
+    assert ("cut" in str(told.value)) is lost
+
+
+def test_tries_that_are_cut_off_come_one_after_a_pause() -> None:
+    procedure = writing(Doubt())
+    next(procedure)
+    for pause in (0, PAUSE, PAUSE):
+        assert procedure.throw(cut()) == Sleep(pause)
+        assert procedure.send(reply()) == Execute(END)
+        assert procedure.send(reply()) == Execute(QUERY)
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_a_release_that_is_refused_after_a_lost_one_is_unknown(in_doubt: bool) -> None:
+    held = Held(1, Term(0.0, 30.0))
+    procedure = release(DIALECT, "report", "token", held, PATIENCE, 0.0, in_doubt=in_doubt)
+    next(procedure)
+    with pytest.raises(OutcomeUnknown if in_doubt else Unavailable):
+        procedure.throw(StatementError(Fault.REFUSED, "the disk is full"))
