@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from functools import partial
 
 import pytest
 
 from dblock import OutcomeUnknown, Timeouts, Unavailable
+from dblock.aio import AsyncLocks
+from tests.aio.support import async_url
 from tests.faults.conftest import RELEASE, Net
-from tests.faults.proxy import Lose
+from tests.faults.proxy import SECONDS, Lose
 from tests.faults.test_settling import end_nothing
 
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
@@ -58,6 +62,34 @@ def test_a_limit_whose_slots_cannot_be_looked_at(net: Net) -> None:
         slots = net.direct.show("api").slots
         assert slots is not None
         assert slots.limit == 3
+
+
+@pytest.mark.parametrize("world", ["asyncio"], indirect=True)
+def test_a_value_whose_writing_was_cancelled_replaces_no_newer_one(net: Net) -> None:
+    begun, late = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        late.wait(SECONDS)
+
+    async def main() -> None:
+        async with AsyncLocks(async_url(net.proxy.url)) as locks:
+            term = await locks.election("leader", ttl=60).campaign()
+            lost = net.proxy.lose(Lose.TIMELINESS, VALUE, hook=wait)
+            writing = asyncio.create_task(term.proclaim("old"))
+            assert await asyncio.to_thread(begun.wait, SECONDS)
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+            await term.proclaim("new")
+            late.set()
+            assert await asyncio.to_thread(lost.done.wait, SECONDS)
+            await asyncio.to_thread(lost.deliver)
+            leader = net.direct.election("leader").leader()
+            assert leader is not None
+            assert leader.value == "new"
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("lose", [Lose.REQUEST, Lose.REPLY])

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS, SLOTS = "tests/contract/test_election.py", "tests/contract/test_semaphore.py"
 WRITING = "tests/faults/test_writing.py"
+CANCELLED = "test_a_value_whose_writing_was_cancelled_replaces_no_newer_one"
 
 ELECTIONS = (
     Mutant(
@@ -63,6 +64,14 @@ ELECTIONS = (
         "yield from before.end_sessions(dialect, deadline)",
         "pass",
         f"{WRITING}::test_a_value_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
+    ),
+    Mutant(
+        "a-cancelled-write-comes-later",
+        "no write arrives after one that was asked for later",
+        "dblock.election.Leadership._proclaim",
+        "orphaned=self._proclaimed.sessions",
+        "orphaned=None",
+        f"{WRITING}::{CANCELLED}[postgresql-asyncio]",
     ),
     Mutant(
         "a-lost-write-is-told-as-none",
