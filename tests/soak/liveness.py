@@ -26,6 +26,11 @@ STEPS = 10
 FAIR, ENOUGH = 4.0, 20
 
 
+def kept_for_each(facts: Facts) -> float:
+    """For how many seconds a free name is kept for each who died while it waited."""
+    return 0.0 if facts.history.sees_deaths else Timing().grace
+
+
 def prompt(facts: Facts) -> Found:
     """A free name with a living waiter is granted within 1.2 s, or an allowance for each fault."""
     times, found, checked = Times(facts), [], 0
@@ -49,7 +54,7 @@ def handed_over(facts: Facts) -> Found:
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = 0.0 if facts.history.sees_deaths else Timing().grace
+    kept = kept_for_each(facts)
     for one in handoffs(times, sees_deaths=facts.history.sees_deaths):
         checked += 1
         if one.free <= BOUND:
@@ -70,7 +75,7 @@ def ghosts(facts: Facts) -> Found:
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
-    kept = 0.0 if facts.history.sees_deaths else Timing().grace
+    kept = kept_for_each(facts)
     for name, acquires in list(times.acquires.items()):
         refused = [one for one in acquires if not waits(one) and is_refused(one)]
         checked += len(refused)
