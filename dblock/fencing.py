@@ -50,16 +50,16 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
     Alembic's autogenerate then writes the migration that creates it. The table has a row for each
     name: ``name``, and in ``fence`` the largest fence that was let through.
     """
-    from .schema.tables import NAME  # and with it Alembic
-
     if not isinstance(metadata, MetaData):
         raise TypeError(
             f"a gate's table is added to a MetaData, not {type(metadata).__name__}: {metadata!r}"
         )
-
     check_identifier("the name of a gate's table", name)
     if schema is not None:
         check_identifier("schema", schema)
+
+    from .schema.tables import NAME  # and with it Alembic
+
     return Table(
         name,
         metadata,
