@@ -77,7 +77,7 @@ def seconds(what: str, value: object) -> float:
     """Return the seconds of a number or a timedelta. They are not negative and not NaN."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(
             f"{what} is a number of seconds or a timedelta, not {type(value).__name__}: {value!r}"
         )
@@ -126,6 +126,8 @@ def check_keep(keep: object) -> float:
 
 def check_ttl(ttl: object, what: str = "a TTL") -> float:
     """Return a lease's TTL, from 0.1 seconds to 366 days. Warn if it is longer than a day."""
+    if type(ttl) is float and TTL_MIN <= ttl <= TTL_LONG:  # as most are
+        return ttl
     number = seconds(what, ttl)
     if number < TTL_MIN:
         raise ValueError(f"{what} is at least {TTL_MIN} seconds: {ttl!r}")
@@ -332,7 +334,7 @@ def check_acquire(blocking: object, timeout: object, wait: float | None) -> floa
     """
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(f"a timeout is a number of seconds, not {type(timeout).__name__}")
     if not blocking:
         if timeout != -1:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
@@ -32,6 +34,14 @@ T = TypeVar("T")
 
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
+
+
+_host = cache(socket.gethostname)
+
+
+@lru_cache(maxsize=256)
+def _owner(pid: int, label: str) -> str:
+    return f"{_host()} pid {pid}{' ' if label else ''}{label}"[:255]
 
 
 class Database:
@@ -69,7 +79,8 @@ class Database:
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
-        self.contenders = Contenders(check_label(label or ""), self.holders, dialect, runtime)
+        self.label = check_label(label or "")
+        self.contenders = Contenders(self.holders, dialect, runtime)
         #: Drives a procedure to its outcome.
         self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
 
@@ -87,7 +98,7 @@ class Database:
 
     def owner(self, label: str) -> str:
         """Return the owner label of this process now: for people, no proof of anything."""
-        return self.contenders.owner(label)
+        return _owner(os.getpid(), label or self.label)
 
     def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
         """Return the caller as one who begins to wait, perhaps."""

@@ -21,7 +21,7 @@ class Handle(ABC):
     """A lock that can be taken and given back."""
 
     def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
-        self.wait = check_wait(wait)
+        self.wait = None if wait is None else check_wait(wait)
         self._runtime = runtime
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

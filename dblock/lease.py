@@ -260,7 +260,7 @@ class Lease(SingleHandle):
         """End the ``with`` block's hold; one that was detached goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
-        self.release()
+        self._runtime.finish(self._release)
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""
@@ -270,7 +270,7 @@ class Lease(SingleHandle):
         detached.discard(mine)
         return True
 
-    def _release(self, after: float) -> None:
+    def _release(self, after: float = 0.0) -> None:
         hold = self._holds.get(ending=True)
         if hold.count > 1:
             hold.count -= 1
@@ -304,7 +304,7 @@ class Lease(SingleHandle):
     def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
         # It is renewed no more, whatever becomes of the release.
         self._database.keeper().drop(hold)
-        hold.end(min(self._database.dialect.timeouts.socket, hold.lease.term.remaining(now)))
+        hold.end(self._database.dialect.timeouts.socket, now)
         with_user_lock = hold.user_lock is not None and hold.user_lock.kept
         ending: Procedure[object] = release.release(
             self._database.dialect,

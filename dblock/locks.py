@@ -193,10 +193,10 @@ class Locks:
         options = LeaseOptions(
             check_name(name),
             plan(check_ttl(ttl), renew, max_renewals, max_hold),
-            self._policy(retry),
+            self.retry if retry is None else self._policy(retry),
             wait,
             reentrant,
-            check_fair(fair),
+            fair is not False and check_fair(fair),
             "" if label is None else check_label(label),
             None if on_danger is None else check_callback("on_danger", on_danger),
             None if on_lost is None else check_callback("on_lost", on_lost),

@@ -288,4 +288,4 @@ class _Turnstile(Lease):
 
     def _end_it(self) -> None:
         with contextlib.suppress(DBLockError):
-            self._release(0.0)
+            self._release()

@@ -119,7 +119,7 @@ class AsyncLocks:
             database.kept = Database(
                 database.engine,
                 database.dialect,
-                database.contenders.label,
+                database.label,
                 lent=False,
                 runtime=database.runtime,
                 keeper=keeper_in_thread,

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from queue import Empty
 from typing import TypeVar
 
 from ..io.process_lock import lock
-from ..io.runtime import Event, Runtime, Semaphore
+from ..io.runtime import Event, Runtime, Turns
 from . import bridge
 from .bridge import await_
 
@@ -33,8 +34,8 @@ class AsyncioRuntime(Runtime):
     def readable(self, descriptor: int, seconds: float) -> bool:
         return bridge.ready(descriptor, seconds)
 
-    def semaphore(self, limit: int) -> Semaphore:
-        return TaskSemaphore(limit)
+    def turns(self, limit: int) -> Turns:
+        return TaskTurns(limit)
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
         return bridge.connect(make, keep)
@@ -59,27 +60,27 @@ class AsyncioRuntime(Runtime):
     check: Callable[[], None] | None = staticmethod(bridge.check)
 
 
-class TaskSemaphore:
-    """A semaphore for tasks."""
+class TaskTurns:
+    """Those of tasks."""
 
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        if not self._free.locked():
-            with contextlib.suppress(StopIteration):  # it ends at once, without the loop
-                self._free.acquire().send(None)
-            return True
-        return bool(await_(self._acquire(timeout)))
+    def get(self, block: bool = True, timeout: float | None = None) -> None:
+        if self._free.locked():
+            await_(self._acquire(timeout))
+            return
+        with contextlib.suppress(StopIteration):  # it ends at once, without the loop
+            self._free.acquire().send(None)
 
-    async def _acquire(self, timeout: float | None) -> bool:
+    async def _acquire(self, timeout: float | None) -> None:
         try:
             async with asyncio.timeout(timeout):
-                return await self._free.acquire()
+                await self._free.acquire()
         except TimeoutError:
-            return False
+            raise Empty from None
 
-    def release(self) -> None:
+    def put(self, turn: None) -> None:
         self._free.release()
 
 

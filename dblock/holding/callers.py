@@ -58,7 +58,9 @@ class CallerRegistry(ABC):
         """
         mine = self.mine()
         held = mine.find(name)
-        if held is None and not mine.has_row(within, None if one_writer else name):
+        if held is None and not (
+            mine.has_rows and mine.has_row(within, None if one_writer else name)
+        ):
             return None
         shared = held is not None and held.strategy == STRATEGY
         if shared and not shares:

@@ -35,7 +35,8 @@ class HandleHolds(Generic[H]):
 
     def add(self, hold: H) -> None:
         """Take down a hold of the caller."""
-        hold.tell(Change.GRANTED)
+        if hold.runtime.observer is not None:
+            hold.tell(Change.GRANTED)
         hold.caller = self._callers.mine()
         hold.caller.add(hold)
         self._holds.append(hold)
@@ -79,7 +80,7 @@ class HandleHolds(Generic[H]):
     def take(self, hold: H, why: Change = Change.RELEASED) -> bool:
         """Take the hold off, to end it; False if another caller has done so."""
         believed, hold.ended = not hold.ended and hold.loss is None, True
-        if believed:
+        if believed and hold.runtime.observer is not None:
             hold.tell(why)
         try:
             self._holds.remove(hold)

@@ -82,7 +82,7 @@ class Hold:
         return Belief(self.strategy, self.name)
 
     def tell(self, change: Change) -> None:
-        """Tell whoever observes what is believed, if anybody does."""
+        """Tell whoever observes what is believed, if anybody does; who tells often asks first."""
         if self.runtime.observer is not None:
             self.runtime.observer(self.belief, change)
 
@@ -93,6 +93,8 @@ class CallerHolds:
 
     #: So many references are kept before those to holds that are gone are thrown away.
     room = 64
+    #: Whether it has ever locked a row: mostly there is none to look for.
+    has_rows = False
 
     def __init__(self) -> None:
         # Only the caller itself writes here: nothing that ends elsewhere takes a new hold off.
@@ -108,10 +110,12 @@ class CallerHolds:
             self._own, self.room = dict(there), max(self.room, 2 * len(there))
         self._own[hold.name] = weakref.ref(hold)
         if hold.transaction is not None:
+            self.has_rows = True
             self.rows.add(hold)
 
     def add_borrowed(self, root: Root, name: str) -> None:
         """Take down a name that is locked in a transaction of the user's."""
+        self.has_rows = True
         if self._borrowed is None:
             self._borrowed = weakref.WeakKeyDictionary()
         self._borrowed.setdefault(root, set()).add(name)
@@ -135,7 +139,6 @@ class CallerHolds:
 
     def has_row(self, within: object, name: str | None) -> bool:
         """Whether the row of ``name`` is locked, or any row if that is None."""
-        # Asked each time a lease is taken, and mostly there is none of either.
         if name is None and self.rows and any(hold.alive for hold in self.rows):
             return True
         return self._borrowed is not None and any(

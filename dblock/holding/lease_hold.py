@@ -93,14 +93,16 @@ class LeaseHold(Hold):
         """Return the loss for when the term is over."""
         return self.schedule.loss(self.name, self.lease.term, asking=self.renewing)
 
-    def end(self, patience: float) -> None:
-        """Have it renewed no more, and wait for a renewal that is under way, so long.
+    def end(self, patience: float, now: float) -> None:
+        """Have it renewed no more, and wait for a renewal that is under way: so long, or as long as
+        there is a lease.
 
         One that lasts longer finds the hold given back, by its token.
         """
         with lock:
             self.ended = True
         if self.renewing:
+            patience = min(patience, self.lease.term.remaining(now))
             with self.runtime.settled(lambda: not self.renewing, patience):
                 pass
 

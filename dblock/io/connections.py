@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.faults import Fault, StatementError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..dialects.adapter import Adapter
     from .file import File
-    from .runtime import Runtime, Semaphore
+    from .runtime import Runtime, Turns
 
 IDLE_MAX = 8
 
@@ -35,12 +36,12 @@ UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
 class Unlimited:
-    """A semaphore without a limit."""
+    """Turns for all."""
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        return True
+    def get(self, block: bool = True, timeout: float | None = None) -> None:
+        pass
 
-    def release(self) -> None:
+    def put(self, turn: None) -> None:
         pass
 
 
@@ -80,8 +81,8 @@ class Connections:
         weakref.finalize(self, close_all, self._idle, adapter)
         begins_anew(self)
 
-    def _new_turns(self) -> Semaphore:
-        return UNLIMITED if self._limit is None else self._runtime.semaphore(self._limit)
+    def _new_turns(self) -> Turns:
+        return UNLIMITED if self._limit is None else self._runtime.turns(self._limit)
 
     def take(self) -> OwnConnection:
         """Return a usable connection.
@@ -90,10 +91,11 @@ class Connections:
         """
         if self._closed:
             raise ValueError("these Locks are closed")
-        if not self._turns.acquire(timeout=self._adapter.timeouts.socket):
-            raise StatementError(
-                Fault.UNREACHABLE, f"all {self._limit} connections of dblock are busy"
-            )
+        try:
+            self._turns.get(True, self._adapter.timeouts.socket)
+        except Empty:
+            busy = f"all {self._limit} connections of dblock are busy"
+            raise StatementError(Fault.UNREACHABLE, busy) from None
         try:
             idle = self._take_idle()
             if idle is not None:
@@ -104,7 +106,7 @@ class Connections:
             connection = self._beside._spare() if refused and self._beside is not None else None
             if connection is not None:
                 return connection
-            self._turns.release()
+            self._turns.put(None)
             raise
 
     def _connect(self, cleared: int) -> OwnConnection:
@@ -171,7 +173,7 @@ class Connections:
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
         self._keep(connection)
-        self._turns.release()
+        self._turns.put(None)
 
     def _keep(self, connection: OwnConnection) -> None:
         self._idle.append(connection)
@@ -185,7 +187,7 @@ class Connections:
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
         close(connection.driver, self._adapter)
-        self._turns.release()
+        self._turns.put(None)
 
     def clear(self) -> None:
         """Close the connections that there are, those in use when they are put back.

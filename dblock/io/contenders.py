@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-from functools import cache
 from typing import TYPE_CHECKING
 
 from .local_queue import LocalQueue
@@ -17,27 +14,17 @@ if TYPE_CHECKING:
     from .connections import Connections
     from .runtime import Runtime
 
-_host = cache(socket.gethostname)
-
 
 class Contenders:
-    """What they are called, in which order they wait, and who of them waits in the server."""
+    """In which order they wait, who of them waits in the server, and what was seen of the names."""
 
-    def __init__(
-        self, label: str, connections: Connections, dialect: Dialect, runtime: Runtime
-    ) -> None:
-        self.label = label
+    def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
         self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
         self.user_locks = UserLocks(connections, dialect)
         self.names = Names()
         self.freed_slots = FreedSlots()
         #: Those who are seen waiting although they hold nothing; see :class:`.Caller`.
         self.seen: dict[object, Waiter] = {}
-
-    def owner(self, label: str) -> str:
-        """Return the owner label of this process now: for people, no proof of anything."""
-        label = label or self.label
-        return f"{_host()} pid {os.getpid()}{' ' if label else ''}{label}"[:255]
 
     def disconnect(self) -> None:
         """Close their connections, those in use once they are not; new ones are made if needed."""

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .. import clock
@@ -39,35 +39,15 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> Any: ...
 
 
-class Semaphore(Protocol):
-    """As :class:`threading.Semaphore` is one."""
+class Turns(Protocol):
+    """So many may do something at once: who has taken a turn, until it is put back.
 
-    def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> bool: ...
-
-    def release(self) -> None: ...
-
-
-class ThreadSemaphore:
-    """A semaphore that no interruption leaves locked, in C.
-
-    :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps its
-    own lock, and everybody waits for ever.
+    ``get`` raises :class:`queue.Empty` when none was there for ``timeout`` seconds.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._free: SimpleQueue[None] = SimpleQueue()
-        for _ in range(limit):
-            self._free.put(None)
+    def get(self, block: bool = ..., timeout: float | None = ...) -> None: ...
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        try:
-            self._free.get(blocking, timeout)
-        except Empty:
-            return False
-        return True
-
-    def release(self) -> None:
-        self._free.put(None)
+    def put(self, turn: None) -> None: ...
 
 
 class Runtime:
@@ -110,8 +90,17 @@ class Runtime:
     def event(self) -> Event:
         return threading.Event()
 
-    def semaphore(self, limit: int) -> Semaphore:
-        return ThreadSemaphore(limit)
+    def turns(self, limit: int) -> Turns:
+        """Return as many turns.
+
+        No interruption leaves the queue locked, for it is written in C. A
+        :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps
+        its own lock, and everybody waits for ever.
+        """
+        turns: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit):
+            turns.put(None)
+        return turns
 
     @contextmanager
     def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:

@@ -114,16 +114,19 @@ class RenewalSchedule:
         self.cause: str | None = None
         self._away = False
         self.warned = False
-        ttl = self._ttl(term)
-        self.danger = self._point(term, ttl, DANGER_SHARE)
+        ttl = min(self._plan.ttl, term.ttl)  # the user may have set that
+        # When a term as planned would have begun that ends with this one. So a term that the user
+        # made longer is not cut short by the next renewal.
+        begun = term.deadline - (ttl - margin(ttl))
+        self.danger = begun + ttl * DANGER_SHARE
         self.due = NEVER
         if self._limit(term) is None:
             share = RENEWAL_SHARE - random * JITTER_SHARE * RENEWAL_SHARE
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
                 share = FIRST_SHARE
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
-            self.due = term.start + ttl * share if planned else self._point(term, ttl, share)
-        self._set_wake(term)
+            self.due = (term.start if planned else begun) + ttl * share
+        self.wake = min(self.due, self.danger)
 
     def renewed(self, term: Term, random: float) -> None:
         """A renewal that this plan asked for was good."""
@@ -210,13 +213,6 @@ class RenewalSchedule:
     def _ttl(self, term: Term) -> float:
         """Return the shorter of the planned TTL and the term's own, which the user may have set."""
         return min(self._plan.ttl, term.ttl)
-
-    def _point(self, term: Term, ttl: float, share: float) -> float:
-        """Return the moment of a term that is as long before its deadline as in a planned one.
-
-        So a term that the user made longer is not cut short by the next renewal.
-        """
-        return term.deadline - (ttl - margin(ttl) - ttl * share)
 
     def _set_wake(self, term: Term) -> None:
         # Not when it may go along: that is another's.

@@ -16,7 +16,7 @@ def margin(ttl: float) -> float:
     return min(ttl * MARGIN_SHARE, MARGIN_MAX)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Term:
     """One granted or renewed TTL, seen from the holder.
 
@@ -29,10 +29,13 @@ class Term:
 
     start: float
     ttl: float
-    deadline: float = field(init=False, repr=False, compare=False)
+    deadline: float = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "deadline", self.start + self.ttl - margin(self.ttl))
+    def __init__(self, start: float, ttl: float) -> None:
+        put = object.__setattr__  # it is frozen, and made often
+        put(self, "start", start)
+        put(self, "ttl", ttl)
+        put(self, "deadline", start + ttl - margin(ttl))
 
     @property
     def margin(self) -> float:

@@ -29,7 +29,7 @@ class SimulatedDatabase(Database):
         super().__init__(
             process.store.engine,
             dialect,
-            usual.contenders.label,
+            usual.label,
             lent=False,
             runtime=runtime,
             keeper=lambda: process.keeper,

@@ -255,7 +255,7 @@ KEEPER = (
         "a-belief-that-never-ends",
         "whoever observes is told when a holder stops believing, before its name is free",
         "HandleHolds.take",
-        "if believed:",
+        "if believed and hold.runtime.observer is not None:",
         "if False:",
         "tests/contract/test_beliefs.py::"
         "test_before_the_statement_that_gives_it_back[threads-sqlite]",

@@ -18,7 +18,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 
-from dblock import Locks
+from dblock import Locks, Timeouts
+from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.borrowed import BorrowedTransaction
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
@@ -245,8 +246,10 @@ def test_a_row_lock_in_a_transaction(
 
 def test_its_turn_is_kept_from_nobody() -> None:
     """Ctrl-C anywhere in the wait for one of the connections: the others go on."""
-    for number in range(1, 50):
-        semaphore = Runtime().semaphore(2)
+    engine = create_engine("sqlite://", connect_args={"check_same_thread": False})
+    for number in range(1, 200):
+        connections = Connections(engine, SQLite3(Timeouts()), limit=2, runtime=Runtime())
+        connections.give(connections.take())
         events = 0
 
         def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
@@ -259,13 +262,13 @@ def test_its_turn_is_kept_from_nobody() -> None:
         tracing = sys.gettrace()
         sys.settrace(press)
         try:
-            semaphore.acquire(timeout=SECONDS)
+            connections.take()
         except KeyboardInterrupt:
             sys.settrace(tracing)
         else:
             sys.settrace(tracing)
             return
-        other = threading.Thread(target=semaphore.acquire, daemon=True)
+        other = threading.Thread(target=connections.take, daemon=True)
         other.start()
         other.join(SECONDS)
         assert not other.is_alive()

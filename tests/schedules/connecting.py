@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from functools import partial
+from queue import Empty
 from typing import Any, ClassVar
 
 from sqlalchemy import create_engine
@@ -16,7 +17,6 @@ from sqlalchemy import create_engine
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
-from dblock.io.runtime import ThreadSemaphore
 from dblock.protocol.faults import Fault, StatementError
 from dblock.timeouts import Timeouts
 
@@ -77,10 +77,7 @@ class Using:
         (end or self._connections.give)(connection)
 
 
-LOOKED_AT = (Connections, ThreadSemaphore)
-
-
-@scenario(*LOOKED_AT, early=False)
+@scenario(Connections, early=False)
 def two_turns(run: Run) -> None:
     """There is one for two, and each has its turn."""
     connections = some(run, limit=1)
@@ -93,7 +90,7 @@ def two_turns(run: Run) -> None:
     turns_are_whole(connections, 1)
 
 
-@scenario(*LOOKED_AT, preemptions=1, early=False)
+@scenario(Connections, preemptions=1, early=False)
 def three_turns(run: Run) -> None:
     """There are two for three, one of which is dropped."""
     connections = some(run, limit=2)
@@ -107,7 +104,7 @@ def three_turns(run: Run) -> None:
     turns_are_whole(connections, 2)
 
 
-@scenario(*LOOKED_AT, early=False)
+@scenario(Connections, early=False)
 def one_cannot_be_made(run: Run) -> None:
     """A turn that came to nothing is there for the next."""
     failures = [StatementError(Fault.UNREACHABLE, "as if")]
@@ -134,7 +131,7 @@ def one_cannot_be_made(run: Run) -> None:
     turns_are_whole(connections, 1)
 
 
-@scenario(*LOOKED_AT)
+@scenario(Connections)
 def one_waits_too_long(run: Run) -> None:
     """Whoever gives up has no turn, and takes none from the others."""
     connections = some(run, limit=1)
@@ -159,7 +156,7 @@ def one_waits_too_long(run: Run) -> None:
     assert len(Counted.open) == 1
 
 
-@scenario(*LOOKED_AT)
+@scenario(Connections)
 def cleared_while_used(run: Run) -> None:
     """Those that were there when one was found broken are used no more."""
     connections = some(run)
@@ -173,7 +170,7 @@ def cleared_while_used(run: Run) -> None:
     assert {one.driver for one in connections._idle} == Counted.open
 
 
-@scenario(*LOOKED_AT, early=False)
+@scenario(Connections, early=False)
 def closed_while_used(run: Run) -> None:
     """None stays open."""
     connections = some(run, limit=1)
@@ -191,7 +188,7 @@ def closed_while_used(run: Run) -> None:
     assert not Counted.open, "one stays open"
 
 
-@scenario(*LOOKED_AT)
+@scenario(Connections)
 def the_last_is_left(run: Run) -> None:
     """Where a server takes no more, the idle ones of others are used, but for one."""
 
@@ -224,6 +221,8 @@ def turns_are_whole(connections: Connections, limit: int) -> None:
     turns = connections._turns
     assert turns is not None
     found = 0
-    while turns.acquire(blocking=False):
-        found += 1
+    with contextlib.suppress(Empty):
+        while True:
+            turns.get(block=False)
+            found += 1
     assert found == limit, f"{found} turns of {limit} are left"

@@ -130,7 +130,7 @@ def renewed_by_two(run: Run) -> None:
             renewals.remove(name)
 
     def end() -> None:
-        hold.end(10.0)
+        hold.end(10.0, 0.0)
         run.retry_or_raise(not renewals, "it is given back while it is renewed")
 
     for name in ("one", "two"):

@@ -52,7 +52,7 @@ CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
-LEASE, USER_LOCKS, RUNTIME = "dblock.lease", "dblock.io.user_locks", "dblock.io.runtime"
+LEASE, USER_LOCKS = "dblock.lease", "dblock.io.user_locks"
 
 PLANTED = (
     # --- the worker
@@ -145,10 +145,10 @@ PLANTED = (
     Planted(
         "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
     ),
-    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._turns.release()", "pass"),
-    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._turns.release()", "pass"),
+    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._turns.put(None)", "pass"),
+    Planted("three_turns", CONNECTIONS, "Connections.give", "self._turns.put(None)", "pass"),
+    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._turns.put(None)", "pass"),
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
-    Planted("three_turns", RUNTIME, "ThreadSemaphore.release", "self._free.put(None)", "pass"),
     # --- user locks
     Planted("the_last_user_lock", USER_LOCKS, "UserLocks.admit", "with lock:", "if True:"),
     Planted(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from queue import Empty
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
@@ -20,7 +21,7 @@ from dblock.holding.callers import CallerRegistry
 from dblock.holding.holds import CallerHolds
 from dblock.holding.keeper import LINGER, SLICE, Call, Keeper
 from dblock.io.process_lock import lock
-from dblock.io.runtime import Event, Runtime, Semaphore
+from dblock.io.runtime import Event, Runtime, Turns
 from tests.simulation.lending import LentConnection
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.transport import Link, Simulated
@@ -153,8 +154,8 @@ class SimulatedRuntime(Runtime):
     def hang_up(self, descriptor: int) -> None:
         self._client.links[descriptor].hang_up()
 
-    def semaphore(self, limit: int) -> Semaphore:
-        return SimulatedSemaphore(self._loop, limit)
+    def turns(self, limit: int) -> Turns:
+        return SimulatedTurns(self._loop, limit)
 
     def event(self) -> Event:
         return SimulatedEvent(self._loop)
@@ -240,23 +241,22 @@ class SimulatedEvent:
         return self._set
 
 
-class SimulatedSemaphore:
-    """A semaphore of simulated threads."""
+class SimulatedTurns:
+    """Those of simulated threads."""
 
     def __init__(self, loop: Loop, limit: int) -> None:
         self._free = limit
         self._loop = loop
         self._given = SimulatedEvent(loop)
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+    def get(self, block: bool = True, timeout: float | None = None) -> None:
         while self._free == 0:
             if not self._given.wait(timeout):
-                return False
+                raise Empty
             self._given.clear()
         self._free -= 1
-        return True
 
-    def release(self) -> None:
+    def put(self, turn: None) -> None:
         self._free += 1
         self._given.set()
 
