@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 BORROWED = "tests/connections/test_borrowed_drivers.py"
 # As the test has it.
 MOMENT = 0.25
+SENDER = "tests/connections/test_mariadb_sender.py"
 OWN_ENGINE = "tests/connections/test_own_engine.py"
 DEAF = "tests/faults/test_borrowed_drivers.py::test_a_server_that_went_deaf"
 
@@ -98,6 +99,22 @@ DRIVERS = (
         "(state, raised_in) == _STALE_PLAN",
         "False",
         f"{BORROWED}::test_a_statement_is_of_another_table[threads-postgresql]",
+    ),
+    Mutant(
+        "a-prepared-statement-is-there-for-ever",
+        "what a session of MariaDB's has forgotten is sent as it is",
+        "mariadb.sender.Sender.send",
+        "not in _GONE",
+        "not in ()",
+        f"{SENDER}::test_what_is_forgotten_is_sent_as_it_is[mariadb]",
+    ),
+    Mutant(
+        "no-room-for-a-prepared-statement",
+        "a lease needs no statement that the server has prepared",
+        "mariadb.sender.Sender._prepare",
+        "self._adapter.classify(error) is not None",
+        "True",
+        f"{SENDER}::test_a_server_that_has_too_many[mariadb]",
     ),
     Mutant(
         "deadlock-of-mysqlclient",

@@ -11,7 +11,7 @@ PRESET = (
     Mutant(
         "moments-as-text",
         MEANING,
-        "Sender.send",
+        "postgresql.sender.Sender.send",
         "send_query_params(sql, values, types, formats, _BINARY)",
         "send_query_params(sql, values, types, formats, 0)",
         f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",

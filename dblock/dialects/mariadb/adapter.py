@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 from ...protocol import commands
 from ...protocol.faults import Fault
 from ...protocol.steps import Query, any_row
-from ..adapter import Adapter, Carry, ServerSession
+from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
 from .arguments import CARRIED
 from .drivers import AioMySQL, MySQLdb, problem_of
 from .errors import fault_of
+from .sender import Sender
 
 
 class PyMySQL(Adapter):
@@ -58,6 +59,9 @@ class PyMySQL(Adapter):
 
     def is_usable(self, connection: Any) -> bool:
         return bool(connection.open)
+
+    def sender(self, connection: Any) -> Send:
+        return Sender(self, connection).send
 
     def told(self, cursor: Any) -> Sequence[Sequence[Any]]:
         return [(cursor.lastrowid,)] if cursor.lastrowid else ()  # LAST_INSERT_ID(x)

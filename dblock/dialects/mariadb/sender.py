@@ -1,0 +1,84 @@
+"""Statements on a connection of dblock's own: the server parses those that each hold needs once.
+
+::
+
+    send ── prepared by now ──> EXECUTE name USING values
+      └── not, or no more ────> as it is
+
+To parse such a statement takes the server about as long as to run it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+from ...protocol import commands
+from ...protocol.steps import Query
+from ..adapter import Adapter, Answer
+
+# Each hold needs two of them. The others are rare, and a server has not many in all, for everybody.
+_OF_EACH_HOLD = (commands.Grant, commands.GrantSlot, commands.Release)
+# A connection sends a statement so often before it prepares it.
+_THRESHOLD = 5
+
+# It is not there, as behind a pooler; a table was opened anew each time it was tried.
+_GONE = (1243, 1615)
+
+
+class Sender:
+    """Sends one statement after the other, as the ``adapter`` does."""
+
+    def __init__(self, adapter: Adapter, connection: Any) -> None:
+        self._adapter = adapter
+        self._connection = connection
+        self._sent: Counter[str] = Counter()
+        #: What is sent for a statement from now on.
+        self._texts: dict[str, str] = {}
+
+    def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
+        """Return a statement's answer, awaited for ``within`` seconds. Raises the driver's errors.
+
+        ``waits`` is as with :class:`.Send`.
+        """
+        if isinstance(query.command, _OF_EACH_HOLD):
+            text = self._texts.get(query.sql) or self._prepare(query.sql, within)
+            if text != query.sql:
+                try:
+                    return self._send(query._replace(sql=text), within, waits)
+                except Exception as error:
+                    if not error.args or error.args[0] not in _GONE:
+                        raise
+                    self._texts[query.sql] = query.sql  # nothing came of it
+        return self._send(query, within, waits)
+
+    def _send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
+        return self._adapter.send(self._connection, query, within, waits)
+
+    def _prepare(self, sql: str, within: float) -> str:
+        """Return what to send for a statement: itself, until it has been sent often."""
+        self._sent[sql] += 1
+        if self._sent[sql] <= _THRESHOLD:
+            return sql
+        name = f"dblock_{len(self._texts)}"
+        marked, values = _marked(sql)
+        self._texts[sql] = sql
+        try:
+            self._send(Query(f"PREPARE {name} FROM %(statement)s", {"statement": marked}), within)
+        except Exception as error:
+            if self._adapter.classify(error) is not None:
+                raise
+            return sql  # the server has too many, or does not prepare this one
+        self._texts[sql] = f"EXECUTE {name} USING {values}"
+        return self._texts[sql]
+
+
+_PARAMETER = re.compile(r"%\(\w+\)s")
+
+
+@lru_cache(maxsize=64)
+def _marked(sql: str) -> tuple[str, str]:
+    """Return a statement with the server's marks for parameters, and those in their order."""
+    return _PARAMETER.sub("?", sql), ", ".join(_PARAMETER.findall(sql))
