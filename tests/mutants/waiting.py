@@ -64,7 +64,7 @@ CALLS = (
     Mutant(
         "overtaking-by-who-had-it",
         "nobody overtakes who waits",
-        "LeaseStatements._grant_known",
+        "postgresql.lease.LeaseStatements._grant_known",
         "waiters IS NULL AND ",
         "",
         f"{QUEUE}::test_nobody_overtakes",

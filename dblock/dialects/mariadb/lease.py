@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from ...protocol import commands
@@ -22,12 +23,16 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         # One statement is parsed in half the time of a compound one, so its result is no row.
         return Query(
-            self._grant(self._available, rest="NULL"),
+            self._grant_known,
             self._asked(name, token, owner, ttl),
             commands.Grant(name, token, owner, ttl, known=True),
             self.patience,
             read=lambda reply: read_known(reply, ttl),
         )
+
+    @cached_property
+    def _grant_known(self) -> str:
+        return self._grant(self._available, rest="NULL")
 
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
