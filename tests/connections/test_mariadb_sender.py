@@ -14,6 +14,7 @@ from dblock import Timeouts
 from dblock.dialects.adapter import Answer, Send
 from dblock.dialects.mariadb import MariaDB
 from dblock.dialects.mariadb.adapter import PyMySQL
+from dblock.dialects.mariadb.sender import prepared
 from dblock.protocol.state import Granted
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database, lent
@@ -103,12 +104,14 @@ def test_a_refused_one_has_no_fence(send: Send, known: bool) -> None:
     assert ask(send, DIALECT.release("taken", TOKEN)) == 1
 
 
-def test_what_is_forgotten_is_sent_as_it_is(send: Send) -> None:
+def test_what_is_forgotten_is_sent_as_it_is(send: Send, db: Database) -> None:
     """As behind a pooler that gives the session to another connection."""
     fences = [hold(send, "forgotten", known=False)]
     fences += [hold(send, "forgotten") for _ in range(2 * THRESHOLD)]
-    for number in range(2):
-        send(Query(f"DEALLOCATE PREPARE dblock_{number}", {}), SECONDS)
+    of_a_hold = DIALECT.grant_known("", "", "", 1.0), DIALECT.release("", "")
+    for query in of_a_hold:
+        name, *_ = prepared(query.sql, make_url(db.url).database or "")
+        send(Query(f"DEALLOCATE PREPARE {name}", {}), SECONDS)
     fences += [hold(send, "forgotten") for _ in range(2 * THRESHOLD)]
     assert fences == list(range(fences[0], fences[0] + len(fences)))
     assert said(send, "prepare_sql") == 2

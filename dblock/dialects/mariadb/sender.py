@@ -5,7 +5,9 @@
     send ── prepared by now ──> EXECUTE name USING values
       └── not, or no more ────> as it is
 
-To parse such a statement takes the server about as long as to run it.
+To parse such a statement takes the server about as long as to run it. A prepared statement's name
+says what it is, and of which database. So it is the same whoever has prepared it, where a proxy
+lends a session to one client after the other.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from ...protocol import commands
@@ -62,10 +65,10 @@ class Sender:
         self._sent[sql] += 1
         if self._sent[sql] <= _THRESHOLD:
             return sql
-        name = f"dblock_{len(self._texts)}"
-        marked, values = _marked(sql)
         self._texts[sql] = sql
         try:
+            ((database,),), _ = self._send(Query("SELECT DATABASE()", {}), within)
+            name, marked, values = prepared(sql, database)
             self._send(Query(f"PREPARE {name} FROM %(statement)s", {"statement": marked}), within)
         except Exception as error:
             if self._adapter.classify(error) is not None:
@@ -79,6 +82,7 @@ _PARAMETER = re.compile(r"%\(\w+\)s")
 
 
 @lru_cache(maxsize=64)
-def _marked(sql: str) -> tuple[str, str]:
-    """Return a statement with the server's marks for parameters, and those in their order."""
-    return _PARAMETER.sub("?", sql), ", ".join(_PARAMETER.findall(sql))
+def prepared(sql: str, database: str) -> tuple[str, str, str]:
+    """Return a statement's name, what the server prepares, and its parameters in their order."""
+    name = f"dblock_{blake2b(f'{database} {sql}'.encode(), digest_size=16).hexdigest()}"
+    return name, _PARAMETER.sub("?", sql), ", ".join(_PARAMETER.findall(sql))
