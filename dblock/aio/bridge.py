@@ -253,11 +253,15 @@ async def drain() -> None:
 
 def finish(function: Callable[[], T], within: float | None) -> T | None:
     """Call sync code in a task of its own. A cancellation of the caller does not reach it."""
-    result: T | None = await_(_finish(function, within))
+    acting = _acting.get()
+    if acting is not None and acting[0]() is this_task():  # it is in one already
+        return function()
+    result: T | None = await_(finished(function, within))
     return result
 
 
-async def _finish(function: Callable[[], T], within: float | None) -> T | None:
+async def finished(function: Callable[[], T], within: float | None = None) -> T | None:
+    """As :func:`finish`, for who is in no sync code."""
     task = act_for(whose(), function)
     cancelled = await outlast(task, within)
     if cancelled is None:

@@ -23,6 +23,15 @@ class Home:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call sync code in the calling task."""
+        self._check_loop()
+        return await bridge.run(function, *args, **kwargs)
+
+    async def finish(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Call sync code in a task of its own. A cancellation of the caller does not reach it."""
+        self._check_loop()
+        return await bridge.finished(partial(function, *args, **kwargs))
+
+    def _check_loop(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
@@ -32,7 +41,6 @@ class Home:
                     "work only there. Make AsyncLocks in each loop"
                 )
             self._loop = loop
-        return await bridge.run(function, *args, **kwargs)
 
     def here(self, callback: Callable[[T], object]) -> Callable[[T], None]:
         """Return a callback that runs in this loop, whichever thread calls it."""
