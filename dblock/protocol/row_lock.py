@@ -20,7 +20,7 @@ from .lease import Refused
 from .release import end_session
 from .retry import AWAY, PASSING, retry
 from .state import LockRow, RowOutcome
-from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Sleep
+from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Query, Sleep
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
@@ -117,6 +117,8 @@ def lock(
     """
     tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
     try_row = _try_borrowed if borrowed else _try_own
+    if borrowed and dialect.skips_locked and (yield from _try_free(dialect, tries)):
+        return Locked()
     while True:
         state: LockRow | None = None
         # Waiters look: cheaper than a transaction.
@@ -195,6 +197,18 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
         raise explain(dialect, failure, tries.name, harmless=True) from failure.__cause__
 
 
+def _try_free(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
+    """Try to lock the row in the user's transaction if nobody is in the way."""
+    query = dialect.lock_row(tries.name, 0.0, borrowed=True)
+    try:
+        reply = yield _undone_if_refused(query, 0.0, tries.deadline.timeout)
+    except StatementError as failure:
+        yield from _refused(dialect, tries, failure)
+        return False
+    tries.deadline.now = reply.now
+    return query.read(reply).locked
+
+
 def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in the user's transaction; None as with :func:`_try_own`."""
     name = tries.name
@@ -203,27 +217,39 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
     try:
         chunk = chunk or left
         query = dialect.lock_row(name, chunk, borrowed=True)
-        # To be undone if it is refused, not only because a wait can fail: PostgreSQL also keeps a
-        # row locked that was free when the statement began and is not any more.
         within = None if chunk is None else chunk + tries.deadline.timeout
-        reply = yield ExecuteInTransaction(
-            query, left, within, keep=lambda reply: query.read(reply).locked
-        )
+        reply = yield _undone_if_refused(query, left, within)
         tried = query.read(reply)
         if not tried.locked and dialect.one_writer:
             reply = yield ExecuteInTransaction(dialect.create(name), left)
             tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
-        if failure.fault is Fault.DISCONNECTED:
-            raise transaction_broken(failure, name) from failure.__cause__
-        if failure.fault not in (Fault.BUSY, Fault.CANCELED):
-            raise explain(dialect, failure, name) from failure.__cause__
-        tries.deadline.now = (yield Sleep(0)).now
+        yield from _refused(dialect, tries, failure)
         return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
     if tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
         return (yield from _try_borrowed(dialect, tries))
     return tried
+
+
+def _undone_if_refused(
+    query: Query[RowOutcome], left: float | None, within: float | None
+) -> ExecuteInTransaction:
+    """Lock a row in the user's transaction.
+
+    A refusal is undone not only because a wait can fail: PostgreSQL also keeps a row locked that
+    was free when the statement began and is not any more.
+    """
+    return ExecuteInTransaction(query, left, within, keep=lambda reply: query.read(reply).locked)
+
+
+def _refused(dialect: Statements, tries: _Attempts, failure: StatementError) -> Procedure[None]:
+    """Take a failure in the user's transaction for a refusal. Raises what it is otherwise."""
+    if failure.fault is Fault.DISCONNECTED:
+        raise transaction_broken(failure, tries.name) from failure.__cause__
+    if failure.fault not in (Fault.BUSY, Fault.CANCELED):
+        raise explain(dialect, failure, tries.name) from failure.__cause__
+    tries.deadline.now = (yield Sleep(0)).now
 
 
 def _conflict(

@@ -38,6 +38,8 @@ class Statements(ABC):
     refusal_holds: ClassVar[bool] = False
     #: The statement that locks a row in a transaction of dblock's own takes that look itself.
     looks_itself: ClassVar[bool] = False
+    #: A borrowed row lock that waits for nobody is cheaper than one that may, so it is tried first.
+    skips_locked: ClassVar[bool] = False
     #: A plain read in a transaction may be older than what an update in it has just seen.
     stale_reads: ClassVar[bool] = False
     #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
@@ -261,7 +263,8 @@ class Statements(ABC):
         """Lock a free name's row until the transaction ends.
 
         ``patience`` is how long the server may wait for other transactions: 0 not at all, None
-        without a limit. In a borrowed transaction no setting outlives the statement.
+        without a limit. In a borrowed transaction no setting outlives the statement; and 0 is only
+        for :attr:`skips_locked`, and tells nothing of why a row was not locked.
         """
 
     @abstractmethod

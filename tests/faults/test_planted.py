@@ -229,6 +229,29 @@ def test_a_row_lock_does_not_come_over_a_lease(locks: Locks, others: Locks) -> N
         pass
 
 
+def test_nor_in_the_users_transaction(locks: Locks, others: Locks, engine: Engine) -> None:
+    with locks.lease("order", LONG), engine.connect() as connection:
+        assert not others.row("order", on=connection).acquire(blocking=False)
+    with engine.connect() as connection, others.row("order", wait=0, on=connection):
+        pass
+
+
+def test_in_a_pause_no_row_is_locked_in_the_users_transaction(new_database: NewDatabase) -> None:
+    db = new_database("postgresql", migrated=True)
+    engine = create_engine(db.url)
+    with Locks(db.url) as locks:
+        with locks.row("order"):
+            pass
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "UPDATE dblock_witness SET writer = pg_current_xact_id()::xid::text, "
+                "grants_from = clock_timestamp() + interval '20 s'"
+            )
+        with engine.connect() as connection:
+            assert not locks.row("order", on=connection).acquire(blocking=False)
+    engine.dispose()
+
+
 def test_a_thread_does_not_wait_for_itself(locks: Locks) -> None:
     lease = locks.lease("report", LONG)
     with lease, pytest.raises(DeadlockDetected):

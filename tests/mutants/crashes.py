@@ -69,6 +69,15 @@ CRASHES = (
         CRASH,
     ),
     Mutant(
+        "users-row-locks-at-once",
+        "nor in the user's transaction",
+        "postgresql.row.RowStatements.lock_row",
+        "AND EXISTS ({self.epoch(OPEN)})",
+        "AND EXISTS ({self.epoch()})",
+        "tests/faults/test_planted.py::"
+        "test_in_a_pause_no_row_is_locked_in_the_users_transaction",
+    ),
+    Mutant(
         "fence-without-the-epoch",
         "fences grow, even of names whose row was lost",
         "witness.FIRST_FENCE",

@@ -86,6 +86,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("lock_row", ("report", 2.5), {"borrowed": False}, OWN),
     ("lock_row", ("report", 2.5), {"borrowed": True}, USERS),
     ("lock_row", ("report", 0.0), {"borrowed": False}, OWN),
+    ("lock_row", ("report", 0.0), {"borrowed": True}, USERS),
     ("lock_row", ("report", None), {"borrowed": False}, OWN),
     ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
     ("apply", ("order",), {}, commands.Apply("order")),

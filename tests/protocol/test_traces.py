@@ -600,7 +600,7 @@ SCENES = [
     Scene(
         "the user's row under a lease, until that is released",
         users,
-        {"lock_row": ["none", "locked"], "look": ["held", "held", "free"]},
+        {"lock_row": ["none", "none", "locked"], "look": ["held", "held", "free"]},
         QUEUES,
     ),
     Scene(
@@ -621,13 +621,13 @@ SCENES = [
     Scene(
         "the user's row, newer than the snapshot",
         users,
-        {"lock_row": ["stale"], "look": ["free"] * 2},
+        {"lock_row": ["none", "stale"], "look": ["free"] * 2},
         QUEUES,
     ),
     Scene(
         "the user's row that is busy, and nobody waits for it",
         partial(users, wait=0),
-        {"lock_row": ["!busy"], "look": ["free"] * 9},
+        {"lock_row": ["!busy"] * 2, "look": ["free"] * 9},
     ),
     Scene(
         "the user's row, and the connection is lost",

@@ -36,6 +36,7 @@ class RowStatements(WitnessStatements):
     """
 
     sees_row_locks = True
+    skips_locked = True
 
     def create(self, name: str) -> Query[int]:
         # That there is no row has to be seen by the snapshot by which the floor is seen: after it,
@@ -67,6 +68,17 @@ class RowStatements(WitnessStatements):
                 commands.LockRow(name, borrowed),
                 patience,
                 durable=False,
+                read=_row_lock,
+            )
+        if patience == 0:  # no setting to be changed and restored
+            return Query(
+                f"""SELECT true, fence, true FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND {FREE}
+                    AND EXISTS ({self.epoch(OPEN)})
+                FOR UPDATE SKIP LOCKED""",
+                {"name": name},
+                commands.LockRow(name, borrowed),
+                patience,
                 read=_row_lock,
             )
         return Query(
@@ -215,5 +227,7 @@ def _transaction(
 
 
 def _row_lock(reply: Reply) -> RowOutcome:
+    if not reply.rows:
+        return RowOutcome(locked=False)
     newest, fence, *_, open = reply.rows[0]
     return RowOutcome(fence is not None, stale=not newest, closed=not open)

@@ -243,6 +243,13 @@ WHERE g.lock_name = (SELECT lock_name FROM `dblock_lock` WHERE lock_name = UNHEX
     AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
 FOR UPDATE NOWAIT
 
+-- lock_row, waits 0 s
+SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
+JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name
+WHERE g.lock_name = UNHEX(%(name)s)
+    AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+FOR UPDATE NOWAIT
+
 -- lock_row, waits 5 s
 SET STATEMENT max_statement_time = 5.000 FOR SELECT STRAIGHT_JOIN l.fence FROM `dblock_guard` AS g
 JOIN `dblock_lock` AS l ON l.lock_name = g.lock_name

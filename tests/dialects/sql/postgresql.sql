@@ -414,6 +414,12 @@ WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmi
 SELECT current_setting('transaction_isolation') = 'read committed', locked.fence, EXISTS (TABLE open)
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
+-- lock_row, waits 0 s
+SELECT true, fence, true FROM "dblock_lock"
+WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp())
+    AND EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp())
+FOR UPDATE SKIP LOCKED
+
 -- lock_row, a crash may undo it
 WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL

@@ -143,6 +143,10 @@ SELECT fence FROM "dblock_lock" WHERE lock_name = :name AND (token IS NULL OR ex
 
 
 -- lock_row
+UPDATE "dblock_lock" SET fence = fence
+WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')) RETURNING fence
+
+-- lock_row
 SELECT fence FROM "dblock_lock" WHERE lock_name = :name AND (token IS NULL OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now'))
 
 
