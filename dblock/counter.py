@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 # For so many seconds after a lost race other races would be lost too.
 HOT = 1.0
+# So many amounts are remembered: most counters are changed by the same few all the time.
+AMOUNTS = 64
+
+#: A column's numbers, an amount, and from what to what the value may be.
+Room = tuple[Numbers, Number, Number, Number]
 
 
 class Counter:
@@ -75,6 +80,7 @@ class Counter:
         self._runtime = database.runtime
         self._retry = retry
         self._hot_until = 0.0
+        self._rooms: dict[tuple[type[Any], Any, int], Room] = {}
 
     def __repr__(self) -> str:
         return f"<Counter {self._columns}>"
@@ -202,10 +208,19 @@ class Counter:
         self._table.expire(session, key)
         return True
 
-    def _room(
-        self, transaction: TableTransaction, n: Any, sign: int
-    ) -> tuple[Numbers, Number, Number, Number]:
-        """Return the column's numbers, the amount, and from what to what the value may be."""
+    def _room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:
+        """Return the room for an amount to be added or taken off."""
+        found = self._rooms.get((type(n), n, sign))
+        if found is None:
+            found = self._find_room(transaction, n, sign)
+            decorated = isinstance(
+                self._columns.value.type, TypeDecorator
+            )  # which may be of any mind
+            if not decorated and len(self._rooms) < AMOUNTS:
+                self._rooms[type(n), n, sign] = found
+        return found
+
+    def _find_room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:
         numbers = self._table.numbers(transaction, self._columns.value)
         amount = sign * self._table.exactly(transaction, "an amount", n)
         floor = None
