@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_label
@@ -115,11 +115,15 @@ class Database:
             ),
         )
 
-    def borrow(self, on: Borrowable) -> Borrowed:
-        """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
+    @cached_property
+    def _borrow(self) -> Callable[[Borrowable, Dialect, Runtime], Borrowed]:
         from .io.borrowed import borrow  # and with it SQLAlchemy
 
-        transaction = borrow(on, self.dialect, self.runtime)
+        return borrow
+
+    def borrow(self, on: Borrowable) -> Borrowed:
+        """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
+        transaction = self._borrow(on, self.dialect, self.runtime)
         transaction.recognise()
         return transaction
 

@@ -88,7 +88,10 @@ class RowLock(SingleHandle):
         )
         if refusal is not None:
             return refusal
-        own, start = OwnTransaction(self._database.holders, self._database.dialect), runtime.now()
+        own = None
+        if transaction is None:
+            own = OwnTransaction(self._database.holders, self._database.dialect)
+        start = runtime.now()
         waiter = self._database.waiter(self.name, "row")
         hold: Hold | None = None
         try:
@@ -113,13 +116,17 @@ class RowLock(SingleHandle):
         except BaseException as error:
             if hold is not None:
                 self._holds.take(hold, Change.ABANDONED)
-            own.drop()
-            if not isinstance(error, DBLockError) and (own.orphaned is not None or waiter.trace):
+            orphaned = None
+            if own is not None:
+                own.drop()
+                orphaned = own.orphaned
+            if not isinstance(error, DBLockError) and (orphaned is not None or waiter.trace):
                 # It may wait on, for a lock that nobody would give back at once.
-                runtime.finish(partial(self._abandon, own.orphaned, waiter), cancelled=True)
+                runtime.finish(partial(self._abandon, orphaned, waiter), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
-            own.forget()
+            if own is not None:
+                own.forget()
             return self._database.not_acquired(self.name, outcome, wait)
         if transaction is not None:
             root = transaction.root  # autobegun by the first statement

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class TaskSender(Sender):
     """Sends for tasks. A task is cancelled between statements, or while one waits for others."""
 
-    def cancel(self, within: float) -> None:
+    def cancel(self, within: float, piped: bool = False) -> None:
         """Leave it: what was interrupted is the loop."""
 
 

@@ -8,13 +8,28 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..protocol.faults import Fault
 from ..protocol.steps import Query
 
 if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
+
+
+class Opener(Protocol):
+    """Begins transactions of one connection of the user's."""
+
+    @property
+    def kinds(self) -> Sequence[Any]:
+        """The driver's types of the last answer's columns."""
+
+    def open(self, query: Query[Any]) -> tuple[Sequence[Any], int] | None:
+        """Begin a transaction with a statement; return its rows, and how many it was about.
+
+        None, and nothing is done, where the driver has to begin it. Raises the driver's errors.
+        """
 
 
 class BorrowedDriver(ABC):
@@ -43,6 +58,11 @@ class BorrowedDriver(ABC):
     def has_rows(self, cursor: Any) -> bool:
         """Whether the statement that a cursor has run returns rows."""
         return cursor.description is not None
+
+    def opener(self, connection: Any) -> Opener | None:
+        """Return what begins this connection's transactions each with its first statement, in one
+        round trip; None where the driver begins them by itself."""
+        return None
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None

@@ -141,7 +141,7 @@ class CallerHolds:
         """Whether the row of ``name`` is locked, or any row if that is None."""
         if name is None and self.rows and any(hold.alive for hold in self.rows):
             return True
-        return self._borrowed is not None and any(
+        return bool(self._borrowed) and any(
             root is not within and (name is None or name in names)
             for root, names in self.borrowed()
         )

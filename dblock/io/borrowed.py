@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -13,7 +14,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.exc import StatementError as FailedStatement
 
-from ..dialects.borrowed_driver import FAILED, BorrowedDriver
+from ..dialects.borrowed_driver import FAILED, BorrowedDriver, Opener
 from ..protocol import commands
 from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
     from ..compiled import Compiled
-    from ..dialects import Dialect
+    from ..dialects import Adapter, Dialect
     from .runtime import Runtime
 
     Borrowable = Connection | Session | scoped_session[Any]
@@ -53,20 +54,19 @@ class Borrowed(ABC):
     dblock never commits it, rolls it back or changes its settings.
     """
 
-    def __init__(self, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime) -> None:
+    def __init__(
+        self, dialect: Dialect, driver: BorrowedDriver, driver_connection: Any, runtime: Runtime
+    ) -> None:
         self._dialect = dialect
         self.driver = driver
+        #: The driver's connection, as the driver wants it.
+        self.driver_connection = driver_connection
         self._runtime = runtime
 
     @property
     @abstractmethod
     def root(self) -> Root | None:
         """The transaction, from when it has begun."""
-
-    @property
-    @abstractmethod
-    def driver_connection(self) -> Any:
-        """The driver's connection, as the driver wants it."""
 
     @property
     def source(self) -> object:
@@ -97,26 +97,27 @@ class Borrowed(ABC):
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
                 return self.execute(step.query)
-            undo, release = self._mark()
-            try:
-                reply = self.execute(step.query)
-            except StatementError:
-                # It fails when the whole transaction is gone, as the error on its way says.
-                with contextlib.suppress(StatementError, DBAPIError):
-                    undo()
-                raise
-            if not step.keep(reply):
-                undo()
-            release()
+            if not self.driver.has_begun(self.driver_connection):  # two round trips less
+                return self._kept(step, step.keep, self.start_over)
+            savepoint = self.savepoint()
+            reply = self._kept(step, step.keep, partial(self.undo, savepoint))
+            self.release(savepoint)
             return reply
 
-    def _mark(self) -> tuple[Callable[[], None], Callable[[], None]]:
-        """Return what undoes all that follows, and what is to be done when it need not be undone
-        any more."""
-        if not self.driver.has_begun(self.driver_connection):  # two round trips less
-            return self.start_over, lambda: None
-        savepoint = self.savepoint()
-        return partial(self.undo, savepoint), partial(self.release, savepoint)
+    def _kept(
+        self, step: ExecuteInTransaction, keep: Callable[[Reply], bool], undo: Callable[[], None]
+    ) -> Reply:
+        """Run a statement, and undo what it did if it fails or is not to be kept."""
+        try:
+            reply = self.execute(step.query)
+        except StatementError:
+            # It fails when the whole transaction is gone, as the error on its way says.
+            with contextlib.suppress(StatementError, DBAPIError):
+                undo()
+            raise
+        if not keep(reply):
+            undo()
+        return reply
 
     def forget(self) -> None:
         raise AssertionError("the user's transaction is not ours to end")
@@ -168,18 +169,17 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    driver = _driver_of(connection, dialect)
+    kept = _kept_with(connection, dialect)
     root = connection.get_transaction()
     if root is not None and not root.is_active:
         raise ValueError(
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    transaction = BorrowedTransaction(connection, dialect, driver, runtime)
-    problem = driver.transaction_problem(transaction.driver_connection, locking)
+    problem = kept.driver.transaction_problem(kept.connection, locking)
     if problem is not None:
         raise ValueError(unusable(problem))
-    return transaction
+    return BorrowedTransaction(connection, dialect, kept, runtime)
 
 
 def connection_of(on: Borrowable) -> Connection:
@@ -188,29 +188,56 @@ def connection_of(on: Borrowable) -> Connection:
     Raises TypeError if ``on`` is not a Connection or Session, and ValueError if it is closed or has
     failed.
     """
+    connection = on if isinstance(on, Connection) else _connection_of_session(on)
+    if connection.closed or connection.invalidated:
+        raise ValueError("nothing can be locked on this connection: it is closed")
+    return connection
+
+
+def _connection_of_session(on: object) -> Connection:
     from sqlalchemy.orm import Session, scoped_session
 
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
         raise TypeError(f"give a sync Connection or Session here, not {type(on).__name__}")
     if isinstance(on, scoped_session):
         on = on()
-    if isinstance(on, Session):
-        if not on.is_active:
-            raise ValueError(
-                "nothing can be locked in this session: its transaction has already failed; "
-                "roll it back first"
-            )
-        connection = on.connection()
-    elif isinstance(on, Connection):
-        connection = on
-    else:
+    if not isinstance(on, Session):
         raise TypeError(
             "give an SQLAlchemy Connection, Session or scoped_session, which has the transaction, "
             f"not {type(on).__name__}: {on!r}"
         )
-    if connection.closed or connection.invalidated:
-        raise ValueError("nothing can be locked on this connection: it is closed")
-    return connection
+    if not on.is_active:
+        raise ValueError(
+            "nothing can be locked in this session: its transaction has already failed; "
+            "roll it back first"
+        )
+    return on.connection()
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A connection of a pool of the user's, and what dblock keeps with it until it is closed.
+
+    To find out or to make any of this takes as long as a statement.
+    """
+
+    adapter: Adapter
+    driver: BorrowedDriver
+    #: The driver's connection, as the driver wants it.
+    connection: Any
+    opener: Opener | None
+    cursor: Any = None
+
+
+def _kept_with(connection: Connection, dialect: Dialect) -> _Kept:
+    """Return what is kept with the connection that a user's connection has of its pool."""
+    lent = connection.connection
+    found: _Kept | None = lent.info.get(_KEPT)
+    if found is None or found.adapter is not dialect.adapter:
+        driver = _driver_of(connection, dialect)
+        there = driver.connection_of(lent)
+        found = lent.info[_KEPT] = _Kept(dialect.adapter, driver, there, driver.opener(there))
+    return found
 
 
 def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
@@ -244,24 +271,22 @@ class BorrowedTransaction(TableTransaction):
     """A transaction of SQLAlchemy's.
 
     dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
-    statement takes longer than the driver. If somebody listens to SQLAlchemy's events, or it logs,
+    statement takes longer than the driver. The first one is sent with the BEGIN where the driver
+    can do that. If somebody listens to SQLAlchemy's events, or it logs,
     the statements go through it. SQLAlchemy hears of failures in both cases, and empties the pool
     of a server that is gone.
     """
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, driver: BorrowedDriver, runtime: Runtime
+        self, connection: Connection, dialect: Dialect, kept: _Kept, runtime: Runtime
     ) -> None:
-        super().__init__(dialect, driver, runtime)
+        super().__init__(dialect, kept.driver, kept.connection, runtime)
         self.connection = connection
+        self._with_it = kept
 
     @property
     def root(self) -> Root | None:
         return self.connection.get_transaction()
-
-    @property
-    def driver_connection(self) -> Any:
-        return self.driver.connection_of(self.connection.connection)
 
     @property
     def source(self) -> object:
@@ -289,8 +314,8 @@ class BorrowedTransaction(TableTransaction):
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
         if not self.watched:
-            cursor, rows = self._send(query)
-            return Reply(rows, cursor.rowcount, sent, self._runtime.now())
+            rows, matched, _ = self._send(query)
+            return Reply(rows, matched, sent, self._runtime.now())
         try:
             result = self.connection.exec_driver_sql(*self.driver.written(query))
             rows = result.fetchall() if result.returns_rows else ()
@@ -305,8 +330,7 @@ class BorrowedTransaction(TableTransaction):
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
         if self.watched:
             return self.execute_core(compiled.statement, values).all()
-        cursor, rows = self._send(compiled.query(values))
-        kinds = [column[1] for column in cursor.description]
+        rows, _, kinds = self._send(compiled.query(values), typed=True)
         return [compiled.convert(row, kinds, self.written_for) for row in rows]
 
     def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
@@ -331,28 +355,34 @@ class BorrowedTransaction(TableTransaction):
             or connection.in_nested_transaction()
         )
 
-    def _send(self, query: Query[Any]) -> tuple[Any, Sequence[Any]]:
-        """Run a statement; return its cursor and its rows. Each of the driver's connections keeps
-        one cursor, because making one takes as long as a statement."""
-        connection = self.connection
-        sql, params = self.driver.written(query)
+    def _send(
+        self, query: Query[Any], *, typed: bool = False
+    ) -> tuple[Sequence[Any], int, Sequence[Any]]:
+        """Run a statement; return its rows, how many it was about, and, if ``typed``, the driver's
+        types of their columns."""
+        connection, kept = self.connection, self._with_it
         if not connection.in_transaction():
             connection.begin()
-        cursor = None
+        opener, cursor = kept.opener, None
         try:
-            lent = connection.connection
-            cursor = lent.info.get(_CURSOR)
+            if opener is not None:
+                opened = opener.open(query)
+                if opened is not None:
+                    return *opened, opener.kinds if typed else ()
+            sql, params = self.driver.written(query)
+            cursor = kept.cursor
             if cursor is None:
-                cursor = lent.info[_CURSOR] = lent.cursor()
+                cursor = kept.cursor = connection.connection.cursor()
             if params is None:
                 connection.dialect.do_execute_no_params(cursor, sql)
             else:
                 connection.dialect.do_execute(cursor, sql, params)
-            return cursor, cursor.fetchall() if self.driver.has_rows(cursor) else ()
+            rows = cursor.fetchall() if self.driver.has_rows(cursor) else ()
+            kinds = [column[1] for column in cursor.description] if typed else ()
+            return rows, cursor.rowcount, kinds
         except BaseException as error:
-            if cursor is not None:
-                lent.info.pop(_CURSOR, None)
-            self._failed(error, sql, params, cursor)
+            kept.cursor = None
+            self._failed(error, *self.driver.written(query), cursor)
 
     def _failed(self, error: BaseException, sql: str, params: Any, cursor: Any) -> NoReturn:
         """Let SQLAlchemy do what it does about a failure."""
@@ -399,4 +429,4 @@ _UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavep
 _RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
 
 # In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
-_CURSOR = "dblock cursor"
+_KEPT = "dblock"

@@ -80,7 +80,7 @@ class StandIn(Borrowed):
     def __init__(
         self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply]
     ) -> None:
-        super().__init__(real._dialect, real.driver, runtime)
+        super().__init__(real._dialect, real.driver, real.driver_connection, runtime)
         self._real = real
         self._process = process
         self._run = run
@@ -90,10 +90,6 @@ class StandIn(Borrowed):
     def root(self) -> Root | None:
         # A guard makes the user's transaction no writer here.
         return None if self._proves else self._real.root
-
-    @property
-    def driver_connection(self) -> Any:
-        return self._real.driver_connection
 
     def execute(self, query: Query[Any]) -> Reply:
         return self._real.execute(query)

@@ -272,7 +272,8 @@ def test_a_statement_is_of_another_table(db: Database, locks: Locks, engine: Eng
 
 @pytest.mark.parametrize(("world", "db"), PREPARING, indirect=True)
 def test_a_migration_is_told(db: Database, locks: Locks, engine: Engine) -> None:
-    """A lock whose table was altered meanwhile says so, and the next transaction gets it."""
+    """A lock whose table was altered meanwhile says so, and the next transaction gets it. Where
+    the lock is what begins the transaction, dblock does that again by itself."""
     with engine.connect() as connection:
         for _ in range(PREPARED):
             with locks.row("order", on=connection):
@@ -280,9 +281,12 @@ def test_a_migration_is_told(db: Database, locks: Locks, engine: Engine) -> None
             connection.commit()
         execute(db.url, "ALTER TABLE dblock_lock ALTER fence TYPE NUMERIC")
         try:
-            with pytest.raises(Conflict, match=r"a migration changed the table .* transaction$"):
-                locks.row("order", on=connection).acquire()
-            connection.rollback()
+            if engine.dialect.is_async:
+                with pytest.raises(
+                    Conflict, match=r"a migration changed the table .* transaction$"
+                ):
+                    locks.row("order", on=connection).acquire()
+                connection.rollback()
             locks.row("order", on=connection).acquire()
         finally:
             connection.close()

@@ -56,16 +56,12 @@ class AtomicBlock(Borrowed):
         driver: BorrowedDriver,
         runtime: Runtime,
     ) -> None:
-        super().__init__(dialect, driver, runtime)
+        super().__init__(dialect, driver, wrapper.connection, runtime)
         self._wrapper = wrapper
 
     @property
     def root(self) -> Root:
         return Root.of(self._wrapper)
-
-    @property
-    def driver_connection(self) -> Any:
-        return self._wrapper.connection
 
     @property
     def source(self) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from .drivers import IDLE, Asyncpg, Psycopg2, problem_of, raised_in
 from .election import OBSERVED
 from .errors import fault_of
 from .fragments import milliseconds
+from .opening import Opener, opener
 from .queue import CHANNEL, CLASS, PREFIX
 from .sender import Sender, polling
 from .witness import SERVER
@@ -122,23 +123,21 @@ class Psycopg(Adapter):
         # Its description of the columns is made each time, and takes as long as a round trip.
         return bool(cursor.pgresult.nfields)
 
-    @contextlib.contextmanager
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         if within is None:
-            yield
-            return
-        read_deadline.bound(connection, within)
-        try:
-            yield
-        finally:
-            read_deadline.bound(connection, None)
+            return contextlib.nullcontext()
+        return read_deadline.Bound(connection, within)
+
+    def opener(self, connection: Any) -> Opener | None:
+        return None if self.is_async else opener(connection)
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        if connection.pgconn.pipeline_status:
+        pgconn = connection.pgconn
+        if pgconn.pipeline_status:
             return PIPELINE
-        return problem_of(connection, locking, lambda: connection.pgconn.transaction_status)
+        return problem_of(connection, locking, pgconn.transaction_status)
 
     def has_begun(self, connection: Any) -> bool:
         return bool(connection.pgconn.transaction_status != IDLE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
 
 
-def problem_of(connection: Any, locking: bool, status: Callable[[], int]) -> str | None:
+def problem_of(connection: Any, locking: bool, status: int) -> str | None:
     """Say why nothing can be locked in a transaction, as libpq's drivers tell it.
 
-    ``status`` asks for libpq's status of it.
+    ``status`` is libpq's of it.
     """
     if connection.closed:
         return CLOSED
     if locking and connection.autocommit:
         return AUTOCOMMIT
-    return FAILED if status() == _IN_ERROR else None
+    return FAILED if status == _IN_ERROR else None
 
 
 def raised_in(error: BaseException) -> str | None:
@@ -47,7 +46,9 @@ class Psycopg2(BorrowedDriver):
         return shut_down_after(within, connection)
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
-        return problem_of(connection, locking, lambda: connection.info.transaction_status)
+        if connection.closed:  # then it has no status
+            return CLOSED
+        return problem_of(connection, locking, connection.info.transaction_status)
 
     def has_begun(self, connection: Any) -> bool:
         return bool(connection.info.transaction_status != IDLE)

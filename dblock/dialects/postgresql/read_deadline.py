@@ -10,6 +10,7 @@ Neither notices a peer that acknowledges and never answers: a proxy, a stopped s
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from ... import clock
@@ -21,27 +22,37 @@ def bound(connection: Any, seconds: float | None) -> None:
     What takes longer raises :class:`psycopg.OperationalError`, and the connection is closed. The
     bound can be changed during a wait. The same goes for an AsyncConnection.
     """
-    kind = type(connection)
     if seconds is None:
-        if hasattr(kind, "read_within"):
-            connection.__class__ = kind.__base__
+        vars(connection).pop("wait", None)
         return
-    if not hasattr(kind, "read_within"):
-        # However the connection was made, by whatever class: it stays what it is otherwise.
-        connection.__class__ = _bounded(kind)
+    # In the way of its class's, for as long. Another class for it costs ten times as much, because
+    # Python has learnt its way around the first one.
     connection.read_within = seconds
+    connection.wait = partial(_wait, connection)
 
 
-_kinds: dict[type[Any], type[Any]] = {}
+class Bound:
+    """A bound for the length of a block."""
+
+    def __init__(self, connection: Any, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        bound(self._connection, self._seconds)
+
+    def __exit__(self, *error: object) -> None:
+        bound(self._connection, None)
 
 
-def _bounded(kind: type[Any]) -> type[Any]:
-    def wait(self: Any, waiting: Any, *args: Any, **kwargs: Any) -> Any:
-        return kind.wait(self, _until(clock.now(), self, waiting), *args, **kwargs)
+def within(connection: Any) -> float | None:
+    """Return the bound on a connection's waits, None for none."""
+    return connection.read_within if "wait" in vars(connection) else None
 
-    if kind not in _kinds:
-        _kinds[kind] = type(kind.__name__, (kind,), {"read_within": 0.0, "wait": wait})
-    return _kinds[kind]
+
+def _wait(connection: Any, waiting: Any, *args: Any, **kwargs: Any) -> Any:
+    wait = type(connection).wait
+    return wait(connection, _until(clock.now(), connection, waiting), *args, **kwargs)
 
 
 def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> Any:

@@ -35,8 +35,8 @@ MOST = 100
 CANCELLING = 5.0
 
 # A prepared statement does not exist, or a table's columns have changed since; it exists already.
-_STALE, _THERE = ("26000", "0A000"), ("42P05",)
-_COMMAND_OK, _TUPLES_OK, _IDLE, _BINARY = 1, 2, 0, 1  # of libpq
+STALE, _THERE = ("26000", "0A000"), ("42P05",)
+_COMMAND_OK, _TUPLES_OK, _SYNCED, IDLE, _BINARY = 1, 2, 10, 0, 1  # of libpq
 _DONE = (_COMMAND_OK, _TUPLES_OK)
 
 
@@ -62,16 +62,18 @@ class Sender:
         self._adapt = Transformer(connection)
         self._sent: Counter[_Statement] = Counter()
         self._prepared: dict[_Statement, bytes] = {}
+        #: The last answer as libpq has it.
+        self._result: Any = None
 
     def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
         """Return a statement's answer, awaited for ``within`` seconds.
 
         Raises psycopg's errors.
         """
-        sql, names = _numbered(query.sql)
+        sql, names = numbered(query.sql)
         adapt = self._adapt
         params: Any = query.params
-        values = adapt.dump_sequence(tuple(map(params.__getitem__, names)), _auto(len(names)))
+        values = adapt.dump_sequence(tuple(map(params.__getitem__, names)), auto(len(names)))
         types, formats = adapt.types or (), adapt.formats or []
         statement = sql, types
         try:
@@ -81,7 +83,7 @@ class Sender:
                 try:
                     return self._answer(within, waits)
                 except Exception as error:
-                    if not self._undone(error, _STALE):
+                    if not self._undone(error, STALE):
                         raise
                 self._forget_prepared(within)
             self._pgconn.send_query_params(sql, values, types, formats, _BINARY)
@@ -119,13 +121,14 @@ class Sender:
 
     def _undone(self, error: Exception, states: tuple[str, ...]) -> bool:
         """Whether nothing came of it but this error, so that the statement may be sent again."""
-        undone: bool = self._pgconn.transaction_status == _IDLE
+        undone: bool = self._pgconn.transaction_status == IDLE
         return undone and getattr(error, "sqlstate", None) in states
 
     # --- answers -----------------------------------------------------------------------------
 
-    def _answer(self, within: float, waits: bool) -> Answer:
-        """Await the answer to what was sent; return its rows, and how many it was about.
+    def _answer(self, within: float, waits: bool, piped: bool = False) -> Answer:
+        """Await the answer to what was sent; return its rows, and how many it was about. That to
+        the last statement, or to the first that failed, if several were ``piped``.
 
         The connection is closed if that takes too long.
         """
@@ -148,8 +151,14 @@ class Sender:
                 left = until - clock.now()
             more = pgconn.get_result()
             if more is None:
+                if piped:  # the next statement's answer
+                    continue
                 break
-            result = more
+            if more.status == _SYNCED:
+                break
+            if result is None or result.status in _DONE:
+                result = more
+        self._result = result
         if result.status == _TUPLES_OK:
             self._adapt.set_pgresult(result)
             return self._adapt.load_rows(0, result.ntuples, tuple), result.ntuples
@@ -158,33 +167,33 @@ class Sender:
             return (), -1 if matched is None else matched
         raise _error(result)
 
-    def cancel(self, within: float) -> None:
+    def cancel(self, within: float, piped: bool = False) -> None:
         """Let the server do nothing any more for who was interrupted, as psycopg does."""
         with contextlib.suppress(Exception):
             self._connection.cancel_safe(timeout=CANCELLING)
-            self._answer(min(within, CANCELLING), False)
+            self._answer(min(within, CANCELLING), False, piped)
 
 
 #: A statement as the server knows it: its text, and its parameters' types.
 _Statement = tuple[bytes, tuple[int, ...]]
 
-_PARAMETER = re.compile(r"%(?:%|\((\w+)\)s)")
+_PARAMETER = re.compile(r"%(?:%|\(([^)]+)\)s)")
 
 
 @lru_cache(maxsize=512)
-def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
+def numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
     """Return a statement with libpq's parameters, and the names of those in their order."""
     names: dict[str, int] = {}
 
-    def numbered(found: re.Match[str]) -> str:
+    def number(found: re.Match[str]) -> str:
         name = found[1]
         return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
 
-    return _PARAMETER.sub(numbered, sql).encode(), tuple(names)
+    return _PARAMETER.sub(number, sql).encode(), tuple(names)
 
 
 @lru_cache(maxsize=64)
-def _auto(count: int) -> tuple[Any, ...]:
+def auto(count: int) -> tuple[Any, ...]:
     """Return so many times that a parameter's format is psycopg's to choose."""
     from psycopg.adapt import PyFormat
 

@@ -14,7 +14,7 @@ class LentPsycopg(LentConnection):
     """A connection whose transactions begin with a statement."""
 
     autocommit = False
-    #: What :func:`dblock.dialects.postgresql.read_deadline.bound` sets, on a class of its own.
+    #: What :func:`dblock.dialects.postgresql.read_deadline.bound` sets, beside a ``wait``.
     read_within: float
 
     @property
@@ -27,7 +27,7 @@ class LentPsycopg(LentConnection):
 
     @property
     def is_bounded(self) -> bool:
-        return type(self) is not LentPsycopg
+        return "wait" in vars(self)
 
     def settings(self) -> object:
         return super().settings(), self.is_bounded, self.autocommit

@@ -1,0 +1,103 @@
+"""The first statement of a user's transaction, sent with its BEGIN: one round trip for the two.
+
+psycopg awaits the answer to the BEGIN first. Whatever follows in the transaction goes its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ...protocol.steps import Query
+from . import read_deadline
+from .sender import IDLE, STALE, Sender, auto, numbered, polling
+
+# For who waits for an answer as long as it takes: more seconds than a poll can count are refused.
+_ENDLESS = 1_000_000.0
+_TEXT = 0  # as psycopg's cursors ask for it
+_PIPELINES = 140000  # the libpq that has them
+
+
+class Opener(Sender):
+    """Begins the transactions of one connection of the user's."""
+
+    @property
+    def kinds(self) -> list[int]:
+        """The types of the last answer's columns."""
+        result = self._result
+        return [result.ftype(column) for column in range(result.nfields)]
+
+    def open(self, query: Query[Any]) -> tuple[Any, int] | None:
+        """Begin with a statement; return its rows, and how many it was about.
+
+        None where it has to go the driver's way: the transaction has begun, or is not to be as the
+        server's are by default. Raises psycopg's errors.
+        """
+        connection, pgconn, params = self._connection, self._pgconn, query.params
+        if (
+            pgconn.transaction_status != IDLE
+            or not params
+            or not isinstance(params, dict)
+            or not query.sql.isascii()
+            or connection.autocommit
+            or connection.isolation_level is not None
+            or connection.read_only is not None
+            or connection.deferrable is not None
+        ):
+            return None
+        sql, names = numbered(query.sql)
+        adapt = self._adapt
+        values = adapt.dump_sequence([params[name] for name in names], auto(len(names)))
+        types, formats = adapt.types or (), adapt.formats or []
+        within = read_deadline.within(connection) or _ENDLESS
+        statement = sql, types
+        with connection.lock:
+            name = self._prepared.get(statement) or self._prepare(statement, within, True)
+            try:
+                pgconn.enter_pipeline_mode()
+                pgconn.send_query_params(b"BEGIN", None)
+                if name is None:
+                    pgconn.send_query_params(sql, values, types, formats, _TEXT)
+                else:
+                    pgconn.send_query_prepared(name, values, formats, _TEXT)
+                pgconn.pipeline_sync()
+                return self._answer(within, True, piped=True)
+            except KeyboardInterrupt:
+                self.cancel(within, piped=True)
+                raise
+            except Exception as error:
+                if name is None or getattr(error, "sqlstate", None) not in STALE:
+                    raise
+            finally:
+                self._leave_pipeline()
+            self._start_over(name, within)
+        return None
+
+    def _leave_pipeline(self) -> None:
+        """Let the connection be the driver's again; or close it where answers are still to come,
+        which the driver would take for those to its own statements."""
+        try:
+            self._pgconn.exit_pipeline_mode()
+        except Exception:
+            self._pgconn.finish()
+
+    def _start_over(self, name: bytes, within: float) -> None:
+        """Undo a transaction in which a prepared statement was gone or stale, and forget that."""
+        self._prepared.clear()
+        self._pgconn.send_query_params(b"ROLLBACK", None)
+        self._answer(within, False)
+        self._pgconn.send_query_params(b'DEALLOCATE "' + name + b'"', None)
+        with contextlib.suppress(Exception):  # it is gone
+            self._answer(within, False)
+
+
+def opener(connection: Any) -> Opener | None:
+    """Return what begins a connection's transactions; None where only the driver does.
+
+    Who has given it cursors of his own wants to see every statement.
+    """
+    from psycopg import Cursor, pq
+
+    if getattr(connection, "cursor_factory", None) is not Cursor or pq.version() < _PIPELINES:
+        return None
+    return Opener(connection, polling(connection.fileno()))
