@@ -74,8 +74,7 @@ CRASHES = (
         "postgresql.row.RowStatements.lock_row",
         "AND EXISTS ({self.epoch(OPEN)})",
         "AND EXISTS ({self.epoch()})",
-        "tests/faults/test_planted.py::"
-        "test_in_a_pause_no_row_is_locked_in_the_users_transaction",
+        "tests/faults/test_planted.py::test_in_a_pause_no_row_is_locked_in_the_users_transaction",
     ),
     Mutant(
         "fence-without-the-epoch",
