@@ -213,9 +213,8 @@ class Counter:
         found = self._rooms.get((type(n), n, sign))
         if found is None:
             found = self._find_room(transaction, n, sign)
-            decorated = isinstance(
-                self._columns.value.type, TypeDecorator
-            )  # which may be of any mind
+            # A decorated type may change its mind.
+            decorated = isinstance(self._columns.value.type, TypeDecorator)
             if not decorated and len(self._rooms) < AMOUNTS:
                 self._rooms[type(n), n, sign] = found
         return found

@@ -118,7 +118,7 @@ ASYNCHRONOUS = (
     Mutant(
         "second-loop-let-in",
         "a second event loop is told",
-        "Home.run",
+        "Home._check_loop",
         "if self._loop is not loop:",
         "if self._loop is None:",
         f"{LOOPS}::test_a_second_loop_is_told[sqlite]",
