@@ -125,14 +125,18 @@ class AsyncHolder(AsyncHandle[L], ABC):
 
     def begin_body(self) -> None:
         """Note that the calling task is in the body now. Not part of the public surface."""
+        if self._bodies is None:
+            return
         hold = self.sync.current()
-        if self._bodies is not None and hold is not None and hold.count == 1:
+        if hold is not None and hold.count == 1:
             self._bodies.begin(hold)
 
     def end_body(self, error: BaseException | None) -> LockLost | None:
         """Note that the body has ended; return the loss if ``error`` is its cancellation."""
+        if self._bodies is None:
+            return None
         hold = self.sync.current()
-        if self._bodies is None or (hold is not None and hold.count > 1):
+        if hold is not None and hold.count > 1:
             return None
         return self._bodies.end(error)
 

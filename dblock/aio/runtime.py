@@ -70,8 +70,10 @@ class TaskTurns:
         if self._free.locked():
             await_(self._acquire(timeout))
             return
-        with contextlib.suppress(StopIteration):  # it ends at once, without the loop
+        try:
             self._free.acquire().send(None)
+        except StopIteration:  # as it does at once, without the loop
+            return
 
     async def _acquire(self, timeout: float | None) -> None:
         try:
