@@ -154,6 +154,8 @@ def _package(frame: FrameType) -> str:
 
 def check_after(after: object, what: str = "after") -> float:
     """Return for how many seconds a released name stays taken: 0, or what a TTL can be."""
+    if type(after) is float and after == 0.0:  # as it is mostly
+        return after
     return check_ttl(after, what) if seconds(what, after) >= TTL_MIN else 0.0
 
 

@@ -210,7 +210,10 @@ class Counter:
 
     def _room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:
         """Return the room for an amount to be added or taken off."""
-        found = self._rooms.get((type(n), n, sign))
+        try:
+            found = self._rooms.get((type(n), n, sign))
+        except TypeError:  # it has no hash
+            return self._find_room(transaction, n, sign)
         if found is None:
             found = self._find_room(transaction, n, sign)
             # A decorated type may change its mind.

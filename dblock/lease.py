@@ -260,7 +260,7 @@ class Lease(SingleHandle):
         """End the ``with`` block's hold; one that was detached goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
-        self._runtime.finish(self._release)
+        self.release()
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""

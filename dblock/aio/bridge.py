@@ -256,13 +256,16 @@ def finish(function: Callable[[], T], within: float | None) -> T | None:
     acting = _acting.get()
     if acting is not None and acting[0]() is this_task():  # it is in one already
         return function()
-    result: T | None = await_(finished(function, within))
+    result: T | None = await_(shielded(function, within))
     return result
 
 
-async def finished(function: Callable[[], T], within: float | None = None) -> T | None:
-    """As :func:`finish`, for who is in no sync code."""
-    task = act_for(whose(), function)
+async def shielded(function: Callable[[], T], within: float | None = None) -> T | None:
+    """As :func:`finish`, called by a coroutine rather than by sync code."""
+    whom = whose()
+    if whom is None:
+        this_task()  # it says what is wrong, unless whom this task acts for has ended
+    task = act_for(whom, function)
     cancelled = await outlast(task, within)
     if cancelled is None:
         return task.result() if task.done() else None

@@ -148,11 +148,11 @@ class AsyncHolder(AsyncHandle[L], ABC):
     ) -> None:
         loss = self.end_body(error)
         if loss is None:
-            await self._home.finish(self.sync.__exit__, kind, error, traceback)
+            await self._home.shielded(self.sync.__exit__, kind, error, traceback)
             return
         # Only the loss cancelled the body, so it counts as not cancelled.
         with contextlib.suppress(LockLost, NotHeld):
-            await self._home.finish(self.sync.__exit__, None, None, None)
+            await self._home.shielded(self.sync.__exit__, None, None, None)
         raise loss from error
 
 
@@ -214,7 +214,7 @@ class AsyncLease(AsyncHolder[Lease]):
 
         It does so even if the caller is cancelled meanwhile.
         """
-        await self._home.finish(self.sync.release, after)
+        await self._home.shielded(self.sync.release, after)
 
     async def detach(self, ttl: Seconds | None = None) -> str:
         """End this hold, for another process to go on with it; see :meth:`dblock.Lease.detach`."""

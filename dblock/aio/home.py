@@ -26,10 +26,12 @@ class Home:
         self._check_loop()
         return await bridge.run(function, *args, **kwargs)
 
-    async def finish(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    async def shielded(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
         """Call sync code in a task of its own. A cancellation of the caller does not reach it."""
         self._check_loop()
-        return await bridge.finished(partial(function, *args, **kwargs))
+        return await bridge.shielded(partial(function, *args, **kwargs))
 
     def _check_loop(self) -> None:
         loop = asyncio.get_running_loop()

@@ -61,7 +61,7 @@ class AsyncioRuntime(Runtime):
 
 
 class TaskTurns:
-    """Those of tasks."""
+    """The permits of a semaphore, for tasks."""
 
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)

@@ -91,20 +91,24 @@ class Borrowed(ABC):
         """Roll back a transaction in which there was nothing before; the next statement begins it
         again."""
 
+    def begin(self) -> None:  # noqa: B027
+        """Let those act who listen for the beginning of a transaction. It is not undone then."""
+
     def run(self, step: ExecuteInTransaction) -> Reply:
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # Only where a failure undoes more than its statement. SQLite must not have one: where
             # nothing was begun before it, its release would be the commit.
             if step.keep is None or not self._dialect.failure_aborts:
                 return self.execute(step.query)
+            self.begin()
             if not self.driver.has_begun(self.driver_connection):  # two round trips less
-                return self._kept(step, step.keep, self.start_over)
+                return self._execute_or_undo(step, step.keep, self.start_over)
             savepoint = self.savepoint()
-            reply = self._kept(step, step.keep, partial(self.undo, savepoint))
+            reply = self._execute_or_undo(step, step.keep, partial(self.undo, savepoint))
             self.release(savepoint)
             return reply
 
-    def _kept(
+    def _execute_or_undo(
         self, step: ExecuteInTransaction, keep: Callable[[Reply], bool], undo: Callable[[], None]
     ) -> Reply:
         """Run a statement, and undo what it did if it fails or is not to be kept."""
@@ -169,17 +173,17 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    kept = _kept_with(connection, dialect)
+    cached = _cached_for(connection, dialect)
     root = connection.get_transaction()
     if root is not None and not root.is_active:
         raise ValueError(
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    problem = kept.driver.transaction_problem(kept.connection, locking)
+    problem = cached.driver.transaction_problem(cached.connection, locking)
     if problem is not None:
         raise ValueError(unusable(problem))
-    return BorrowedTransaction(connection, dialect, kept, runtime)
+    return BorrowedTransaction(connection, dialect, cached, runtime)
 
 
 def connection_of(on: Borrowable) -> Connection:
@@ -215,7 +219,7 @@ def _connection_of_session(on: object) -> Connection:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _PerConnection:
     """A connection of a pool of the user's, and what dblock keeps with it until it is closed.
 
     To find out or to make any of this takes as long as a statement.
@@ -229,14 +233,19 @@ class _Kept:
     cursor: Any = None
 
 
-def _kept_with(connection: Connection, dialect: Dialect) -> _Kept:
-    """Return what is kept with the connection that a user's connection has of its pool."""
+def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
+    """Return what there is for the connection that a user's connection has of its pool."""
     lent = connection.connection
-    found: _Kept | None = lent.info.get(_KEPT)
+    found: _PerConnection | None = lent.info.get(_CACHED)
     if found is None or found.adapter is not dialect.adapter:
         driver = _driver_of(connection, dialect)
         there = driver.connection_of(lent)
-        found = lent.info[_KEPT] = _Kept(dialect.adapter, driver, there, driver.opener(there))
+        if there is None:  # it is detached from its pool
+            assert lent.dbapi_connection is not None
+            there = connection.dialect.get_driver_connection(lent.dbapi_connection)
+        # What it has prepared there is of use to any Locks.
+        opener = driver.opener(there) if found is None else found.opener
+        found = lent.info[_CACHED] = _PerConnection(dialect.adapter, driver, there, opener)
     return found
 
 
@@ -272,17 +281,17 @@ class BorrowedTransaction(TableTransaction):
 
     dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
     statement takes longer than the driver. The first one is sent with the BEGIN where the driver
-    can do that. If somebody listens to SQLAlchemy's events, or it logs,
-    the statements go through it. SQLAlchemy hears of failures in both cases, and empties the pool
+    can do that. If somebody listens to SQLAlchemy's events, or it logs, the statements go through
+    it. SQLAlchemy hears of failures in both cases, and empties the pool
     of a server that is gone.
     """
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, kept: _Kept, runtime: Runtime
+        self, connection: Connection, dialect: Dialect, cached: _PerConnection, runtime: Runtime
     ) -> None:
-        super().__init__(dialect, kept.driver, kept.connection, runtime)
+        super().__init__(dialect, cached.driver, cached.connection, runtime)
         self.connection = connection
-        self._with_it = kept
+        self._cached = cached
 
     @property
     def root(self) -> Root | None:
@@ -291,6 +300,10 @@ class BorrowedTransaction(TableTransaction):
     @property
     def source(self) -> object:
         return self.connection.dialect  # the engine's, and that of its options' engines
+
+    def begin(self) -> None:
+        if not self.connection.in_transaction():
+            self.connection.begin()
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)
@@ -360,19 +373,18 @@ class BorrowedTransaction(TableTransaction):
     ) -> tuple[Sequence[Any], int, Sequence[Any]]:
         """Run a statement; return its rows, how many it was about, and, if ``typed``, the driver's
         types of their columns."""
-        connection, kept = self.connection, self._with_it
-        if not connection.in_transaction():
-            connection.begin()
-        opener, cursor = kept.opener, None
+        connection, cached = self.connection, self._cached
+        self.begin()
+        opener, cursor = cached.opener, None
         try:
             if opener is not None:
                 opened = opener.open(query)
                 if opened is not None:
                     return *opened, opener.kinds if typed else ()
             sql, params = self.driver.written(query)
-            cursor = kept.cursor
+            cursor = cached.cursor
             if cursor is None:
-                cursor = kept.cursor = connection.connection.cursor()
+                cursor = cached.cursor = connection.connection.cursor()
             if params is None:
                 connection.dialect.do_execute_no_params(cursor, sql)
             else:
@@ -381,7 +393,7 @@ class BorrowedTransaction(TableTransaction):
             kinds = [column[1] for column in cursor.description] if typed else ()
             return rows, cursor.rowcount, kinds
         except BaseException as error:
-            kept.cursor = None
+            cached.cursor = None
             self._failed(error, *self.driver.written(query), cursor)
 
     def _failed(self, error: BaseException, sql: str, params: Any, cursor: Any) -> NoReturn:
@@ -429,4 +441,4 @@ _UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavep
 _RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
 
 # In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
-_KEPT = "dblock"
+_CACHED = "dblock"

@@ -36,7 +36,7 @@ UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
 class Unlimited:
-    """Turns for all."""
+    """The permits of a semaphore without a limit."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> None:
         pass

@@ -40,7 +40,7 @@ class Event(Protocol):
 
 
 class Turns(Protocol):
-    """So many may do something at once: who has taken a turn, until it is put back.
+    """The permits of a semaphore, with the verbs of a :class:`queue.SimpleQueue` of them.
 
     ``get`` raises :class:`queue.Empty` when none was there for ``timeout`` seconds.
     """

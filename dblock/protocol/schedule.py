@@ -114,7 +114,7 @@ class RenewalSchedule:
         self.cause: str | None = None
         self._away = False
         self.warned = False
-        ttl = min(self._plan.ttl, term.ttl)  # the user may have set that
+        ttl = self._ttl(term)
         # When a term as planned would have begun that ends with this one. So a term that the user
         # made longer is not cut short by the next renewal.
         begun = term.deadline - (ttl - margin(ttl))
@@ -126,7 +126,7 @@ class RenewalSchedule:
                 share = FIRST_SHARE
             # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
             self.due = (term.start if planned else begun) + ttl * share
-        self.wake = min(self.due, self.danger)
+        self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
         """A renewal that this plan asked for was good."""

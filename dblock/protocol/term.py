@@ -29,7 +29,7 @@ class Term:
 
     start: float
     ttl: float
-    deadline: float = field(repr=False, compare=False)
+    deadline: float = field(init=False, repr=False, compare=False)
 
     def __init__(self, start: float, ttl: float) -> None:
         put = object.__setattr__  # it is frozen, and made often

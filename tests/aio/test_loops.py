@@ -212,3 +212,26 @@ def test_outside_of_a_task(url: str) -> None:
     coroutine = lease.acquire()
     with pytest.raises(RuntimeError, match="no running event loop"):
         coroutine.send(None)
+
+
+def test_in_a_callback_of_the_loop(url: str, run: Any) -> None:
+    """No task calls there, so nobody could hold or give back anything."""
+
+    async def main() -> None:
+        told: list[str] = []
+
+        def call() -> None:
+            coroutine = lease.release()
+            try:
+                coroutine.send(None)
+            except RuntimeError as error:
+                told.append(str(error))
+            coroutine.close()
+
+        async with AsyncLocks(url) as locks, locks.lease("report") as lease:
+            asyncio.get_running_loop().call_soon(call)
+            await asyncio.sleep(0.1)
+            assert lease.held
+        assert told == ["use dblock.aio in a task: this is a callback of the event loop"]
+
+    run(main())

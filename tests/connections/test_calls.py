@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 db = pytest.fixture(lent)
 
 # For one `with locks.lease(name): pass`. Of psycopg there is none: dblock speaks to libpq.
-CALLS, CALLS_ASYNCIO = 112, 170
+CALLS, CALLS_ASYNCIO = 116, 174
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
 WARM, PAIRS = 20, 2

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from types import FrameType
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.pq import PipelineStatus, TransactionStatus
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Connection
 
+from dblock import Locks
 from dblock.dialects.postgresql import read_deadline
 from dblock.dialects.postgresql.opening import Opener, opener
+from dblock.dialects.postgresql.sender import Sender
 from dblock.protocol.steps import Query
 from tests.conftest import Database, lent
+from tests.support import SECONDS, Threads
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 db = pytest.fixture(lent)
@@ -158,3 +166,138 @@ def test_a_connection_that_is_gone_is_said_to_be(
     with pytest.raises(psycopg.OperationalError):
         opening.open(SUM)
     assert connection.closed
+
+
+def test_the_encoding_is_that_of_now(connection: psycopg.Connection[Any], opening: Opener) -> None:
+    """Its name for a row would be another row's."""
+    echo: Query[Any] = Query("SELECT %(text)s::text, octet_length(%(text)s::text)", {"text": "é"})
+    often(opening, connection, echo)
+    connection.execute("SET client_encoding TO latin1")
+    connection.commit()
+    opened = opening.open(echo)
+    assert opened is not None
+    assert list(opened[0]) == [("é", 2)]
+
+
+def test_what_is_notified_meanwhile_is_heard(
+    connection: psycopg.Connection[Any], opening: Opener, db: Database
+) -> None:
+    heard: list[str] = []
+    connection.add_notify_handler(lambda notify: heard.append(notify.payload))
+    connection.execute("LISTEN here")
+    connection.commit()
+    with psycopg.connect(db.url.replace("+psycopg", ""), autocommit=True) as other:
+        other.execute("NOTIFY here, 'hello'")
+    for _ in range(2):  # it comes behind the answer of whatever is sent next
+        assert opening.open(SUM) is not None
+        connection.pgconn.exec_(b"ROLLBACK")
+    assert heard == ["hello"]
+
+
+def test_a_transaction_of_another_thread_is_left(
+    connection: psycopg.Connection[Any], opening: Opener, threads: Threads
+) -> None:
+    often(opening, connection, SUM)
+    asked = threading.Event()
+
+    class Lock:
+        """It is had by who executes a statement there."""
+
+        def __enter__(self) -> None:
+            asked.set()
+            assert begun.wait(SECONDS)
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    begun, connection.lock = threading.Event(), Lock()  # type: ignore[assignment]
+    waiting = threads.start(opening.open, SUM)
+    assert asked.wait(SECONDS)
+    connection.pgconn.exec_(b"BEGIN")
+    begun.set()
+    assert waiting.result(SECONDS) is None
+    assert status(connection) == TransactionStatus.INTRANS
+
+
+@pytest.mark.parametrize("threshold", [0, 5])
+def test_an_interruption_at_each_line(db: Database, threshold: int) -> None:
+    """It ends at once. SQLAlchemy throws the connection away then."""
+    files = {sys.modules[one.__module__].__file__ for one in (Opener, Sender)}
+    for number in range(1, 500):
+        connecting = psycopg.connect(db.url.replace("+psycopg", ""), prepare_threshold=threshold)
+        with closing(connecting) as connection:
+            opening = opener(connection)
+            assert opening is not None
+            lines = 0
+
+            def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
+                nonlocal lines
+                if frame.f_code.co_filename not in files:
+                    return None
+                lines += event == "line"
+                if lines == at:
+                    raise KeyboardInterrupt
+                return press
+
+            tracing = sys.gettrace()
+            sys.settrace(press)
+            try:
+                opening.open(SUM)
+            except KeyboardInterrupt:
+                sys.settrace(tracing)
+            else:
+                sys.settrace(tracing)
+                return
+    pytest.fail("it never came to an end")
+
+
+def test_what_begins_with_the_transaction_stays(db: Database) -> None:
+    """A refusal is undone, and not what SQLAlchemy's listeners did first."""
+    engine = create_engine(db.url)
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL application_name = 'tenant'")
+
+    with Locks(db.url) as locks, locks.row("order"), engine.connect() as connection:
+        assert not Locks(engine).row("order", on=connection, wait=0).acquire()
+        name = connection.exec_driver_sql("SHOW application_name").scalar_one()
+    engine.dispose()
+    assert name == "tenant"
+
+
+def test_two_locks_share_what_is_prepared(db: Database) -> None:
+    engine = create_engine(db.url)
+    openers = set()
+    with engine.connect() as connection:
+        for _ in range(4):
+            with Locks(engine) as locks:
+                assert locks.row("order", on=connection).acquire()
+                connection.rollback()
+            openers.add(connection.connection.info["dblock"].opener)
+    engine.dispose()
+    assert len(openers) == 1
+
+
+def test_a_connection_that_its_pool_has_let_go(db: Database) -> None:
+    engine = create_engine(db.url)
+    with Locks(engine) as locks, engine.connect() as connection:
+        connection.detach()
+        assert locks.row("order", on=connection).acquire()
+        connection.rollback()
+    engine.dispose()
+
+
+def test_what_the_user_waits_with_is_kept(connection: psycopg.Connection[Any]) -> None:
+    waited: list[object] = []
+
+    def wait(generator: Any, *args: Any, **kwargs: Any) -> Any:
+        waited.append(generator)
+        return psycopg.Connection.wait(connection, generator, *args, **kwargs)
+
+    connection.wait = wait  # type: ignore[method-assign, assignment]
+    with read_deadline.Bound(connection, 10.0):
+        connection.execute("SELECT 1")
+    assert waited
+    assert connection.wait is wait
+    assert read_deadline.within(connection) is None

@@ -72,7 +72,7 @@ CATALOGUE = (
     Mutant(
         "a-row-lock-in-a-leases-way",
         "a refused row lock leaves nothing locked in the user's transaction",
-        "Borrowed._kept",
+        "Borrowed._execute_or_undo",
         "if not keep(reply):",
         "if False:",
         f"{BESIDE}::test_nothing_is_in_the_leases_way[threads-postgresql-0]",

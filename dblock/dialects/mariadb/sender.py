@@ -27,7 +27,8 @@ _OF_EACH_HOLD = (commands.Grant, commands.GrantSlot, commands.Release)
 # A connection sends a statement so often before it prepares it.
 _THRESHOLD = 5
 
-# It is not there, as behind a pooler; a table was opened anew each time it was tried.
+# ER_UNKNOWN_STMT_HANDLER: it is not there, as behind a proxy. ER_NEED_REPREPARE: a table was opened
+# anew each time it was tried.
 _GONE = (1243, 1615)
 
 
@@ -44,7 +45,7 @@ class Sender:
     def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
         """Return a statement's answer, awaited for ``within`` seconds. Raises the driver's errors.
 
-        ``waits`` is as with :class:`.Send`.
+        So is each of the two that prepare it. ``waits`` is as with :class:`.Send`.
         """
         if isinstance(query.command, _OF_EACH_HOLD):
             text = self._texts.get(query.sql) or self._prepare(query.sql, within)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...protocol.steps import Query
 from . import read_deadline
-from .sender import IDLE, STALE, Sender, auto, numbered, polling
+from .sender import ACTIVE, IDLE, STALE, Sender, auto, numbered, polling
 
 # For who waits for an answer as long as it takes: more seconds than a poll can count are refused.
 _ENDLESS = 1_000_000.0
@@ -46,13 +46,18 @@ class Opener(Sender):
         ):
             return None
         sql, names = numbered(query.sql)
-        adapt = self._adapt
+        # As a cursor of psycopg's has it: the session's encoding, or the connection's adapters, may
+        # have changed since the last one.
+        adapt = self._adapt = type(self._adapt)(connection)
         values = adapt.dump_sequence([params[name] for name in names], auto(len(names)))
         types, formats = adapt.types or (), adapt.formats or []
         within = read_deadline.within(connection) or _ENDLESS
         statement = sql, types
         with connection.lock:
-            name = self._prepared.get(statement) or self._prepare(statement, within, True)
+            if pgconn.transaction_status != IDLE:  # another thread was faster
+                return None
+            name = self._prepared.get(statement) or self._prepare_here(statement, within)
+            synced = False
             try:
                 pgconn.enter_pipeline_mode()
                 pgconn.send_query_params(b"BEGIN", None)
@@ -61,17 +66,30 @@ class Opener(Sender):
                 else:
                     pgconn.send_query_prepared(name, values, formats, _TEXT)
                 pgconn.pipeline_sync()
+                synced = True
                 return self._answer(within, True, piped=True)
             except KeyboardInterrupt:
-                self.cancel(within, piped=True)
+                if synced:  # else no answer would come
+                    self.cancel(within, piped=True)
                 raise
             except Exception as error:
                 if name is None or getattr(error, "sqlstate", None) not in STALE:
                     raise
             finally:
                 self._leave_pipeline()
+                self._hand_on_notifies()
             self._start_over(name, within)
         return None
+
+    def _prepare_here(self, statement: Any, within: float) -> bytes | None:
+        """Prepare a statement that is worth it; or close the connection if that was interrupted,
+        and its answer is still to come."""
+        try:
+            return self._prepare(statement, within, True)
+        except BaseException:
+            if self._pgconn.transaction_status == ACTIVE:
+                self._pgconn.finish()
+            raise
 
     def _leave_pipeline(self) -> None:
         """Let the connection be the driver's again; or close it where answers are still to come,
@@ -80,6 +98,14 @@ class Opener(Sender):
             self._pgconn.exit_pipeline_mode()
         except Exception:
             self._pgconn.finish()
+
+    def _hand_on_notifies(self) -> None:
+        """Give what was notified meanwhile to the driver, which looks for it on the socket."""
+        pgconn = self._pgconn
+        with contextlib.suppress(Exception):  # it is closed
+            while (notify := pgconn.notifies()) is not None:
+                if pgconn.notify_handler is not None:
+                    pgconn.notify_handler(notify)
 
     def _start_over(self, name: bytes, within: float) -> None:
         """Undo a transaction in which a prepared statement was gone or stale, and forget that."""

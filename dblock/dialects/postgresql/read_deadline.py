@@ -9,7 +9,7 @@ Neither notices a peer that acknowledges and never answers: a proxy, a stopped s
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,18 @@ def bound(connection: Any, seconds: float | None) -> None:
     What takes longer raises :class:`psycopg.OperationalError`, and the connection is closed. The
     bound can be changed during a wait. The same goes for an AsyncConnection.
     """
-    if seconds is None:
-        vars(connection).pop("wait", None)
-        return
-    # In the way of its class's, for as long. Another class for it costs ten times as much, because
-    # Python has learnt its way around the first one.
-    connection.read_within = seconds
-    connection.wait = partial(_wait, connection)
+    there = vars(connection).get("wait")
+    bounded = isinstance(there, _BoundWait)
+    if seconds is not None:
+        connection.read_within = seconds
+        if not bounded:
+            # In the way of its class's, for as long. Another class for it costs ten times as much,
+            # because Python has learnt its way around the first one.
+            connection.wait = _BoundWait(connection, there)
+    elif bounded and there.before is None:
+        del connection.wait
+    elif bounded:
+        connection.wait = there.before
 
 
 class Bound:
@@ -47,12 +52,24 @@ class Bound:
 
 def within(connection: Any) -> float | None:
     """Return the bound on a connection's waits, None for none."""
-    return connection.read_within if "wait" in vars(connection) else None
+    bounded = isinstance(vars(connection).get("wait"), _BoundWait)
+    return connection.read_within if bounded else None
 
 
-def _wait(connection: Any, waiting: Any, *args: Any, **kwargs: Any) -> Any:
-    wait = type(connection).wait
-    return wait(connection, _until(clock.now(), connection, waiting), *args, **kwargs)
+class _BoundWait:
+    """What a connection waits with while it is bound, by what it waits with otherwise.
+
+    That is what somebody has put ``before`` it, or else its class's.
+    """
+
+    def __init__(self, connection: Any, before: Callable[..., Any] | None) -> None:
+        self._connection = connection
+        self.before = before
+
+    def __call__(self, waiting: Any, *args: Any, **kwargs: Any) -> Any:
+        connection = self._connection
+        wait = self.before or partial(type(connection).wait, connection)
+        return wait(_until(clock.now(), connection, waiting), *args, **kwargs)
 
 
 def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> Any:

@@ -36,7 +36,8 @@ CANCELLING = 5.0
 
 # A prepared statement does not exist, or a table's columns have changed since; it exists already.
 STALE, _THERE = ("26000", "0A000"), ("42P05",)
-_COMMAND_OK, _TUPLES_OK, _SYNCED, IDLE, _BINARY = 1, 2, 10, 0, 1  # of libpq
+_COMMAND_OK, _TUPLES_OK, _SYNCED, _BINARY = 1, 2, 10, 1  # of libpq
+IDLE, ACTIVE = 0, 1  # of its transactions
 _DONE = (_COMMAND_OK, _TUPLES_OK)
 
 
@@ -136,6 +137,7 @@ class Sender:
         result: Any = None
         left, until = within, clock.now() + within
         writing = bool(pgconn.flush())  # it is longer than the socket takes at once
+        ended = False
         while True:
             while writing or pgconn.is_busy():
                 if left <= 0 or not self._ready(left, writing=writing, waits=waits):
@@ -151,9 +153,11 @@ class Sender:
                 left = until - clock.now()
             more = pgconn.get_result()
             if more is None:
-                if piped:  # the next statement's answer
-                    continue
-                break
+                if ended or not piped:
+                    break
+                ended = True  # and the next statement's answer follows, unless there is no other
+                continue
+            ended = False
             if more.status == _SYNCED:
                 break
             if result is None or result.status in _DONE:
