@@ -259,8 +259,15 @@ def test_what_begins_with_the_transaction_stays(db: Database) -> None:
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql("SET LOCAL application_name = 'tenant'")
 
-    with Locks(db.url) as locks, locks.row("order"), engine.connect() as connection:
-        assert not Locks(engine).row("order", on=connection, wait=0).acquire()
+    with (
+        Locks(engine) as locks,
+        psycopg.connect(db.url.replace("+psycopg", "")) as other,
+        engine.connect() as connection,
+    ):
+        with locks.row("order"):
+            pass
+        other.execute("SELECT FROM dblock_lock WHERE lock_name = 'order' FOR UPDATE")
+        assert not locks.row("order", on=connection, wait=0).acquire()
         name = connection.exec_driver_sql("SHOW application_name").scalar_one()
     engine.dispose()
     assert name == "tenant"

@@ -8,6 +8,7 @@ BORROWED = "tests/connections/test_borrowed_drivers.py"
 # As the test has it.
 MOMENT = 0.25
 SENDER = "tests/connections/test_mariadb_sender.py"
+OPENING = "tests/connections/test_opening.py"
 OWN_ENGINE = "tests/connections/test_own_engine.py"
 DEAF = "tests/faults/test_borrowed_drivers.py::test_a_server_that_went_deaf"
 
@@ -99,6 +100,46 @@ DRIVERS = (
         "(state, raised_in) == _STALE_PLAN",
         "False",
         f"{BORROWED}::test_a_statement_is_of_another_table[threads-postgresql]",
+    ),
+    Mutant(
+        "an-encoding-of-before",
+        "a name means the same row whatever the session's encoding has become",
+        "opening.Opener.open",
+        "adapt = self._adapt = type(self._adapt)(connection)",
+        "adapt = self._adapt",
+        f"{OPENING}::test_the_encoding_is_that_of_now[postgresql]",
+    ),
+    Mutant(
+        "begun-in-another-threads-transaction",
+        "no transaction of another thread's is begun in, or undone",
+        "opening.Opener.open",
+        "with connection.lock:\n    if pgconn.transaction_status != IDLE:",
+        "with connection.lock:\n    if False:",
+        f"{OPENING}::test_a_transaction_of_another_thread_is_left[postgresql]",
+    ),
+    Mutant(
+        "notified-and-not-told",
+        "what is notified while dblock reads is heard by who listens there",
+        "Opener._hand_on_notifies",
+        "pgconn.notify_handler(notify)",
+        "pass",
+        f"{OPENING}::test_what_is_notified_meanwhile_is_heard[postgresql]",
+    ),
+    Mutant(
+        "what-listeners-did-is-undone",
+        "a refused row lock leaves the user's transaction as it was",
+        "Borrowed.run",
+        "self.begin()",
+        "pass",
+        f"{OPENING}::test_what_begins_with_the_transaction_stays[postgresql]",
+    ),
+    Mutant(
+        "each-locks-prepares-anew",
+        "several Locks on one connection use what is prepared there",
+        "borrowed._cached_for",
+        "if found is None else found.opener",
+        "",
+        f"{OPENING}::test_two_locks_share_what_is_prepared[postgresql]",
     ),
     Mutant(
         "a-prepared-statement-is-there-for-ever",
