@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from sqlalchemy import MetaData, func, select, text, update
@@ -205,3 +207,30 @@ SETTINGS = {
 def settings(on: Borrowed, kind: str) -> list[Any]:
     """What a SET of dblock's would have changed."""
     return [on.execute(text(query)).scalar_one() for query in SETTINGS[kind]]
+
+
+def interrupted(call: Callable[[], object], at: int, files: Collection[str] | None = None) -> bool:
+    """Press Ctrl-C at the ``at``-th step of a call, of these ``files`` alone if any are given.
+
+    A step is a line, or the beginning or end of a function. Return whether there was that step.
+    """
+    steps = 0
+
+    def press(frame: FrameType, event: str, about: object) -> Any:
+        nonlocal steps
+        if files is not None and frame.f_code.co_filename not in files:
+            return None
+        steps += 1
+        if steps == at:
+            raise KeyboardInterrupt
+        return press
+
+    tracing = sys.gettrace()
+    sys.settrace(press)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(tracing)
+    return False

@@ -91,7 +91,7 @@ class Borrowed(ABC):
         """Roll back a transaction in which there was nothing before; the next statement begins it
         again."""
 
-    def begin(self) -> None:  # noqa: B027
+    def begin(self) -> None:  # noqa: B027 - only SQLAlchemy has listeners
         """Let those act who listen for the beginning of a transaction. It is not undone then."""
 
     def run(self, step: ExecuteInTransaction) -> Reply:
@@ -282,8 +282,7 @@ class BorrowedTransaction(TableTransaction):
     dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
     statement takes longer than the driver. The first one is sent with the BEGIN where the driver
     can do that. If somebody listens to SQLAlchemy's events, or it logs, the statements go through
-    it. SQLAlchemy hears of failures in both cases, and empties the pool
-    of a server that is gone.
+    it. SQLAlchemy hears of failures in both cases, and empties the pool of a server that is gone.
     """
 
     def __init__(

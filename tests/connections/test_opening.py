@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -18,12 +17,13 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection
 
 from dblock import Locks
+from dblock.dialects.postgresql import opening as opening_module
 from dblock.dialects.postgresql import read_deadline
+from dblock.dialects.postgresql import sender as sender_module
 from dblock.dialects.postgresql.opening import Opener, opener
-from dblock.dialects.postgresql.sender import Sender
 from dblock.protocol.steps import Query
 from tests.conftest import Database, lent
-from tests.support import SECONDS, Threads
+from tests.support import SECONDS, Threads, interrupted
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 db = pytest.fixture(lent)
@@ -222,31 +222,13 @@ def test_a_transaction_of_another_thread_is_left(
 @pytest.mark.parametrize("threshold", [0, 5])
 def test_an_interruption_at_each_line(db: Database, threshold: int) -> None:
     """It ends at once. SQLAlchemy throws the connection away then."""
-    files = {sys.modules[one.__module__].__file__ for one in (Opener, Sender)}
+    files = {opening_module.__file__, sender_module.__file__}
     for number in range(1, 500):
         connecting = psycopg.connect(db.url.replace("+psycopg", ""), prepare_threshold=threshold)
         with closing(connecting) as connection:
             opening = opener(connection)
             assert opening is not None
-            lines = 0
-
-            def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
-                nonlocal lines
-                if frame.f_code.co_filename not in files:
-                    return None
-                lines += event == "line"
-                if lines == at:
-                    raise KeyboardInterrupt
-                return press
-
-            tracing = sys.gettrace()
-            sys.settrace(press)
-            try:
-                opening.open(SUM)
-            except KeyboardInterrupt:
-                sys.settrace(tracing)
-            else:
-                sys.settrace(tracing)
+            if not interrupted(partial(opening.open, SUM), number, files):
                 return
     pytest.fail("it never came to an end")
 

@@ -6,12 +6,10 @@ release; and no connection in an unknown state is used again.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ from dblock.io.connections import Connections
 from dblock.io.runtime import Runtime
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database
-from tests.support import LONG, SECONDS
+from tests.support import LONG, SECONDS, interrupted
 
 MOST = 20  # statements; no operation here has as many
 
@@ -250,23 +248,7 @@ def test_its_turn_is_kept_from_nobody() -> None:
     for number in range(1, 200):
         connections = Connections(engine, SQLite3(Timeouts()), limit=2, runtime=Runtime())
         connections.give(connections.take())
-        events = 0
-
-        def press(frame: FrameType, event: str, about: Any, at: int = number) -> Any:
-            nonlocal events
-            events += 1
-            if events == at:
-                raise KeyboardInterrupt
-            return press
-
-        tracing = sys.gettrace()
-        sys.settrace(press)
-        try:
-            connections.take()
-        except KeyboardInterrupt:
-            sys.settrace(tracing)
-        else:
-            sys.settrace(tracing)
+        if not interrupted(connections.take, number):
             return
         other = threading.Thread(target=connections.take, daemon=True)
         other.start()
