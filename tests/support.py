@@ -11,7 +11,7 @@ from datetime import datetime
 from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from sqlalchemy import MetaData, func, select, text, update
+from sqlalchemy import MetaData, event, func, select, text, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.sql import ColumnElement
@@ -117,6 +117,26 @@ def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
             yield
         finally:
             connection.rollback()
+
+
+@contextlib.contextmanager
+def statements_seen(comment: str = "") -> Iterator[list[str]]:
+    """What is sent through SQLAlchemy meanwhile, over any engine; each with a comment added."""
+    seen: list[str] = []
+
+    def see(
+        connection: Any, cursor: Any, statement: str, parameters: Any, *rest: object
+    ) -> tuple[str, Any]:
+        seen.append(statement)
+        return statement + comment, parameters
+
+    event.listen(Engine, "before_cursor_execute", see, retval=True)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", see)
+        # SQLAlchemy leaves this. dblock would take every engine of later tests for a watched one.
+        Engine._has_events = False
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from sqlalchemy.exc import InvalidRequestError
 from dblock import Counter, Locks, NotEnough, Unavailable
 from tests.conftest import BORROWED, KINDS, Database, lent
 from tests.contract.shop import Base, Product, left
-from tests.support import new_session
+from tests.support import new_session, statements_seen
 
 pytestmark = pytest.mark.parametrize("db", [*KINDS, *BORROWED["threads"]], indirect=True)
 db = pytest.fixture(lent)
@@ -54,24 +54,12 @@ def test_the_log_has_them(stock: Counter, engine: Engine, caplog: pytest.LogCapt
 
 def test_a_listener_sees_them_and_may_change_them(stock: Counter, engine: Engine) -> None:
     """Also one that comes when statements were sent without it."""
-
-    def comment(
-        connection: Any, cursor: Any, statement: str, parameters: Any, *rest: object
-    ) -> tuple[str, Any]:
-        said.append(statement)
-        return f"{statement} -- mine", parameters
-
-    said: list[str] = []
     with engine.connect() as connection:
         stock.take(connection, 1)
-        assert said == []
-        event.listen(Engine, "before_cursor_execute", comment, retval=True)
-        try:
+        with statements_seen(" -- mine") as seen:
             stock.take(connection, 1)
             stock.value(connection, 1)
-        finally:
-            event.remove(Engine, "before_cursor_execute", comment)
-        assert [statement.split()[0] for statement in said] == ["UPDATE", "SELECT"]
+        assert [statement.split()[0] for statement in seen] == ["UPDATE", "SELECT"]
         connection.commit()
     assert left(engine, stock) == 8
 

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Float,
     Integer,
     Numeric,
-    event,
 )
 from sqlalchemy.engine import Engine
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -20,7 +19,7 @@ from tenacity import stop_after_attempt
 from dblock import Locks, NotEnough, RetryPolicy, Unsupported
 from tests.conftest import Database
 from tests.contract.counting import KEY, Change, made, now, refused
-from tests.support import borrowed
+from tests.support import borrowed, statements_seen
 
 # --- amounts -----------------------------------------------------------------------------------
 
@@ -319,16 +318,10 @@ def test_too_little_to_be_seen(locks: Locks, db: Database, engine: Engine) -> No
 
 def test_the_column_is_looked_at_once(locks: Locks, db: Database, engine: Engine) -> None:
     table = made(db, Integer, 10)
-    said: list[str] = []
-
-    def hear(connection: Any, cursor: Any, statement: str, *rest: object) -> None:
-        said.append(statement)
-
     with borrowed(engine, "connection") as on:
         assert locks.counter(table.c.n, key=table.c.id).take(on, 1)
-        event.listen(Engine, "before_cursor_execute", hear)
-        other = locks.counter(table.c.n, key=table.c.id)
-        assert other.take(on, 1)
-        assert other.add(on, 1)
-        event.remove(Engine, "before_cursor_execute", hear)
-    assert len(said) == 2
+        with statements_seen() as seen:
+            other = locks.counter(table.c.n, key=table.c.id)
+            assert other.take(on, 1)
+            assert other.add(on, 1)
+    assert len(seen) == 2

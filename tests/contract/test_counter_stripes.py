@@ -38,6 +38,7 @@ from tests.support import (
     attribute,
     borrowed,
     new_session,
+    statements_seen,
     told_to_retry,
 )
 
@@ -369,14 +370,8 @@ def test_floating_point(locks: Locks, engine: Engine, db: Database) -> None:
 @pytest.fixture
 def silent(engine: Engine) -> Iterator[list[str]]:
     """All that is sent meanwhile."""
-    said: list[str] = []
-
-    def hear(connection: Any, cursor: Any, statement: str, *rest: object) -> None:
-        said.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", hear)
-    yield said
-    event.remove(Engine, "before_cursor_execute", hear)
+    with statements_seen() as seen:
+        yield seen
 
 
 def test_what_cannot_be_striped(locks: Locks, silent: list[str]) -> None:
