@@ -37,7 +37,8 @@ PULSE = 0.1  # how often the dead are replaced and the history is looked at
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run. It goes on, past its seconds, until there are holds, writes and all faults."""
+    """What to run. It goes on, past its seconds, until there are holds, writes, deaths and all
+    faults."""
 
     seconds: float = 300.0
     seed: int = 0
@@ -47,6 +48,7 @@ class Settings:
     ttl: float = 1.0
     writes: int = 20
     holds: int = 0
+    deaths: int = 0
     profile: str = "chaos"
 
     @classmethod
@@ -129,6 +131,7 @@ def disturb(settings: Settings, plan: Plan, crew: Crew, server: Server, watch: W
                 over >= settings.seconds
                 and tail.counts["acquire", "ok"] >= settings.holds
                 and tail.counts["write", "ok"] >= settings.writes
+                and tail.counts["death", "ok"] >= settings.deaths
                 and nemesis.done(tail)
             ):
                 break
