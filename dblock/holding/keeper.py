@@ -30,6 +30,7 @@ from ..io.process_lock import lock, settled
 from ..io.runtime import Runtime
 from ..protocol.faults import Fault, StatementError
 from ..protocol.renew import Asked, RenewalFailed, Renewed
+from ..protocol.schedule import GATHER_MAX
 from ..protocol.state import Renewal
 from ..protocol.term import Term
 from .lease_hold import LeaseHold, Renewer
@@ -234,15 +235,19 @@ class Keeper:
         """
         now, within, due = self._runtime.now(), database.timeouts.socket, math.inf
         ripe: list[tuple[float, ref[LeaseHold]]] = []
-        for hold in self._holds(database):
+        holds = self._holds(database)
+        for hold in holds:
+            if hold.schedule.due - GATHER_MAX > now:  # as it is with most
+                continue
             term = hold.lease.term
-            within = min(within, hold.schedule.patience(term))
             if hold.renewing or not hold.keepable(now) or hold.schedule.gather(term) > now:
                 continue
             ripe.append((term.deadline, ref(hold)))
             due = min(due, hold.schedule.due)
         if due > now:
             return [], within
+        for hold in holds:
+            within = min(within, hold.schedule.patience(hold.lease.term))
         ripe.sort(key=lambda one: one[0])
         return [reference for _, reference in ripe], within
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import Danger, LockLost, Locks, Timeouts, Unavailable, clock
+from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable, clock
 from dblock.holding.keeper import Keeper, WorkerMaker
 from dblock.holding.worker import Worker
 from dblock.io.runtime import Runtime
@@ -24,7 +25,7 @@ from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
 from tests.contract.sessions import away
-from tests.support import LONG, ROUNDING, SECONDS, Threads, blocked, eventually, lock_row
+from tests.support import LONG, ROUNDING, SECONDS, Threads, blocked, eventually, expire, lock_row
 from tests.worlds.behind import inside, run
 from tests.worlds.world import World
 
@@ -117,18 +118,39 @@ def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: 
 @pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
 def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> None:
     """In the batch itself: the keeper tries each of the others again, by then without it."""
-    leases = [locks.lease(f"report {number}", ttl=LONG) for number in range(5)]
+    leases = held(locks, 5)
+    with blocked(engine, locks, leases[2].name):
+        outcomes = renewed(locks, leases)
+    assert outcomes == [Term, Term, RenewalFailed, Term, Term]
+    for lease in leases:
+        lease.release()
+
+
+def test_one_that_was_lost_is_the_only_one_not_renewed(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    leases = held(locks, 3)
+    expire(engine, locks, leases[1].name)
+    assert others.lease(leases[1].name).acquire()
+    assert renewed(locks, leases) == [Term, LockLost, Term]
+    for lease in (leases[0], leases[2]):
+        lease.release()
+
+
+def held(locks: Locks, number: int) -> list[Lease]:
+    leases = [locks.lease(f"report {index}", ttl=LONG) for index in range(number)]
     for lease in leases:
         assert lease.acquire()
+    return leases
+
+
+def renewed(locks: Locks, leases: Sequence[Lease]) -> list[type]:
+    """Renew them in one batch; return what came of each."""
     term = Term(clock.now(), LONG)
     asked = [
         Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
     ]
-    with blocked(engine, locks, leases[2].name):
-        outcomes = run(locks, renew_all(locks.dialect, asked))
-    assert [type(outcome) for outcome in outcomes] == [Term, Term, RenewalFailed, Term, Term]
-    for lease in leases:
-        lease.release()
+    return [type(outcome) for outcome in run(locks, renew_all(locks.dialect, asked))]
 
 
 # --- given back --------------------------------------------------------------------------------

@@ -93,6 +93,14 @@ KEEPER = (
         "True",
         f"{BATCH}::test_all_losses_are_explained_by_one_look",
     ),
+    Mutant(
+        "renew-counts-one-for-all-mariadb",
+        "a batch with a lost hold in it is not renewed as a whole",
+        "mariadb.lease.LeaseStatements.renew",
+        "= JSON_LENGTH(holds)",
+        "> 0",
+        f"{CONTRACT}::test_one_that_was_lost_is_the_only_one_not_renewed[threads-mariadb]",
+    ),
     # --- 5: expiry
     Mutant(
         "renew-revives-postgresql",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ...protocol import commands
@@ -15,6 +15,9 @@ from ..readers import shared
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import USER_LOCK, ServerWaitStatements
+
+# Stands for the tokens of all that a renewal was about.
+ALL = "all"
 
 
 class LeaseStatements(QueueStatements, ServerWaitStatements):
@@ -112,9 +115,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         # to expire a TTL after the start: so it is told, and the holder's term began before that.
         # One busy row fails the statement, with nothing renewed; a small table, read as a whole
         # rather than by its key, would fail it for any busy row.
+        # Mostly all are, and then that is the answer: the driver takes ten calls to read a row.
         # Names go in hexadecimal: they are bytes, whatever the connection's character set.
         rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
-        table = f"""JSON_TABLE(%(asked)s, '$[*]' COLUMNS (
+        table = f"""JSON_TABLE(holds, '$[*]' COLUMNS (
                     hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
                     token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
                     ttl BIGINT PATH '$[2]'
@@ -122,19 +126,23 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                     ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
         # The expiry of readers is never brought forward: another may have a longer TTL.
         later = LATER.replace("%(ttl)s", "asked.ttl")
+        renewed = f"{table} WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND"
         return Query(
             f"""BEGIN NOT ATOMIC
+                DECLARE holds LONGTEXT CHARACTER SET ascii DEFAULT %(asked)s;
                 DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
                 UPDATE {table}
                 SET expires_at = IF({shared("l.token")}, GREATEST(expires_at, {later}), {later})
                 WHERE expires_at > SYSDATE(6);
-                SELECT l.token FROM {table}
-                WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
+                IF (SELECT COUNT(*) FROM {renewed}) = JSON_LENGTH(holds)
+                THEN SELECT '{ALL}';
+                ELSE SELECT l.token FROM {renewed};
+                END IF;
             END""",
             {"asked": json.dumps(rows)},
             commands.Renew(tuple(asked)),
             self.patience,
-            read=read_tokens,
+            read=partial(read_renewed, tuple(asked)),
         )
 
     def attach(
@@ -191,6 +199,12 @@ def read_known(reply: Reply, ttl: float) -> Granted | None:
     trigger is on the table no fence is told, so it is looked for.
     """
     return Granted(reply.rows[0][0], ttl) if reply.rows else None
+
+
+def read_renewed(asked: Sequence[Renewal], reply: Reply) -> set[str]:
+    """Read the tokens of the holds that were renewed."""
+    renewed = read_tokens(reply)
+    return {one.token for one in asked} if renewed == {ALL} else renewed
 
 
 def _granted(reply: Reply, token: str) -> Granted | None:
