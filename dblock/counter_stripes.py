@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from .counter_table import Types
     from .database import Database
-    from .io.borrowed import Borrowable, BorrowedTransaction
+    from .io.borrowed import Borrowable
+    from .io.sqlalchemy_transaction import BorrowedTransaction
     from .policy import RetryPolicy
 
 _START, _STRIPE = "dblock_start", "dblock_stripe"

@@ -18,7 +18,8 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
 from .compiled import Compiled
-from .io.borrowed import BorrowedTransaction, TableTransaction, borrow
+from .io.borrowed import TableTransaction
+from .io.sqlalchemy_transaction import BorrowedTransaction, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .protocol.steps import Query, Reply

@@ -117,12 +117,12 @@ class Database:
 
     @cached_property
     def _borrow(self) -> Callable[[Borrowable, Dialect, Runtime], Borrowed]:
-        from .io.borrowed import borrow  # and with it SQLAlchemy
+        from .io.sqlalchemy_transaction import borrow
 
         return borrow
 
     def borrow(self, on: Borrowable) -> Borrowed:
-        """Return the user's transaction; see :func:`.io.borrowed.borrow`."""
+        """Return the user's transaction; see :func:`.sqlalchemy_transaction.borrow`."""
         transaction = self._borrow(on, self.dialect, self.runtime)
         transaction.recognise()
         return transaction

@@ -17,8 +17,8 @@ from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table
 from .arguments import check_fence, check_flag, check_identifier, check_name
 from .dialects import ADAPTERS
 from .errors import DBLockError, SchemaMissing, StaleFence, Unsupported
-from .io.borrowed import borrow, connection_of
 from .io.runtime import Runtime
+from .io.sqlalchemy_transaction import borrow, connection_of
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .target import choose

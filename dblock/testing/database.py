@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session, scoped_session
 from ..database import Database
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from ..holding.callers import CallerRegistry
-from ..io.borrowed import Borrowed, Root, borrow
+from ..io.borrowed import Borrowed, Root
 from ..io.runtime import Runtime
+from ..io.sqlalchemy_transaction import borrow
 from ..protocol.commands import Create, Guard, LockRow
 from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Query, Reply
 from .process import Process

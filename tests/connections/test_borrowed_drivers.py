@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from dblock import Conflict, Locks, NotAcquired, SocketTimeout
 from dblock.aio.bridge import await_
-from dblock.io.borrowed import borrow
 from dblock.io.runtime import Runtime
+from dblock.io.sqlalchemy_transaction import borrow
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
 from tests.conftest import BORROWED, Database, lent

@@ -136,7 +136,7 @@ DRIVERS = (
     Mutant(
         "each-locks-prepares-anew",
         "several Locks on one connection use what is prepared there",
-        "borrowed._cached_for",
+        "sqlalchemy_transaction._cached_for",
         "if found is None else found.opener",
         "",
         f"{OPENING}::test_two_locks_share_what_is_prepared[postgresql]",

@@ -18,10 +18,10 @@ from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.io.borrowed import BorrowedTransaction
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
 from dblock.io.runtime import Runtime
+from dblock.io.sqlalchemy_transaction import BorrowedTransaction
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database
 from tests.support import LONG, SECONDS, interrupted

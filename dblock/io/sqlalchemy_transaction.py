@@ -1,0 +1,305 @@
+"""SQLAlchemy's transactions: find that of a Connection or Session, and run statements in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlalchemy import inspect
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
+from sqlalchemy.exc import StatementError as FailedStatement
+
+from ..dialects.borrowed_driver import BorrowedDriver, Opener
+from ..protocol import commands
+from ..protocol.faults import Fault, StatementError
+from ..protocol.steps import Query, Reply
+from .borrowed import TableTransaction, lenders, unusable
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import CursorResult
+    from sqlalchemy.engine import Dialect as SQLAlchemyDialect
+    from sqlalchemy.schema import Table
+    from sqlalchemy.sql import Executable
+    from sqlalchemy.types import TypeEngine
+
+    from ..compiled import Compiled
+    from ..dialects import Adapter, Dialect
+    from .borrowed import Borrowable, Borrowed, Root
+    from .runtime import Runtime
+
+
+def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
+    """Return the transaction of ``on``. If there is none, SQLAlchemy begins one.
+
+    ``locking`` says that something has to stay locked in it. Autocommit cannot do that.
+
+    Raises TypeError if ``on`` is not a Connection or Session. Raises ValueError if it cannot hold
+    a lock: it is closed, failed, in autocommit mode, or of another kind of database.
+    """
+    for lender in lenders:
+        lent = lender(on, dialect, runtime)
+        if lent is not None:
+            return lent
+    connection = connection_of(on)
+    if connection.dialect.name not in dialect.backends:
+        raise ValueError(
+            f"these locks are in {dialect.name}, the transaction is in "
+            f"{connection.dialect.name}: a row lock lives in the database of its transaction"
+        )
+    cached = _cached_for(connection, dialect)
+    root = connection.get_transaction()
+    if root is not None and not root.is_active:
+        raise ValueError(
+            "nothing can be locked on this connection: its transaction has already failed; "
+            "roll it back first"
+        )
+    problem = cached.driver.transaction_problem(cached.connection, locking)
+    if problem is not None:
+        raise ValueError(unusable(problem))
+    return BorrowedTransaction(connection, dialect, cached, runtime)
+
+
+def connection_of(on: Borrowable) -> Connection:
+    """Return SQLAlchemy's connection of ``on``. A Session begins a transaction for it.
+
+    Raises TypeError if ``on`` is not a Connection or Session, and ValueError if it is closed or has
+    failed.
+    """
+    connection = on if isinstance(on, Connection) else _connection_of_session(on)
+    if connection.closed or connection.invalidated:
+        raise ValueError("nothing can be locked on this connection: it is closed")
+    return connection
+
+
+def _connection_of_session(on: object) -> Connection:
+    from sqlalchemy.orm import Session, scoped_session
+
+    if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
+        raise TypeError(f"give a sync Connection or Session here, not {type(on).__name__}")
+    if isinstance(on, scoped_session):
+        on = on()
+    if not isinstance(on, Session):
+        raise TypeError(
+            "give an SQLAlchemy Connection, Session or scoped_session, which has the transaction, "
+            f"not {type(on).__name__}: {on!r}"
+        )
+    if not on.is_active:
+        raise ValueError(
+            "nothing can be locked in this session: its transaction has already failed; "
+            "roll it back first"
+        )
+    return on.connection()
+
+
+@dataclass(slots=True)
+class _PerConnection:
+    """A connection of a pool of the user's, and what dblock keeps with it until it is closed.
+
+    To find out or to make any of this takes as long as a statement.
+    """
+
+    adapter: Adapter
+    driver: BorrowedDriver
+    #: The driver's connection, as the driver wants it.
+    connection: Any
+    opener: Opener | None
+    cursor: Any = None
+
+
+def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
+    """Return what there is for the connection that a user's connection has of its pool."""
+    lent = connection.connection
+    found: _PerConnection | None = lent.info.get(_CACHED)
+    if found is None or found.adapter is not dialect.adapter:
+        driver = _driver_of(connection, dialect)
+        there = driver.connection_of(lent)
+        if there is None:  # it is detached from its pool
+            assert lent.dbapi_connection is not None
+            there = connection.dialect.get_driver_connection(lent.dbapi_connection)
+        # What it has prepared there is of use to any Locks.
+        opener = driver.opener(there) if found is None else found.opener
+        found = lent.info[_CACHED] = _PerConnection(dialect.adapter, driver, there, opener)
+    return found
+
+
+def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
+    """Return the driver of a user's connection. Raises ValueError if dblock does not know it."""
+    there, adapter = connection.dialect, dialect.adapter
+    package = getattr(there.dbapi, "__name__", "").partition(".")[0]
+    found = adapter.borrowed(package, there.driver)
+    if found is not None and there.is_async == adapter.is_async:
+        return found
+    names = ", ".join(driver.drivers[0] for driver in adapter.borrowable)
+    raise ValueError(
+        f"dblock cannot join a transaction of the driver {there.driver}; in {dialect.name} use "
+        f"{names}"
+    )
+
+
+class BorrowedTransaction(TableTransaction):
+    """A transaction of SQLAlchemy's.
+
+    dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
+    statement takes longer than the driver. The first one is sent with the BEGIN where the driver
+    can do that. If somebody listens to SQLAlchemy's events, or it logs, the statements go through
+    it. SQLAlchemy hears of failures in both cases, and empties the pool of a server that is gone.
+    """
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, cached: _PerConnection, runtime: Runtime
+    ) -> None:
+        super().__init__(dialect, cached.driver, cached.connection, runtime)
+        self.connection = connection
+        self._cached = cached
+
+    @property
+    def root(self) -> Root | None:
+        return self.connection.get_transaction()
+
+    @property
+    def source(self) -> object:
+        return self.connection.dialect  # the engine's, and that of its options' engines
+
+    def begin(self) -> None:
+        if not self.connection.in_transaction():
+            self.connection.begin()
+
+    def savepoint(self) -> None:
+        self.execute(_SAVEPOINT)
+
+    def undo(self, savepoint: None) -> None:
+        if not self.connection.invalidated:
+            self.execute(_UNDO)
+
+    def release(self, savepoint: None) -> None:
+        self.execute(_RELEASE)
+
+    def start_over(self) -> None:
+        connection = self.connection
+        if connection.invalidated:
+            return
+        try:
+            connection.dialect.do_rollback(connection.connection)
+        except Exception as error:
+            self._failed(error, "ROLLBACK", None, None)
+
+    def execute(self, query: Query[Any]) -> Reply:
+        sent = self._runtime.now()
+        if not self.watched:
+            rows, matched, _ = self._send(query)
+            return Reply(rows, matched, sent, self._runtime.now())
+        try:
+            result = self.connection.exec_driver_sql(*self.driver.written(query))
+            rows = result.fetchall() if result.returns_rows else ()
+            return Reply(rows, result.rowcount, sent, self._runtime.now())
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
+
+    @property
+    def written_for(self) -> SQLAlchemyDialect:
+        return self.connection.dialect
+
+    def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        if self.watched:
+            return self.execute_core(compiled.statement, values).all()
+        rows, _, kinds = self._send(compiled.query(values), typed=True)
+        return [compiled.convert(row, kinds, self.written_for) for row in rows]
+
+    def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
+        """Run a statement on the user's own tables as SQLAlchemy would."""
+        try:
+            return self.connection.execute(statement, values)
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
+
+    @property
+    def watched(self) -> bool:
+        """Whether statements have to go through SQLAlchemy: somebody listens or logs, a savepoint
+        is open, or the driver needs it."""
+        connection = self.connection
+        return (
+            not self.driver.plain_cursor
+            or connection._echo
+            or connection._has_events
+            or connection.engine._has_events
+            or connection.dialect._has_events
+            or connection._trans_context_manager not in (None, connection.get_transaction())
+            or connection.in_nested_transaction()
+        )
+
+    def _send(
+        self, query: Query[Any], *, typed: bool = False
+    ) -> tuple[Sequence[Any], int, Sequence[Any]]:
+        """Run a statement; return its rows, how many it was about, and, if ``typed``, the driver's
+        types of their columns."""
+        connection, cached = self.connection, self._cached
+        self.begin()
+        opener, cursor = cached.opener, None
+        try:
+            if opener is not None:
+                opened = opener.open(query)
+                if opened is not None:
+                    return *opened, opener.kinds if typed else ()
+            sql, params = self.driver.written(query)
+            cursor = cached.cursor
+            if cursor is None:
+                cursor = cached.cursor = connection.connection.cursor()
+            if params is None:
+                connection.dialect.do_execute_no_params(cursor, sql)
+            else:
+                connection.dialect.do_execute(cursor, sql, params)
+            rows = cursor.fetchall() if self.driver.has_rows(cursor) else ()
+            kinds = [column[1] for column in cursor.description] if typed else ()
+            return rows, cursor.rowcount, kinds
+        except BaseException as error:
+            cached.cursor = None
+            self._failed(error, *self.driver.written(query), cursor)
+
+    def _failed(self, error: BaseException, sql: str, params: Any, cursor: Any) -> NoReturn:
+        """Let SQLAlchemy do what it does about a failure."""
+        try:
+            self.connection._handle_dbapi_exception(error, sql, params, cursor, None)
+        except FAILURES as told:
+            raise self._told(told) from cause_of(told)
+
+    def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
+        """Return the types of a table's columns, as the database tells them. It may tell none."""
+        try:
+            columns = inspect(self.connection).get_columns(table.name, schema=table.schema)
+        except NoSuchTableError:
+            return {}
+        except DBAPIError as error:
+            fault = self._told(error)
+            lacking = isinstance(fault, StatementError) and fault.fault is Fault.PRIVILEGE
+            if lacking and not self._dialect.failure_aborts:  # of a view, or only some columns
+                return {}
+            raise fault from error.orig
+        return {column["name"]: column["type"] for column in columns}
+
+    def _told(self, error: Exception) -> Exception:
+        """Return the fault that an error means, or the error itself if it means none."""
+        fault = self.fault(cause_of(error))
+        if fault is None and isinstance(error, FailedStatement):
+            error.hide_parameters = True  # a token may be among them
+        return fault or error
+
+
+#: What a statement raises through SQLAlchemy: the errors that it knows of the driver's, and those
+#: of sockets, which some drivers let through.
+FAILURES = (FailedStatement, OSError)
+
+
+def cause_of(error: Exception) -> BaseException:
+    """Return what was raised below SQLAlchemy."""
+    orig = error.orig if isinstance(error, FailedStatement) else None
+    return error if orig is None else orig
+
+
+_SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())
+_UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
+_RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
+
+# In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
+_CACHED = "dblock"
