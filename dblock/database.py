@@ -100,13 +100,13 @@ class Database:
         """Return the owner label of this process now: for people, no proof of anything."""
         return _owner(os.getpid(), label or self.label)
 
-    def waiter(self, name: str, strategy: str, label: str = "") -> Waiter:
-        """Return the caller as one who begins to wait, perhaps."""
+    def waiter(self, name: str, strategy: str, start: float, label: str = "") -> Waiter:
+        """Return the caller as one who has waited since ``start``."""
         return Waiter(
             self.dialect,
             name,
             strategy,
-            self.runtime.now(),
+            start,
             Caller(
                 owner=partial(self.owner, label),
                 holds=self.callers.held,

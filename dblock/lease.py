@@ -124,8 +124,7 @@ class Lease(SingleHandle):
         waiters: list[Waiter] = []  # one, once it was refused
 
         def waiter() -> Waiter:
-            waiters.append(self._database.waiter(self.name, self.strategy, options.label))
-            waiters[0].start = start
+            waiters.append(self._database.waiter(self.name, self.strategy, start, options.label))
             return waiters[0]
 
         line = self.name, id(options.retry.wait), options.fair

@@ -20,6 +20,8 @@ from .protocol.row_lock import Locked
 from .protocol.steps import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .database import Database
     from .io.borrowed import Borrowable, Root
     from .policy import RetryPolicy
@@ -92,7 +94,12 @@ class RowLock(SingleHandle):
         if transaction is None:
             own = OwnTransaction(self._database.holders, self._database.dialect)
         start = runtime.now()
-        waiter = self._database.waiter(self.name, "row")
+        waiters: list[Waiter] = []  # one, once it may have to wait
+
+        def waiter() -> Waiter:
+            waiters.append(self._database.waiter(self.name, self.strategy, start))
+            return waiters[0]
+
         hold: Hold | None = None
         try:
             procedure = row_lock.lock(
@@ -100,11 +107,12 @@ class RowLock(SingleHandle):
                 self.name,
                 self._retry,
                 borrowed=transaction is not None,
+                start=start,
                 wait=wait,
                 patience=self._database.timeouts.socket,
                 waiter=waiter,
             )
-            outcome = self._database.run(waiter.during(procedure), transaction or own)
+            outcome = self._database.run(procedure, transaction or own)
             if isinstance(outcome, Locked):
                 if transaction is None:
                     hold = Hold(self.name, runtime, runtime.now(), transaction=own)
@@ -112,7 +120,8 @@ class RowLock(SingleHandle):
                 elif runtime.observer is not None:
                     runtime.observer(Belief(self.strategy, self.name), Change.GRANTED)
                 self._tell(Kind.ACQUIRED, start)
-            self._database.withdraw(waiter)
+            if waiters:
+                self._database.withdraw(waiters[0])
         except BaseException as error:
             if hold is not None:
                 self._holds.take(hold, Change.ABANDONED)
@@ -120,9 +129,10 @@ class RowLock(SingleHandle):
             if own is not None:
                 own.drop()
                 orphaned = own.orphaned
-            if not isinstance(error, DBLockError) and (orphaned is not None or waiter.trace):
+            traces = any(one.trace for one in waiters)
+            if not isinstance(error, DBLockError) and (orphaned is not None or traces):
                 # It may wait on, for a lock that nobody would give back at once.
-                runtime.finish(partial(self._abandon, orphaned, waiter), cancelled=True)
+                runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
             raise
         if not isinstance(outcome, Locked):
             if own is not None:
@@ -182,12 +192,13 @@ class RowLock(SingleHandle):
             self._end(failure.end)
             raise self._lost(hold, failure) from failure.__cause__
 
-    def _abandon(self, end: Query[bool] | None, waiter: Waiter) -> None:
+    def _abandon(self, end: Query[bool] | None, waiters: Sequence[Waiter]) -> None:
         """End what an interrupted wait may have left."""
         with contextlib.suppress(Exception):
             self._end(end)
-        with contextlib.suppress(Exception):
-            self._database.withdraw(waiter)
+        for waiter in waiters:
+            with contextlib.suppress(Exception):
+                self._database.withdraw(waiter)
 
     def _end(self, end: Query[bool] | None) -> None:
         """End the session that was lost, which may not have noticed and keep the row locked."""

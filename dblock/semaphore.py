@@ -184,8 +184,8 @@ class Semaphore(SingleHandle):
         database, options, deadline = self._database, self._options, attempt.deadline
         waiter = None
         if self._limit == 1:  # there is one that it waits for, so a cycle of waiters is found
-            waiter = database.waiter(slot_name(self.name, 1), "lease", options.label)
-            waiter.start = deadline.start
+            name = slot_name(self.name, 1)
+            waiter = database.waiter(name, "lease", deadline.start, options.label)
             waited.callback(database.withdraw, waiter)
         while True:
             turnstile = _Turnstile(database, options)

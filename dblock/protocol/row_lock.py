@@ -23,6 +23,8 @@ from .state import LockRow, RowOutcome
 from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Query, Sleep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..policy import RetryPolicy
     from .statements import Statements
     from .waiters import Waiter
@@ -103,22 +105,31 @@ def lock(
     policy: RetryPolicy,
     *,
     borrowed: bool,
+    start: float,
     wait: float | None,
     patience: float,
-    waiter: Waiter,
+    waiter: Callable[[], Waiter],
 ) -> Procedure[Locked | Refused]:
-    """Lock the name's row, waiting up to ``wait`` seconds: in the user's transaction, which stays
-    usable if that fails, where that is ``borrowed``; else in one of dblock's own.
+    """Lock the name's row, waiting up to ``wait`` seconds from ``start``: in the user's
+    transaction, which stays usable if that fails, where that is ``borrowed``; else in one of
+    dblock's own.
 
-    ``patience`` bounds how long an unreachable database is tried.
+    ``patience`` bounds how long an unreachable database is tried. ``waiter`` makes the one that
+    others see: none is made where a try that does not wait has got it.
 
     Raises, in the user's, Conflict where the transaction's snapshot is too old to ever see the row,
     and DeadlockDetected where the database undid the transaction: both want it run again.
     """
-    tries = _Attempts(name, policy, waiter, Deadline(waiter.start, wait, patience, waiter.start))
-    try_row = _try_borrowed if borrowed else _try_own
-    if borrowed and dialect.skips_locked and (yield from _try_free(dialect, tries)):
+    deadline = Deadline(start, wait, patience, start)
+    if borrowed and dialect.skips_locked and (yield from _try_free(dialect, name, deadline)):
         return Locked()
+    tries = _Attempts(name, policy, waiter(), deadline)
+    return (yield from tries.waiter.during(_wait(dialect, tries, borrowed)))
+
+
+def _wait(dialect: Statements, tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
+    """Try until it is locked, or refused for good."""
+    name, try_row = tries.name, _try_borrowed if borrowed else _try_own
     while True:
         state: LockRow | None = None
         # Waiters look: cheaper than a transaction.
@@ -197,15 +208,15 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
         raise explain(dialect, failure, tries.name, harmless=True) from failure.__cause__
 
 
-def _try_free(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
+def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[bool]:
     """Try to lock the row in the user's transaction if nobody is in the way."""
-    query = dialect.lock_row(tries.name, 0.0, borrowed=True)
+    query = dialect.lock_row(name, 0.0, borrowed=True)
     try:
-        reply = yield _undone_if_refused(query, 0.0, tries.deadline.timeout)
+        reply = yield _undone_if_refused(query, 0.0, deadline.timeout)
     except StatementError as failure:
-        yield from _refused(dialect, tries, failure)
+        yield from _refused(dialect, name, deadline, failure)
         return False
-    tries.deadline.now = reply.now
+    deadline.now = reply.now
     return query.read(reply).locked
 
 
@@ -224,7 +235,7 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
             reply = yield ExecuteInTransaction(dialect.create(name), left)
             tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
-        yield from _refused(dialect, tries, failure)
+        yield from _refused(dialect, name, tries.deadline, failure)
         return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
     if tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
@@ -243,13 +254,15 @@ def _undone_if_refused(
     return ExecuteInTransaction(query, left, within, keep=lambda reply: query.read(reply).locked)
 
 
-def _refused(dialect: Statements, tries: _Attempts, failure: StatementError) -> Procedure[None]:
+def _refused(
+    dialect: Statements, name: str, deadline: Deadline, failure: StatementError
+) -> Procedure[None]:
     """Take a failure in the user's transaction for a refusal. Raises what it is otherwise."""
     if failure.fault is Fault.DISCONNECTED:
-        raise transaction_broken(failure, tries.name) from failure.__cause__
+        raise transaction_broken(failure, name) from failure.__cause__
     if failure.fault not in (Fault.BUSY, Fault.CANCELED):
-        raise explain(dialect, failure, tries.name) from failure.__cause__
-    tries.deadline.now = (yield Sleep(0)).now
+        raise explain(dialect, failure, name) from failure.__cause__
+    deadline.now = (yield Sleep(0)).now
 
 
 def _conflict(

@@ -167,9 +167,10 @@ def own_row(
         "report",
         policy,
         borrowed=borrowed,
+        start=START,
         wait=wait,
         patience=10.0,
-        waiter=unseen(dialect),
+        waiter=lambda: unseen(dialect),
     )
 
 

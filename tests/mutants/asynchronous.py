@@ -53,7 +53,7 @@ ASYNCHRONOUS = (
         "cancelled-wait-on-the-server",
         "a cancelled wait for a row leaves no ghost",
         "RowLock._try_within",
-        "if not isinstance(error, DBLockError) and (orphaned is not None or waiter.trace):",
+        "if not isinstance(error, DBLockError) and (orphaned is not None or traces):",
         "if False:",
         f"{CANCELLATION}::test_a_cancelled_wait_for_a_row_leaves_no_ghost[mariadb]",
     ),

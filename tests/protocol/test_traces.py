@@ -62,17 +62,15 @@ def taking(
 
 
 def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
-    waiter = stage.waiter("row", {})
-    return waiter.during(
-        row_lock.lock(
-            stage.dialect,
-            "report",
-            USUAL,
-            borrowed=borrowed,
-            wait=wait,
-            patience=PATIENCE,
-            waiter=waiter,
-        )
+    return row_lock.lock(
+        stage.dialect,
+        "report",
+        USUAL,
+        borrowed=borrowed,
+        start=START,
+        wait=wait,
+        patience=PATIENCE,
+        waiter=partial(stage.waiter, "row", {}),
     )
 
 

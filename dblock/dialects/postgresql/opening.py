@@ -102,10 +102,12 @@ class Opener(Sender):
     def _hand_on_notifies(self) -> None:
         """Give what was notified meanwhile to the driver, which looks for it on the socket."""
         pgconn = self._pgconn
-        with contextlib.suppress(Exception):  # it is closed
+        try:
             while (notify := pgconn.notifies()) is not None:
                 if pgconn.notify_handler is not None:
                     pgconn.notify_handler(notify)
+        except Exception:  # it is closed
+            return
 
     def _start_over(self, name: bytes, within: float) -> None:
         """Undo a transaction in which a prepared statement was gone or stale, and forget that."""
