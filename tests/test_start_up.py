@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import dblock
+from tests.conftest import Database
 
 #: What takes long, and is imported where it is of use.
 LATER = (
@@ -90,6 +91,24 @@ def test_a_file_is_connected_to_without_sqlalchemy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/dblock/locks.db"
     brought = modules_after(f"from dblock import Locks; Locks({url!r}).show('x')", tmp_path)
     assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
+
+
+def test_the_first_lock_imports_nothing(db: Database, tmp_path: Path) -> None:
+    """It may be interrupted, and another thread would get what is half imported: one such codec is
+    unknown for as long as the process lives."""
+    modules_after(
+        f"""
+from dblock import Locks
+locks = Locks({db.url!r})
+before = set(sys.modules)
+for make in locks.lease, locks.row:
+    with make("report"):
+        pass
+came = set(sys.modules) - before
+assert not came, came
+""",
+        tmp_path,
+    )
 
 
 def test_all_that_is_public_is_there() -> None:
