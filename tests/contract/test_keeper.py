@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable, clock
@@ -21,6 +22,7 @@ from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
 from dblock.protocol.schedule import Plan
 from dblock.protocol.state import Renewal
+from dblock.protocol.steps import Execute, Procedure
 from dblock.protocol.term import Term
 from tests.contract.conftest import NewLocks
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
@@ -135,6 +137,31 @@ def test_one_that_was_lost_is_the_only_one_not_renewed(
     assert renewed(locks, leases) == [Term, LockLost, Term]
     for lease in (leases[0], leases[2]):
         lease.release()
+
+
+@pytest.mark.parametrize("db", ["mariadb"], indirect=True)
+def test_a_row_that_is_busy_after_its_renewal(
+    locks: Locks, engine: Engine, threads: Threads
+) -> None:
+    """Who has waited for the row gets it with the commit. What is asked then locks nothing."""
+    (lease,) = held(locks, 1)
+    query = locks.dialect.renew([Renewal(lease.name, lease.token, 2 * LONG)])
+    updated = "WHERE expires_at > SYSDATE(6);"
+    assert query.sql.count(updated) == 1
+    query = query._replace(sql=query.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);"))
+
+    def renewal() -> Procedure[set[str]]:
+        return query.read((yield Execute(query)))
+
+    has_moved = moved(engine, locks, lease.name)
+    with engine.connect() as gate:
+        assert gate.scalar(text("SELECT GET_LOCK('gate', 0)")) == 1
+        renewing = threads.start(run, locks, renewal())
+        eventually(has_moved)
+        with blocked(engine, locks, lease.name):
+            gate.execute(text("DO RELEASE_LOCK('gate')"))
+            assert renewing.result(LONG) == {lease.token}
+    lease.release()
 
 
 def held(locks: Locks, number: int) -> list[Lease]:

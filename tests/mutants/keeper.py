@@ -101,6 +101,14 @@ KEEPER = (
         "> 0",
         f"{CONTRACT}::test_one_that_was_lost_is_the_only_one_not_renewed[threads-mariadb]",
     ),
+    Mutant(
+        "renewed-rows-are-locked-again-mariadb",
+        "what a commit has renewed is told as renewed",
+        "mariadb.lease.LeaseStatements.renew",
+        "SELECT COUNT(*) INTO moved FROM {renewed};\n                IF moved =",
+        "IF (SELECT COUNT(*) FROM {renewed}) =",
+        f"{CONTRACT}::test_a_row_that_is_busy_after_its_renewal[threads-mariadb]",
+    ),
     # --- 5: expiry
     Mutant(
         "renew-revives-postgresql",

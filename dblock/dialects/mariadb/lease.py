@@ -116,6 +116,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         # One busy row fails the statement, with nothing renewed; a small table, read as a whole
         # rather than by its key, would fail it for any busy row.
         # Mostly all are, and then that is the answer: the driver takes ten calls to read a row.
+        # They are counted apart, because a SELECT in a condition would lock them.
         # Names go in hexadecimal: they are bytes, whatever the connection's character set.
         rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
         table = f"""JSON_TABLE(holds, '$[*]' COLUMNS (
@@ -131,10 +132,12 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
             f"""BEGIN NOT ATOMIC
                 DECLARE holds LONGTEXT CHARACTER SET ascii DEFAULT %(asked)s;
                 DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
+                DECLARE moved INT;
                 UPDATE {table}
                 SET expires_at = IF({shared("l.token")}, GREATEST(expires_at, {later}), {later})
                 WHERE expires_at > SYSDATE(6);
-                IF (SELECT COUNT(*) FROM {renewed}) = JSON_LENGTH(holds)
+                SELECT COUNT(*) INTO moved FROM {renewed};
+                IF moved = JSON_LENGTH(holds)
                 THEN SELECT '{ALL}';
                 ELSE SELECT l.token FROM {renewed};
                 END IF;

@@ -158,6 +158,7 @@ WHERE lock_name = %(name)s AND (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
 BEGIN NOT ATOMIC
     DECLARE holds LONGTEXT CHARACTER SET ascii DEFAULT %(asked)s;
     DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
+    DECLARE moved INT;
     UPDATE JSON_TABLE(holds, '$[*]' COLUMNS (
         hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
         token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
@@ -166,12 +167,13 @@ BEGIN NOT ATOMIC
         ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token
     SET expires_at = IF(SUBSTR(l.token, 1, 6) = 'shared', GREATEST(expires_at, SYSDATE(6) + INTERVAL asked.ttl MICROSECOND), SYSDATE(6) + INTERVAL asked.ttl MICROSECOND)
     WHERE expires_at > SYSDATE(6);
-    IF (SELECT COUNT(*) FROM JSON_TABLE(holds, '$[*]' COLUMNS (
+    SELECT COUNT(*) INTO moved FROM JSON_TABLE(holds, '$[*]' COLUMNS (
         hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
         token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
         ttl BIGINT PATH '$[2]'
     )) AS asked STRAIGHT_JOIN `dblock_lock` AS l FORCE INDEX (PRIMARY)
-        ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND) = JSON_LENGTH(holds)
+        ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
+    IF moved = JSON_LENGTH(holds)
     THEN SELECT 'all';
     ELSE SELECT l.token FROM JSON_TABLE(holds, '$[*]' COLUMNS (
         hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
