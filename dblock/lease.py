@@ -17,7 +17,7 @@ from .handle import SingleHandle
 from .holding.handle_holds import HandleHolds
 from .holding.keeper import guarded
 from .holding.lease_hold import LeaseHold
-from .protocol import guard, inspect, release, renew
+from .protocol import guard, overview, release, renew
 from .protocol.acquire import acquire
 from .protocol.lease import Held, LeaseRequest
 from .protocol.renew import Asked
@@ -419,8 +419,9 @@ class Lease(SingleHandle):
 
     def locked(self) -> bool:
         """Return whether anybody holds a lease on the name, by the database's clock."""
-        state, _ = self._database.run(inspect.look(self._database.dialect, self.name, 0.0, 0.0))
-        return state is not None and state.held
+        now = self._runtime.now()
+        row = self._database.run(overview.show_row(self._database.dialect, self.name, now))
+        return row is not None and row.held
 
     @property
     def fence(self) -> int:

@@ -499,7 +499,8 @@ class Locks:
         file. On MariaDB a row lock is seen once somebody has waited for it for some seconds.
         """
         check_name(name)
-        return self.database.run(overview.show(self.dialect, name, LIMIT_MAX, 0.0))
+        now = self.database.runtime.now()
+        return self.database.run(overview.show(self.dialect, name, LIMIT_MAX, now))
 
     def release(self, name: str, *, force: bool) -> bool:
         """Free a name, whoever holds it. Return False if nobody held it.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import DBLockError
 from ..lock_state import RunState
 from .inspect import look, taken_over
-from .retry import delete_all, retry_or_raise
+from .retry import delete_all, read, retry_or_raise
 from .state import Pruned
 from .steps import Procedure
 
@@ -113,13 +113,13 @@ def recorded(
     """Read the runs of a name that are on record, so many, the one that began last first; only that
     of a slot, if one is given."""
     query = dialect.runs(name, limit, slot)
-    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+    return (yield from read(dialect, query, name, now))
 
 
 def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
     """Read the last run of each name, so many, the one that began last first."""
     query = dialect.last_runs(limit)
-    return query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+    return (yield from read(dialect, query, None, now))
 
 
 def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:

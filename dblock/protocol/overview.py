@@ -13,9 +13,8 @@ from ..errors import Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
 from .explain import explain
 from .faults import Fault, StatementError
-from .inspect import look
 from .job_runs import last
-from .retry import retry_or_raise
+from .retry import read
 from .state import LockRow
 from .steps import Execute, Procedure
 
@@ -30,7 +29,7 @@ SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease
 
 def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[LockState]:
     """Read a name's state and all that is told with it; of a semaphore up to ``most`` slots."""
-    row, now = yield from look(dialect, name, 0.0, now)
+    row = yield from show_row(dialect, name, now)
     waiters = (yield from _waiters(dialect, name, now)).get(name, ())
     run = yield from _last(dialect, name, now)
     slots = yield from _slots(dialect, name, most, now)
@@ -40,17 +39,23 @@ def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[Loc
     return replace(_told(dialect, row, waiters, run, row_locks), slots=slots)
 
 
+def show_row(dialect: Statements, name: str, now: float) -> Procedure[LockRow | None]:
+    """Read a name's row alone."""
+    rows = yield from read(dialect, dialect.look(name), name, now)
+    return rows[0] if rows else None
+
+
 def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
     """Read the states of all names that have a token, are waited for or are locked."""
     query = dialect.held()
-    rows = query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+    rows = yield from read(dialect, query, None, now)
     waiters = yield from _waiters(dialect, None, now)
     runs = yield from _held_runs(dialect, now)
     row_locks = yield from _row_locks(dialect, None, now)
     others = row_locks.keys() - {row.name for row in rows}
     if others:
         locked = dialect.look(*sorted(others))
-        rows += locked.read((yield from retry_or_raise(dialect, locked, None, 0.0, now)))
+        rows += yield from read(dialect, locked, None, now)
     states = [
         _told(dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
         for row in sorted(rows, key=lambda row: row.name)
@@ -86,7 +91,7 @@ def _waiters(
     dialect: Statements, name: str | None, now: float
 ) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
     query = dialect.waiters(name)
-    return query.read((yield from retry_or_raise(dialect, query, name, 0.0, now)))
+    return (yield from read(dialect, query, name, now))
 
 
 def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
@@ -100,12 +105,11 @@ def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[S
     """Read the slots of a semaphore; None if the name is not that of one."""
     try:
         look = dialect.look_at_slots(name, 0)
-        reply = yield from retry_or_raise(dialect, look, name, 0.0, now)
-        limit = look.read(reply).limit
+        limit = (yield from read(dialect, look, name, now)).limit
         if not limit:
             return None
         look = dialect.look_at_slots(name, most)
-        found = look.read((yield from retry_or_raise(dialect, look, name, 0.0, reply.now)))
+        found = yield from read(dialect, look, name, now)
     except Unsupported:
         return None  # who may not read the limits is told the rest
     held = sum(one.row.held for one in found.rows.values() if one.row.name != name)
@@ -115,7 +119,7 @@ def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[S
 def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:
     query = dialect.held_runs()
     try:
-        return query.read((yield from retry_or_raise(dialect, query, None, 0.0, now)))
+        return (yield from read(dialect, query, None, now))
     except Unsupported:
         return {}
 

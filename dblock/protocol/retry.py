@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .explain import explain
 from .faults import Fault, StatementError
@@ -10,6 +10,8 @@ from .steps import Execute, Procedure, Query, Reply, Sleep
 
 if TYPE_CHECKING:
     from .statements import Statements
+
+T = TypeVar("T")
 
 # Nothing was done, and the same statement may well succeed in a moment.
 PASSING = frozenset(
@@ -45,13 +47,15 @@ def retry(
     now: float,
     faults: frozenset[Fault] | set[Fault],
     within: float | None = None,
+    busy: float = 0.0,
 ) -> Procedure[Reply]:
-    """Execute a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds.
+    """Execute a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds,
+    and for ``busy`` at least if the database is there.
 
     However short that is, a connection that had died while idle is replaced once. ``within`` is
     for each answer, as with :class:`Execute`.
     """
-    until, replaced = now + patience, False
+    start, replaced = now, False
     lost: list[Query[bool]] = []
     while True:
         try:
@@ -65,10 +69,24 @@ def retry(
             if failure.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue
+            until = start + (max(patience, busy) if failure.fault in PASSING else patience)
             now = (yield Sleep(0)).now  # the try itself took its time
             if now >= until:
                 raise
         now = (yield Sleep(min(PAUSE, until - now))).now
+
+
+def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:
+    """Return what a look finds that nothing waits for, and explain why it could not be.
+
+    A file that is written to is waited for as long as for any statement, from ``start``. That the
+    database is away is told at once.
+    """
+    try:
+        reply = yield from retry(query, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)
+    except StatementError as failure:
+        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
+    return query.read(reply)
 
 
 def retry_or_raise(

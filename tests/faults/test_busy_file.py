@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ class Busy:
             self.end()
             if query.kind == kind and not self.met:
                 self.met = True
-                self._other.execute("BEGIN IMMEDIATE")
+                self._other.execute("BEGIN EXCLUSIVE")
 
         before_each(locks, patch, lock)
 
@@ -105,3 +105,30 @@ def test_every_statement_is_there(
         subject.told()
         subject.found()
         assert other.kinds - {"grant", "look"} == SENT[operation][1]
+
+
+# --- those who look ------------------------------------------------------------------------------
+
+LOOKS: dict[str, Callable[[Any], object]] = {
+    "show": lambda locks: locks.show("report"),
+    "list": lambda locks: locks.list(),
+    "locked": lambda locks: locks.lease("report").locked(),
+    "runs": lambda locks: locks.runs("report"),
+}
+ASKED = [
+    *(("show", kind) for kind in ("look", "list_waiters", "list_runs", "look_at_slots")),
+    *(("list", kind) for kind in ("list_held", "list_waiters", "list_held_runs")),
+    *(("locked", "look"), ("runs", "list_runs")),
+]
+
+
+@pytest.mark.parametrize(("look", "kind"), ASKED)
+def test_who_looks_waits_for_the_writer(
+    look: str, kind: str, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a rollback journal, as Django's files have, a commit keeps readers out too."""
+    with ways.onlooker.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode = DELETE").scalar() == "delete"
+    with busy(ways, kind, monkeypatch) as writer:
+        LOOKS[look](ways.locks)
+        assert writer.met

@@ -275,4 +275,12 @@ JOBS = (
         "return called",
         "tests/test_functions.py::test_a_body_that_would_run_later",
     ),
+    Mutant(
+        "who-looks-waits-for-no-writer",
+        "a file that is just written to is no reason to be told nothing",
+        "retry.read",
+        "busy=dialect.timeouts.query",
+        "busy=0.0",
+        "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look]",
+    ),
 )
