@@ -93,13 +93,14 @@ def test_a_file_is_connected_to_without_sqlalchemy(tmp_path: Path) -> None:
     assert of((*LATER, "sqlalchemy", "asyncio"), brought) == set()
 
 
-def test_the_first_lock_imports_nothing(db: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_first_lock_imports_nothing(db: Database, host: str, tmp_path: Path) -> None:
     """It may be interrupted, and another thread would get what is half imported: one such codec is
     unknown for as long as the process lives."""
     modules_after(
         f"""
 from dblock import Locks
-locks = Locks({db.url!r})
+locks = Locks({db.url.replace("127.0.0.1", host)!r})
 before = set(sys.modules)
 for make in locks.lease, locks.row:
     with make("report"):

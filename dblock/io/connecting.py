@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import logging
 import traceback
@@ -56,6 +57,9 @@ class Connector:
     def _pooled(self, engine: Engine) -> Callable[[], Any]:
         from sqlalchemy import event
 
+        # Looking up a host name imports it. If that is interrupted while another thread looks it up
+        # too, no thread of the process finds it any more. So it is not left to the connections.
+        codecs.lookup("idna")
         pool = engine.pool.recreate()
         # The first: SQLAlchemy itself asks things of a new connection.
         event.listen(pool, "connect", self._bound, insert=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401 - as the first connection does: half made, it would break all
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
