@@ -237,7 +237,7 @@ class Keeper:
         ripe: list[tuple[float, ref[LeaseHold]]] = []
         holds = self._holds(database)
         for hold in holds:
-            if hold.schedule.due - GATHER_MAX > now:  # as it is with most
+            if hold.schedule.due - GATHER_MAX > now:  # most are: nothing is gathered so early
                 continue
             term = hold.lease.term
             if hold.renewing or not hold.keepable(now) or hold.schedule.gather(term) > now:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
-    """Return the transaction of ``on``. If there is none, SQLAlchemy begins one.
+    """Return the transaction of ``on``: a framework's, if one of the ``lenders`` knows it, else
+    SQLAlchemy's. If there is none, SQLAlchemy begins one.
 
     ``locking`` says that something has to stay locked in it. Autocommit cannot do that.
 

@@ -1,6 +1,6 @@
 """What people are told of names: who holds them, who waits, which job runs, who has locked the row.
 
-Each is one look; nothing waits for a lock.
+Each is one look, which waits for no lock but that of a file that somebody writes to.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def retry(
     busy: float = 0.0,
 ) -> Procedure[Reply]:
     """Execute a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds,
-    and for ``busy`` at least if the database is there.
+    and for ``busy`` at least while a row or a file is in use.
 
     However short that is, a connection that had died while idle is replaced once. ``within`` is
     for each answer, as with :class:`Execute`.
@@ -69,7 +69,7 @@ def retry(
             if failure.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True
                 continue
-            until = start + (max(patience, busy) if failure.fault in PASSING else patience)
+            until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
             now = (yield Sleep(0)).now  # the try itself took its time
             if now >= until:
                 raise
@@ -77,10 +77,10 @@ def retry(
 
 
 def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:
-    """Return what a look finds that nothing waits for, and explain why it could not be.
+    """Execute a statement that only looks, and return what it read, or explain why it could not.
 
-    A file that is written to is waited for as long as for any statement, from ``start``. That the
-    database is away is told at once.
+    What is in use, as a file that somebody writes to, is waited for as long as for any statement,
+    from ``start``. All else is told at once, also that the database is away.
     """
     try:
         reply = yield from retry(query, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)

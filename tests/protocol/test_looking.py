@@ -1,0 +1,52 @@
+"""Looks that nothing depends on, fed with failures instead of a database."""
+
+from __future__ import annotations
+
+import pytest
+
+from dblock import Timeouts
+from dblock.dialects import SQLite
+from dblock.errors import DBLockError
+from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.retry import PAUSE, read
+from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep
+
+DIALECT = SQLite(None, "dblock_", Timeouts(query=2.0))
+QUERY = Query("the look", {}, read=lambda reply: reply.matched)
+START = 100.0
+
+
+def looking() -> Procedure[int]:
+    return read(DIALECT, QUERY, "report", START)
+
+
+def at(now: float) -> Reply:
+    return Reply((), 1, now, now)
+
+
+def test_what_is_in_use_is_waited_for() -> None:
+    procedure = looking()
+    assert next(procedure) == Execute(QUERY)
+    assert procedure.throw(StatementError(Fault.BUSY, "in use")) == Sleep(0)
+    assert procedure.send(at(START + 1)) == Sleep(PAUSE)
+    assert procedure.send(at(START + 1 + PAUSE)) == Execute(QUERY)
+    with pytest.raises(StopIteration) as ended:
+        procedure.send(at(START + 1 + PAUSE))
+    assert ended.value.value == 1
+
+
+def test_as_long_as_for_any_statement() -> None:
+    procedure = looking()
+    next(procedure)
+    assert procedure.throw(StatementError(Fault.BUSY, "in use")) == Sleep(0)
+    with pytest.raises(DBLockError):
+        procedure.send(at(START + 2))
+
+
+@pytest.mark.parametrize("fault", [Fault.CANCELED, Fault.SERIALIZATION, Fault.UNREACHABLE])
+def test_all_else_is_told_at_once(fault: Fault) -> None:
+    procedure = looking()
+    next(procedure)
+    assert procedure.throw(StatementError(fault, "no")) == Sleep(0)
+    with pytest.raises(DBLockError):
+        procedure.send(at(START))
