@@ -256,6 +256,15 @@ class NewDatabase:
         return made
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto` starts three processes a core, since the tests wait more than they compute.
+
+    Each process has servers of its own, so there are no more than 16.
+    """
+    return min(3 * len(os.sched_getaffinity(0)), 16)
+
+
 def pytest_configure() -> None:
     """Let what tests start meet signals as usual, also where this run was started to ignore them.
 

@@ -19,12 +19,12 @@ from tenacity import wait_random
 
 from dblock import Locks, RetryPolicy
 from dblock.schema.tables import tables
+from tests.patience import SECONDS as SECONDS
 from tests.worlds.surface import Bridged, BridgedEngine
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SECONDS = 60.0  # far more than anything here takes
 LONG = 30.0  # a TTL that does not run out within a test
 SHORT = 0.3  # a TTL that runs out while a test waits for it
 ROUNDING = 0.001  # of SQLite's clock

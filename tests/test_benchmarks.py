@@ -15,6 +15,7 @@ from benchmarks.groups import GROUPS, TARGETS
 from benchmarks.handoffs import Turn, handoffs, summary
 from benchmarks.page import BEGIN, END, PAGE
 from benchmarks.report import merge, read_json
+from tests.patience import SECONDS
 
 ROOT = Path(__file__).parent.parent
 MS = 1_000_000  # in ns
@@ -37,7 +38,7 @@ def test_the_command_measures(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--smoke", "--no-peers"]
     command += [part for group in GROUPS_RUN for part in ("--only", group)]
     command += ["--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     figures = read_json(tmp_path / "results.json")
     assert {figure.group for figure in figures} == set(GROUPS_RUN)

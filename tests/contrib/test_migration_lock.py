@@ -20,7 +20,7 @@ from dblock.schema import migration_lock
 from tests.conftest import Database, NewDatabase
 from tests.contrib.project import HEAD, Project
 from tests.servers import execute
-from tests.support import LONG, MOMENT, Threads, eventually
+from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 
 LOCKED = "with migration_lock(connection), context.begin_transaction(): context.run_migrations()"
 INSIDE = "with context.begin_transaction(), migration_lock(connection): context.run_migrations()"
@@ -61,7 +61,7 @@ def project(tmp_path: Path) -> Iterator[NewProject]:
 
 def all_upgrade(made: Project) -> None:
     pods = made.several(PODS)
-    output, _ = pods.communicate(timeout=60)
+    output, _ = pods.communicate(timeout=SECONDS)
     assert pods.returncode == 0, output
     assert made.revisions_run() == ["one", "two", "three"]
     with Locks(made.url) as locks, locks.lease("a", wait=0):
@@ -104,7 +104,7 @@ def test_a_migrator_is_killed(new_database: NewDatabase, project: NewProject, ki
     assert others.poll() is None
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    output, _ = others.communicate(timeout=60)
+    output, _ = others.communicate(timeout=SECONDS)
     assert others.returncode == 0, output
     assert made.revisions_run().count("stays") == 2  # the killed one's and that of one other
 
@@ -120,7 +120,7 @@ def test_nothing_is_locked_at_the_head(database: Database, project: NewProject) 
         time.sleep(MOMENT)
         assert waiting.poll() is None
         assert "four" not in made.revisions_run()
-    output, _ = waiting.communicate(timeout=60)
+    output, _ = waiting.communicate(timeout=SECONDS)
     assert waiting.returncode == 0, output
     assert made.revisions_run()[-1] == "four"
 

@@ -19,7 +19,7 @@ from typing import Self
 
 from sqlalchemy import make_url
 
-SECONDS = 30  # far more than any server here takes to answer
+from tests.patience import SECONDS as SECONDS
 
 
 class Lose(Enum):

@@ -25,8 +25,10 @@ from tests.support import LONG, SECONDS
 from tests.waiting.watching import before_each
 from tests.worlds.portal import WORLDS
 
-# A statement waits for so long, and is tried again.
+# After `query` seconds a statement fails, and the waiter tries it again.
 IMPATIENT = Timeouts(query=0.2, socket=10)
+# A reader has to outwait the writer, who is gone by its second try.
+PATIENT = Timeouts(query=SECONDS / 2, socket=SECONDS)
 # What is sent by who does each, of what waiting has to do with; and what comes of it.
 SENT: dict[str, tuple[Cell, set[str]]] = {
     "wait": (GOT, {"join", "look_queued", "register", "sweep", "unregister"}),
@@ -62,13 +64,20 @@ class Busy:
         self._other.close()
 
 
+@pytest.fixture
+def timeouts() -> Timeouts:
+    return IMPATIENT
+
+
 @pytest.fixture(params=WORLDS)
-def ways(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Ways]:
+def ways(
+    request: pytest.FixtureRequest, new_database: NewDatabase, timeouts: Timeouts
+) -> Iterator[Ways]:
     db = new_database("sqlite", migrated=True)
     onlooker = create_engine(db.url, poolclass=NullPool)
     with (
         WORLDS[request.param]() as world,
-        world.locks(db.url, timeouts=IMPATIENT) as locks,
+        world.locks(db.url, timeouts=timeouts) as locks,
         Locks(db.url) as direct,
     ):
         yield Ways(locks, onlooker, direct, onlooker, LONG, SECONDS)
@@ -122,6 +131,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.parametrize("timeouts", [PATIENT], ids=["patient"])
 @pytest.mark.parametrize(("look", "kind"), ASKED)
 def test_who_looks_waits_for_the_writer(
     look: str, kind: str, ways: Ways, monkeypatch: pytest.MonkeyPatch

@@ -281,6 +281,6 @@ JOBS = (
         "retry.read",
         "busy=dialect.timeouts.query",
         "busy=0.0",
-        "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look]",
+        "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look-patient]",
     ),
 )

@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from dblock import Locks, NotAcquired, NotHeld
 from tests.conftest import Database
+from tests.patience import SECONDS
 
 ROOT = Path(__file__).parents[2]
 LONG = 600.0
@@ -153,7 +154,7 @@ FORK_AND_END = """
 
 def test_a_forked_childs_end_closes_nothing_of_its_parents(db: Database) -> None:
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK_AND_END), db.url]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
 
 

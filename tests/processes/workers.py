@@ -18,8 +18,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
 from sqlalchemy.engine import Connection, Engine
 
 from dblock import Conflict, DeadlockDetected, Locks, NotEnough, Timeouts
-
-SECONDS = 90.0  # far more than anything here takes
+from tests.patience import SECONDS as SECONDS
 
 
 def context() -> ForkServerContext:

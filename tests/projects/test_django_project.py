@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 from dblock import Locks
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.contrib.django.conftest import of
+from tests.patience import SECONDS
 from tests.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs" / "django.md"
@@ -144,7 +145,7 @@ class Project:
             capture_output=True,
             text=True,
             check=False,
-            timeout=150,
+            timeout=SECONDS,
         )
         said = done.stdout + done.stderr
         assert done.returncode in codes, f"{arguments}\n{said}"

@@ -24,8 +24,8 @@ from queue import SimpleQueue
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-#: Seconds of real time after which a run is taken to hang, in something that is not virtual.
-HANGS = 60.0
+from tests.patience import SECONDS
+
 #: How often no thread here comes to a place, if it comes to its end.
 ENDLESS = 500
 #: What it costs to choose what is not allowed.
@@ -143,7 +143,7 @@ class Run:
         """Run all threads to their ends. Raises what one of them raises, and Stuck."""
         try:
             self._hand_on(None)
-            if not self._finished.acquire(timeout=HANGS):
+            if not self._finished.acquire(timeout=SECONDS):
                 raise AssertionError("a thread waits for what is not virtual")
         finally:
             self.over, self.current = True, None

@@ -20,12 +20,11 @@ from typing import Any, ClassVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from tests.patience import SECONDS
 from tests.servers import reaper
 from tests.servers.base import Server, ServerFailed, ServerMissing
 from tests.servers.watch import forget, watch
 
-START_SECONDS = 60
-STOP_SECONDS = 60
 ROOM = 4 << 30  # the servers of four processes of tests, and more
 
 
@@ -101,7 +100,7 @@ class OwnServer(Server):
         self.resume()
         self.begin_to_stop()
         try:
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             raise self._failure("did not stop") from None
         finally:
@@ -114,7 +113,7 @@ class OwnServer(Server):
             self._process = None
 
     def pause(self) -> None:
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + SECONDS
         # Repeated, because the first signals may cross with the start of a new child.
         while awake := [pid for pid, state in self._states().items() if state != "T"]:
             for pid in awake:
@@ -140,7 +139,7 @@ class OwnServer(Server):
         """Run a program that sets the server up, as the server's user."""
         with self.log.open("ab") as log:
             done = subprocess.run(
-                [*self._through(), *command], stdout=log, timeout=120, **self._options()
+                [*self._through(), *command], stdout=log, timeout=SECONDS, **self._options()
             )
         if done.returncode != 0:
             raise self._failure(f"set-up: {Path(command[0]).name} failed")
@@ -167,7 +166,7 @@ class OwnServer(Server):
         return options
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + SECONDS
         while True:
             try:
                 self._probe()

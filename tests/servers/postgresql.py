@@ -14,9 +14,10 @@ from pathlib import Path
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from tests.patience import SECONDS
 from tests.servers import reaper
 from tests.servers.base import GivenServer, Server, ServerMissing, execute
-from tests.servers.own import STOP_SECONDS, OwnServer, reachable
+from tests.servers.own import OwnServer, reachable
 
 VARIABLE = "DBLOCK_TEST_POSTGRESQL"
 MISSING = (
@@ -106,7 +107,7 @@ class PostgreSQL(_Databases, OwnServer):
         """Shut down without a word to the clients and without a checkpoint."""
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(STOP_SECONDS)
+        self._process.wait(SECONDS)
         self.kill()
 
     def crash_backend(self) -> None:

@@ -35,7 +35,7 @@ PERHAPS_CALLED = replace(IN_VAIN, told=("refused", "OutcomeUnknown"))
 # Once it is seen the name is released, to one who may know of nothing when the server is frozen.
 RELEASED = replace(UNKNOWN, found=("another's", "free", "free within the TTL"))
 LATE = Cell(("acquired",), ("held, fence 2", "free within the TTL"), perhaps=(ITS_ROW,))
-# After a crash what was passed on may be granted anew.
+# What was passed on may be granted anew: after a crash, or when its first term ran out in silence.
 ANEW = Cell(("acquired",), ("held, fence 2", "held, fence 3"), perhaps=(ITS_ROW,))
 
 
@@ -60,7 +60,7 @@ WAITING_ROWS = (
     on(MARIADB, made=row("wait", "wait in the server", GOT, stopped=UNKNOWN)),
     on(*ALL, made=row("wait", "register", GOT, deaf=AT_LAST, stopped=UNKNOWN)),
     on(*ALL, made=row("wait", "sweep", GOT, deaf=AT_LAST, stopped=RELEASED, restarted=ANEW)),
-    on(POSTGRESQL, made=row("wait", "renew", GOT, stopped=RELEASED, restarted=ANEW)),
+    on(POSTGRESQL, made=row("wait", "renew", GOT, deaf=ANEW, stopped=RELEASED, restarted=ANEW)),
     on(PGBOUNCER, made=row("wait", "take", GOT), but=AT_A_SERVER),
     on(MARIADB, made=row("wait", "grant", GOT, stopped=RELEASED, restarted=ANEW), nth=2),
     on(*ALL, made=row("wait", "unregister", GOT, stopped=LATE, restarted=ANEW)),

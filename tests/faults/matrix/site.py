@@ -27,9 +27,14 @@ WAITED_ON = KINDS | {"pgbouncer": Pooled}
 
 # What is cut is told at once, so a busy machine may take its time. Silence is waited for.
 PATIENT = Timeouts(connect=SECONDS, query=SECONDS / 2, socket=SECONDS)
-SHORT = Timeouts(connect=1, query=0.5, socket=1)
+# One connection falls silent. On a busy machine the server answers the others late.
+SILENT = Timeouts(connect=10, query=5, socket=6)
+# The whole server falls silent.
+UNREACHABLE = Timeouts(connect=1, query=0.5, socket=1)
 TTL = 5.0  # where nobody can be reached, a renewal is tried until it is over
 SESSIONS_END = 5.0
+
+TIMEOUTS = {Fault.DEAF: SILENT, Fault.STOPPED: UNREACHABLE}
 
 # What the server sends to one who listens, with the channel; it is no request.
 CALL, CHANNEL = "call", b"dblock_"
@@ -185,7 +190,7 @@ class Site:
         proxy = clients.enter_context(Proxy(self.url))
         direct = clients.enter_context(Locks(self.url))
         client = clients.enter_context(ExitStack())
-        timeouts = SHORT if fault in (Fault.DEAF, Fault.STOPPED) else PATIENT
+        timeouts = TIMEOUTS.get(fault, PATIENT)
         ttl = TTL if fault is Fault.STOPPED else LONG
         subject = self._subject(row.operation, proxy, direct, client, timeouts, ttl)
         case = Case(row.cells[fault], subject, proxy, client)
