@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: The newest migration's number: how far this code needs the tables to have been brought.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 
 class Schema(NamedTuple):
@@ -20,7 +20,7 @@ class Schema(NamedTuple):
     revision: int
 
     @classmethod
-    def of(cls, row: Sequence[int | None] | None) -> Schema:
+    def of(cls, row: Sequence[Any] | None) -> Schema:
         """Return what the table's row says, all its columns: before ``dblock_0004`` it has one."""
-        version, *revision = row or (0,)
-        return cls(version or 0, next(filter(None, revision), version or 0))
+        version, revision = (*(row or ()), None, None)[:2]
+        return cls(version or 0, revision or version or 0)

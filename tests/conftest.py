@@ -24,7 +24,14 @@ from sqlalchemy.engine import Engine
 from dblock import Locks
 from tests.lending import Database as Database
 from tests.lending import Lender
-from tests.servers import PgBouncer, Server, ServerMissing, shared_mariadb, shared_postgresql
+from tests.servers import (
+    PgBouncer,
+    Server,
+    ServerMissing,
+    execute,
+    shared_mariadb,
+    shared_postgresql,
+)
 from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
 from tests.support import Threads
 
@@ -236,6 +243,7 @@ class NewDatabase:
             file = self._directory / f"{new_name()}.db"
             if migrated:
                 shutil.copyfile(self._migrated().file(), file)
+                tell_apart(f"sqlite:///{file}", "lower(hex(randomblob(16)))")
             return Database(kind, f"sqlite:///{file}", None)
         chosen: Server = server or self._request.getfixturevalue(kind)
         # Databases are made and migrated on the database server itself, not through a pool.
@@ -247,7 +255,9 @@ class NewDatabase:
         direct.create_database(name, template)
         if server is None and not (self._with_server and direct.owned):
             self._stack.callback(direct.drop_database, name)
-        if migrated and template is None:
+        if template is not None:
+            tell_apart(direct.url_for(name), "replace(gen_random_uuid()::text, '-', '')")
+        elif migrated:
             upgrade(direct.url_for(name))
         return Database(direct.kind, chosen.url_for(name), chosen)
 
@@ -263,6 +273,11 @@ def pytest_xdist_auto_num_workers() -> int:
     Each process has servers of its own, so there are no more than 16.
     """
     return min(3 * len(os.sched_getaffinity(0)), 16)
+
+
+def tell_apart(url: str, identity: str) -> None:
+    """Give a copy of tables an identity of its own."""
+    execute(url, f"UPDATE dblock_schema SET identity = {identity}")
 
 
 def pytest_configure() -> None:

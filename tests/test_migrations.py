@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,9 +16,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, create_engine, inspect, text
 
 from dblock import Locks, SchemaMissing, Unavailable, Unsupported
-from dblock.schema import downgrade, sql, tables, upgrade
+from dblock.schema import downgrade, sql, statements, tables, upgrade
 from dblock.version import SCHEMA_VERSION
-from tests.conftest import Database, NewDatabase
+from tests.conftest import KINDS, Database, NewDatabase
 from tests.servers import execute
 from tests.support import LONG
 
@@ -28,6 +29,7 @@ TABLES = (
 )
 OLD_LEASE = f"""INSERT INTO dblock_lock VALUES ('old', 7, 'a token', 'somebody',
     now(), now() + interval '{LONG} seconds')"""
+HEAD = f"dblock_{SCHEMA_VERSION:04}"
 UPGRADE = "import sys, dblock.schema; dblock.schema.upgrade(sys.argv[1])"
 
 
@@ -317,3 +319,46 @@ def test_the_durability_in_plain_sql() -> None:
     assert "SET UNLOGGED" not in sql(url)
     with pytest.raises(ValueError, match="durable, volatile, not 'forever'"):
         sql(url, durability="forever")
+
+
+# --- the identity of a set of tables -----------------------------------------------------------
+
+IDENTITY = "SELECT identity FROM dblock_schema"
+
+
+def identity(url: str) -> str:
+    ((found,),) = execute(url, IDENTITY)
+    assert re.fullmatch("[0-9a-f]{32}", found)
+    return str(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_identity_is_made_once(new_database: NewDatabase, kind: str) -> None:
+    url, other = (new_database(kind).url for _ in range(2))
+    upgrade(url, revision="dblock_0008")
+    upgrade(url)
+    upgrade(other)
+    made = identity(url)
+    assert made != identity(other)
+    upgrade(url)
+    assert identity(url) == made
+    upgrade(url, prefix="beside_")
+    assert execute(url, IDENTITY.replace("dblock_", "beside_")) != [(made,)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_printed_statements_make_an_identity_of_each_database(
+    new_database: NewDatabase, kind: str
+) -> None:
+    first, second = (new_database(kind).url for _ in range(2))
+    printed = statements(create_engine(first).dialect.name, HEAD)
+    for url in (first, second):
+        execute(url, *printed)
+    assert identity(first) != identity(second)
+
+
+def test_code_that_knows_no_identity_works_on(database: Database) -> None:
+    """It reads all columns of the table: the first two are what they were."""
+    upgrade(database.url)
+    ((version, revision, *_),) = execute(database.url, "SELECT * FROM dblock_schema")
+    assert (version, revision) == (3, SCHEMA_VERSION)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -242,9 +244,17 @@ def tables(
             "version",
             Integer,
             nullable=False,
+            autoincrement=False,
             comment="The oldest code that works with these tables.",
         ),
         Column("revision", Integer, comment="The newest revision that was applied."),
+        Column(
+            "identity",
+            TOKEN,
+            default=lambda: uuid4().hex,
+            comment="A random number that tells these tables apart.",
+        ),
+        PrimaryKeyConstraint("version", name=f"{prefix}schema_pkey"),
         comment="How far dblock's tables have been brought.",
         schema=schema,
         mysql_engine="InnoDB",

@@ -1,0 +1,12 @@
+"""The identity of a set of tables, as Alembic's dblock_0009 has it."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from dblock.contrib.django.operations import Tables
+
+
+class Migration(migrations.Migration):
+    dependencies = (("dblock", "0009_queue_storage"),)
+    operations = (Tables("dblock_0009", since="dblock_0008"),)
