@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
+from .address import address
 from .arguments import (
     LIMIT_MAX,
     Seconds,
@@ -134,7 +135,7 @@ class Locks:
     shared_class: type[SharedLease] = SharedLease
 
     def __repr__(self) -> str:
-        return f"<Locks in {self.engine.url!r}>"
+        return f"<Locks in {address(self.engine.url)}>"
 
     @property
     def engine(self) -> Engine:

@@ -15,8 +15,8 @@ from dblock.schema.migrate import migrating
 
 config = context.config
 x = context.get_x_argument(as_dictionary=True)
-schema = config.attributes.get("schema") or x.get("schema")
-prefix = config.attributes.get("prefix") or x.get("prefix") or "dblock_"
+schema = config.attributes.get("schema", x.get("schema"))
+prefix = config.attributes.get("prefix", x.get("prefix", "dblock_"))
 
 
 def run(**where: Any) -> None:
@@ -38,7 +38,11 @@ if context.is_offline_mode():
 elif "connection" in config.attributes:
     run(connection=config.attributes["connection"])
 else:
-    url = x.get("url") or os.environ.get("DBLOCK_URL") or config.get_main_option("sqlalchemy.url")
+    given = {"-x url": x.get("url"), "DBLOCK_URL": os.environ.get("DBLOCK_URL")}
+    for what, value in given.items():
+        if value is not None and not value.strip():
+            raise SystemExit(f"{what} is empty: give the database's URL there, or leave it out")
+    url = next(filter(None, given.values()), config.get_main_option("sqlalchemy.url"))
     if not url:
         raise SystemExit("which database? Set DBLOCK_URL, or give -x url=...")
     with migrating(url, schema=schema, prefix=prefix) as connection:

@@ -46,7 +46,7 @@ def test_a_set_up_that_is_well(db: Database) -> None:
     assert ill <= FAST
     notes = {what for what, finding in found.items() if finding.level.value == "note"}
     assert notes <= {"isolation"}
-    assert {"tables", "clocks", "keepalives", "server"} <= set(found)
+    assert {"database", "tables", "clocks", "keepalives", "server"} <= set(found)
 
 
 @pytest.mark.parametrize(

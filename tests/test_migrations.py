@@ -170,6 +170,28 @@ def test_alembic_from_the_checkout(database: Database) -> None:
     assert "dblock_lock" not in names(database.url)
 
 
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("how", ["variable", "argument"])
+def test_alembic_is_given_an_empty_url(tmp_path: Path, how: str, value: str) -> None:
+    """It does not go on to the URL of alembic.ini, which is another database's."""
+    ini = tmp_path / "alembic.ini"
+    ini.write_text(
+        f"[alembic]\nscript_location = {ROOT / 'migrations'}\nprepend_sys_path = {ROOT}\n"
+        f"path_separator = newline\nsqlalchemy.url = sqlite:///{tmp_path}/other.db\n"
+    )
+    url = ["-x", f"url={value}"] if how == "argument" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "alembic", "-c", str(ini), *url, "upgrade", "head"],
+        cwd=ROOT,
+        env={**os.environ} | ({"DBLOCK_URL": value} if how == "variable" else {}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "is empty" in done.stderr
+    assert not (tmp_path / "other.db").exists()
+
+
 def test_a_race_of_upgrades(database: Database) -> None:
     ready = threading.Barrier(4)
     failures: list[str] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from ..address import address
 from ..arguments import Seconds, check_callback, check_max_hold
 from ..cron import Job
 from ..database import Database
@@ -127,7 +128,7 @@ class AsyncLocks:
             )
 
     def __repr__(self) -> str:
-        return f"<AsyncLocks in {self.sync.engine.url!r}>"
+        return f"<AsyncLocks in {address(self.sync.engine.url)}>"
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call sync code in the calling task; not part of the public surface."""

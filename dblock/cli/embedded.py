@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..address import address
 from ..errors import DBLockError
 from . import exits
 from .doctor import doctor
@@ -50,10 +51,18 @@ class Given(Place):
     def target(self) -> Target:
         return self.given().engine
 
+    @property
+    def default(self) -> bool:
+        return False
+
+    def where(self) -> str:
+        return address(self.given().engine.url, **self.tables)
+
     check = target
 
     @contextlib.contextmanager
-    def locks(self, label: str | None = None) -> Iterator[Locks]:
+    def locks(self, label: str | None = None, *, named: bool = False) -> Iterator[Locks]:
+        self.tell(always=named)
         yield self.given()
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
+from ..address import address
 from ..arguments import COUNT_MAX, check_name
 from .default import Default
+from .output import complain
 from .private import read_url
 
 if TYPE_CHECKING:
@@ -136,17 +140,41 @@ class Place:
         """Return the database's URL. Create the default file if it is that one."""
         return self.url if self.url is not None else Default.find().url()
 
+    @property
+    def default(self) -> bool:
+        """Whether no database was given."""
+        return self.url is None
+
+    def where(self) -> str:
+        """Name the database, and the place in it, for people."""
+        if self.url is None:
+            return f"{Default.find().file}, for this host only"
+        return address(self.url, **self.tables)
+
+    def tell(self, *, always: bool = False) -> None:
+        """Name the database on standard error.
+
+        If it is the default file, do so also where nobody watches, as under cron: each host has
+        such a file of its own, so each host would run the job.
+        """
+        if always or (self.default and not sys.stderr.isatty()):
+            why = "no database was given: " if self.default else ""
+            complain(f"{why}locks are in {self.where()}")
+
     @contextlib.contextmanager
-    def locks(self, label: str | None = None) -> Iterator[Locks]:
-        """Yield the locks there. Create the tables in the default file, but never elsewhere."""
+    def locks(self, label: str | None = None, *, named: bool = False) -> Iterator[Locks]:
+        """Yield the locks there. Create the tables in the default file, but never elsewhere.
+
+        With ``named`` standard error says which database that is.
+        """
         from ..locks import Locks
 
-        target = self.target()
         with arguments():
-            locks = Locks(target, label=label, **self.there)
+            locks = Locks(self.target(), label=label, **self.there)
         with locks:
-            if self.url is None:
+            if self.default:
                 Default.migrate(locks, **self.tables)
+            self.tell(always=named)
             yield locks
 
     def check(self) -> Target:
@@ -160,6 +188,29 @@ class Place:
         return url
 
 
+def _refuse_empty(ctx: click.Context) -> None:
+    """Refuse variables that are set but empty, as ``DBLOCK_URL=$URL`` makes them without a ``URL``.
+
+    click takes them for unset. Then each host would have its locks in a file of its own.
+    """
+    given = {
+        param.name
+        for param in ctx.command.params
+        if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    }
+    if given & {"url", "url_file"}:
+        given |= {"url", "url_file"}
+    for param in ctx.command.params:
+        variable = param.envvar
+        if param.name in given or not isinstance(variable, str):
+            continue
+        if not os.environ.get(variable, variable).strip():
+            raise click.UsageError(
+                f"{variable} is set but empty: set it to a value, or unset it for the default of "
+                f"{param.opts[0]}"
+            )
+
+
 def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
     """Return the URL from --url or --url-file, or else from the environment."""
     if url is not None and file is not None:
@@ -171,7 +222,7 @@ def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
         if direct is ParameterSource.COMMANDLINE:
             return url
     if file is None:
-        return url
+        return url if url is None else url.strip()
     try:
         return read_url(file)
     except ValueError as error:
@@ -228,6 +279,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         ctx = click.get_current_context()
         place = ctx.find_object(Place)
         if place is None:
+            _refuse_empty(ctx)
             place = Place(_url(ctx, url, url_file), schema, prefix, trust_server)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 

@@ -195,7 +195,7 @@ def run(
         signals.wake()
 
     try:
-        with progress.events(), place.locks() as locks:
+        with progress.events(), place.locks(named=verbose) as locks:
             from ..cron import Job
 
             patience = 0.0 if nonblock else wait

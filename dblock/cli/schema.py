@@ -42,6 +42,7 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
             done = run(
                 place.target(), revision=revision or "head", durability=durability, **place.there
             )
+        place.tell()
         click.echo(str(done) + (f", {durability}" if durability else ""))
     return exits.OK
 
@@ -67,6 +68,7 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
 
     with _known_revision():
         run(place.target(), revision=revision, **place.there)
+    place.tell()
     return exits.OK
 
 

@@ -56,11 +56,11 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
     """
     if watching and (as_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch is for a terminal, and cannot be combined with --json")
-    with place.locks() as locks:
+    with place.locks(named=not as_json and not watching) as locks:
         if watching:
             from .watch import watch
 
-            watch(lambda: _table(locks.list()))
+            watch(lambda: _table(locks.list()), place.where())
             return exits.OK
         states = locks.list()
     if as_json:

@@ -21,21 +21,23 @@ if TYPE_CHECKING:
 EVERY = 1.0
 
 
-def watch(look: Callable[[], Table]) -> None:
-    """Show what ``look`` returns, every second. If the database is away, show that too."""
+def watch(look: Callable[[], Table], where: str) -> None:
+    """Show what ``look`` returns, every second, and the database ``where`` it looked. If that is
+    away, show that too."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     with _keys(), Live(screen=True, auto_refresh=False) as live, _until_interrupted():
         shown: Table | str = ""
+        place = printable(f"locks are in {where}")
         while True:
             said = f"{time.strftime('%H:%M:%S')}  press q to quit"
             try:
                 shown = look()
             except DBLockError as error:
                 said = f"{said}  {printable(str(error))}"
-            live.update(Group(shown, Text(f"\n{said}", style="dim")), refresh=True)
+            live.update(Group(shown, Text(f"\n{place}\n{said}", style="dim")), refresh=True)
             if _pressed(EVERY) == "q":
                 return
 

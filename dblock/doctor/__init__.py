@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..address import address
 from ..io.connections import Connections
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query
 from . import common, mariadb, postgresql, sqlite
-from .finding import Check, Finding, Level, Patient, note, wrong
+from .finding import Check, Finding, Level, Patient, note, ok, wrong
 
 if TYPE_CHECKING:
     from ..locks import Locks
@@ -39,7 +40,8 @@ def examine(locks: Locks) -> list[Finding]:
         connection = connections.take()
     except StatementError as failure:
         raise explain(dialect, failure) from failure.__cause__
-    findings: list[Finding] = []
+    where = address(locks.engine.url, dialect.schema, dialect.prefix)
+    findings = [ok("database", where)]
 
     def ask(sql: str, **params: object) -> list[tuple[object, ...]]:
         return [tuple(row) for row in connections.execute(connection, Query(sql, params)).rows]

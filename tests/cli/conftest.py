@@ -125,7 +125,10 @@ class Program:
 
 
 # What a command does with a lock is above the drivers; that it has it, is seen on every kind.
-EVERY_KIND = {"test_the_command_has_the_lock_and_knows_it"}
+EVERY_KIND = {
+    "test_the_command_has_the_lock_and_knows_it",
+    "test_verbose_list_and_doctor_name_the_database",
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -166,8 +169,9 @@ class Here:
 def here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Here:
-    for variable in ("DBLOCK_URL", "DBLOCK_URL_FILE", "DBLOCK_SCHEMA", "DBLOCK_PREFIX"):
-        monkeypatch.delenv(variable, raising=False)
+    for variable in os.environ:
+        if variable.startswith("DBLOCK_"):
+            monkeypatch.delenv(variable)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Here(capfd, monkeypatch)
 

@@ -21,6 +21,7 @@ import pytest
 
 import dblock.holding.handle_holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
+from dblock.address import address
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
@@ -47,6 +48,19 @@ def test_the_command_has_the_lock_and_knows_it(dblock: Program, db: Database) ->
     assert re.fullmatch("[0-9a-f]{32}", token)
     assert url == db.url  # because it was in the environment
     assert not held(db, "nightly ☾")
+
+
+def test_verbose_list_and_doctor_name_the_database(dblock: Program, db: Database) -> None:
+    given, where = address(db.url), address(Locks(db.url).engine.url)
+    if db.url.startswith("postgresql"):
+        dblock.environment["DBLOCK_URL"] += "?passfile=/swordfish"
+    run = dblock("run", "nightly", "-v", "--", "true")[2]
+    assert run.startswith(f"dblock: locks are in {given}\n")
+    listed = dblock("list")[2]
+    assert listed.startswith(f"dblock: locks are in {given}\n")
+    out = dblock("doctor")[1]
+    assert f"ok\tdatabase\t{where}\t" in out
+    assert "swordfish" not in run + listed + out
 
 
 def test_one_runs_the_other_is_busy(dblock: Program, db: Database) -> None:
@@ -449,7 +463,8 @@ def test_verbose(sqlite: Program) -> None:
             eventually(functools.partial(moved, locks, before))
     code, out, err = holder.finish()
     assert (code, out) == (0, "")
-    first, *renewals, last = err.splitlines()
+    place, first, *renewals, last = err.splitlines()
+    assert place == f"dblock: locks are in {sqlite.environment['DBLOCK_URL']}"
     assert re.fullmatch(r"dblock: acquired 'nightly', fence 1, after \d+\.\d s", first)
     assert set(renewals) == {"dblock: renewed 'nightly'"}
     assert re.fullmatch(r"dblock: released 'nightly', held for \d+\.\d s", last)
@@ -462,14 +477,15 @@ def test_verbose_about_slots(sqlite: Program) -> None:
     reading, writing = os.pipe()
     waiter = sqlite.start("run", "api", "--slots", "1", "-v", "--", "true", stderr=writing)
     os.close(writing)
-    assert os.read(reading, 10_000) == b"dblock: waiting for a slot of 'api': all are taken\n"
-    code, _, err = holder.finish()
-    acquired, *renewals, released = err.splitlines()
-    assert (code, acquired[:28]) == (0, "dblock: acquired 'api#1', fe")
-    assert set(renewals) <= {"dblock: renewed 'api#1'"}
-    assert released.startswith("dblock: released 'api#1', held for ")
-    assert waiter.process.wait(SECONDS) == 0
     with os.fdopen(reading) as told:
+        assert told.readline().startswith("dblock: locks are in ")
+        assert told.readline() == "dblock: waiting for a slot of 'api': all are taken\n"
+        code, _, err = holder.finish()
+        _, acquired, *renewals, released = err.splitlines()
+        assert (code, acquired[:28]) == (0, "dblock: acquired 'api#1', fe")
+        assert set(renewals) <= {"dblock: renewed 'api#1'"}
+        assert released.startswith("dblock: released 'api#1', held for ")
+        assert waiter.process.wait(SECONDS) == 0
         assert "renewed 'api'" not in told.read()
 
 
@@ -480,8 +496,12 @@ def test_who_is_waited_for_is_told_once(sqlite: Program, how: str) -> None:
     options = () if how == "terminal" else ("-v",)
     waiter = sqlite.start("run", "a", *options, "--", "true", stderr=writing)
     os.close(writing)
-    line = os.read(reading, 10_000).decode()
-    assert re.match(r"dblock: waiting for 'a', held by \S+ pid \d+ me\\x1b since .* UTC, ", line)
+    line = ""
+    while "waiting" not in line:  # -v names the database before
+        line += os.read(reading, 10_000).decode()
+    assert re.search(
+        r"^dblock: waiting for 'a', held by \S+ pid \d+ me\\x1b since .* UTC, ", line, re.M
+    )
     holder.finish()
     assert waiter.process.wait(SECONDS) == 0
     rest = b""

@@ -146,6 +146,21 @@ def test_without_a_database() -> None:
         locks.lease("a")
 
 
+@pytest.mark.parametrize(
+    "config", [{"DBLOCK_URL": ""}, {"DBLOCK_URL": "  "}, {"DBLOCK_BIND_KEY": ""}]
+)
+def test_a_setting_that_is_set_but_empty_is_refused(
+    create_app: Factory, new_database: NewDatabase, config: dict[str, str]
+) -> None:
+    """It names no database, and the default may be another one."""
+    app = create_app(new_database("sqlite", migrated=True).url)
+    app.config.update(config)
+    with app.app_context():
+        with pytest.raises(ValueError, match=next(iter(config))):
+            locks.lease("a")
+        del app.config[next(iter(config))]  # the fixture closes its locks
+
+
 def test_a_row_lock_in_the_session(
     new_database: NewDatabase, create_app: Factory, threads: Threads
 ) -> None:

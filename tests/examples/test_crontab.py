@@ -30,7 +30,7 @@ class Hosts:
         (home / "bin" / "crontab").chmod(0o755)
         self.env = environment(home)
         self.env["PATH"] = f"{home / 'bin'}:{self.env['PATH']}"
-        self.env["XDG_STATE_HOME"] = ""
+        self.env["DBLOCK_URL"] = f"sqlite:///{home}/locks.db"
         self.run(command("crontab", "./install"))
         tab = (home / "tab").read_text().splitlines()
         lines = [line for line in tab if line and not line.startswith("#")]

@@ -255,6 +255,11 @@ class State:
 
     def _target(self) -> Target:
         given: Target | None = self.app.config.get("DBLOCK_URL")
+        if isinstance(given, str) and not given.strip():
+            raise ValueError(
+                "DBLOCK_URL is set but empty: set it to the database's URL, or leave it out for "
+                "Flask-SQLAlchemy's engine"
+            )
         if given is not None:
             return given
         alchemy: Any = self.app.extensions.get("sqlalchemy")
@@ -264,7 +269,13 @@ class State:
                 "Flask-SQLAlchemy"
             )
         with self.app.app_context():
-            engine: Target = alchemy.engines[self.app.config.get("DBLOCK_BIND_KEY")]
+            key, engines = self.app.config.get("DBLOCK_BIND_KEY"), alchemy.engines
+            if key not in engines:
+                raise ValueError(
+                    f"DBLOCK_BIND_KEY is {key!r}, but Flask-SQLAlchemy has engines for "
+                    f"{', '.join(map(repr, engines))}"
+                )
+            engine: Target = engines[key]
         return engine
 
 
