@@ -14,13 +14,13 @@ from .arguments import (
     Seconds,
     check_after,
     check_label,
-    check_name,
     check_zone,
 )
 from .errors import DBLockError, LockLost
 from .functions import check_runnable, wraps
+from .periods import check_period, check_slot, slot_at
 from .protocol import job_runs
-from .protocol.job_runs import PERIODS, JobRun
+from .protocol.job_runs import JobRun
 
 if TYPE_CHECKING:
     from .database import Database
@@ -40,9 +40,9 @@ class Job:
     """The lease that a job's runs hold, and the record of the runs.
 
     A run keeps the name for ``at_least`` seconds from its start, even if it ends earlier. After
-    ``at_most`` seconds its lease is lost; None is no limit. ``once_per`` is the slot in which the
-    job succeeds once, or a period: the database's clock then gives the slot, in UTC or in the time
-    zone ``tz``. Runs that share the lease have no record, since they share its fence.
+    ``at_most`` seconds its lease is lost; None is no limit. ``once_for`` is the slot in which the
+    job succeeds once. With the period ``once_per`` the database's clock gives the slot, in UTC or
+    in the time zone ``tz``. Runs that share the lease have no record, since they share its fence.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Job:
         at_least: Seconds,
         at_most: float | None,
         once_per: str | None,
+        once_for: str | None,
         tz: str | tzinfo | None,
         label: str | None,
     ) -> None:
@@ -62,12 +63,13 @@ class Job:
         if at_most is not None and self.at_least > at_most:
             raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
         lease._last(self.at_least)
-        self.once_per = None if once_per is None else check_name(once_per, "once_per")
+        if once_per is not None and once_for is not None:
+            raise ValueError("give either once_per, a period, or once_for, a slot of your own")
+        self.period = None if once_per is None else check_period(once_per)
+        self.own_slot = "" if once_for is None else check_slot(once_for, "once_for")
         self.zone = check_zone(tz)
-        if self.zone is not None and self.once_per not in PERIODS:
-            periods = ", ".join(PERIODS)
-            given = "" if once_per is None else f", not with {once_per!r}"
-            raise ValueError(f"a time zone goes with a period of once_per ({periods}){given}")
+        if self.zone is not None and self.period is None:
+            raise ValueError("a time zone goes with once_per, whose period begins by its clocks")
         self.recorded = not lease._shares
         self.owner = functools.partial(database.owner, check_label(label or ""))
 
@@ -85,13 +87,13 @@ class Job:
 
     def slot(self) -> str:
         """Return the slot of a run that begins now, "" if the job has no slots."""
-        if self.once_per not in PERIODS:
-            return self.once_per or ""
+        if self.period is None:
+            return self.own_slot
         database = self.database
         moment = database.run(
             job_runs.clock(database.dialect, database.timeouts.socket, database.runtime.now())
         )
-        return job_runs.slot_at(self.once_per, moment, self.zone)
+        return slot_at(self.period, moment, self.zone)
 
     def begin(self, slot: str) -> Running | None:
         """Record that a run begins. The caller holds the lease.

@@ -64,7 +64,8 @@ class Leader:
 class RunState:
     """The record of one run of a job.
 
-    ``slot`` is the slot of ``once_per``, or "" without one. ``fence`` is the fence of its lease.
+    ``slot`` is its slot (``once_per``, ``once_for``), or "" without one. ``fence`` is the fence of
+    its lease.
     ``ended_at`` and ``exit_status`` are None while the job runs. They stay None if its process
     died. ``running`` is True if the run has no end and its lease is still held.
     """

@@ -373,6 +373,7 @@ class Locks:
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
+        once_for: str | None = None,
         tz: str | tzinfo | None = None,
         retry: RetryPolicy | None = None,
         label: str | None = None,
@@ -387,10 +388,11 @@ class Locks:
         was faster or its process died. So a host whose clock is late does not run the job again.
         After ``at_most`` seconds the lease is lost.
 
-        ``once_per`` names the slot of a run. The job succeeds at most once in each slot. A slot is
-        any text, or ``"minute"``, ``"hour"``, ``"day"``, ``"week"``, ``"month"``, by the
-        database's clock, in UTC or in the time zone ``tz`` ("Europe/Berlin", a
-        :class:`zoneinfo.ZoneInfo`). If a run fails, or its process dies, its slot stays open.
+        With ``once_per`` the job succeeds at most once in each ``"minute"``, ``"hour"``, ``"day"``,
+        ``"week"`` or ``"month"``, by the database's clock, in UTC or in the time zone ``tz``
+        ("Europe/Berlin", a :class:`zoneinfo.ZoneInfo`). With ``once_for`` it succeeds at most once
+        for a slot of your own, which is any text: a date, a version. If a run fails, or its process
+        dies, its slot stays open.
 
         dblock records how each run ended: :meth:`last_run`.
         """
@@ -412,6 +414,7 @@ class Locks:
                 at_least=at_least,
                 at_most=longest,
                 once_per=once_per,
+                once_for=once_for,
                 tz=tz,
                 label=label,
             )
@@ -532,7 +535,7 @@ class Locks:
     def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
         """Return the runs of a job that are on record, at most ``limit``, the newest first.
 
-        There is one record for each slot of ``once_per``, that of its last run, and one for all
+        There is one record for each slot of a job, that of its last run, and one for all
         runs without a slot.
         """
         check_name(name)
@@ -550,7 +553,7 @@ class Locks:
         )
 
     def reopen(self, name: str, slot: str) -> bool:
-        """Let a job run again in a slot of ``once_per`` in which it has succeeded.
+        """Let a job run again in a slot in which it has succeeded.
 
         This deletes the record of that run. Return False if the slot is open: no run has succeeded
         in it, or one is running. What ``at_least`` keeps the name for is not shortened.

@@ -15,6 +15,7 @@ PACKAGE = Path(dblock.__file__).parent
 FLOORS = [
     {"version", "functions", "clock", "printable", "address"},
     {"arguments"},
+    {"periods"},
     {"lock_state"},
     {"errors"},
     {"timeouts", "policy", "events", "amounts"},

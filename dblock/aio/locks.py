@@ -348,6 +348,7 @@ class AsyncLocks:
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
+        once_for: str | None = None,
         tz: str | tzinfo | None = None,
         retry: RetryPolicy | None = None,
         label: str | None = None,
@@ -378,6 +379,7 @@ class AsyncLocks:
             at_least=at_least,
             at_most=longest,
             once_per=once_per,
+            once_for=once_for,
             tz=tz,
             label=label,
         )

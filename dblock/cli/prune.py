@@ -29,8 +29,9 @@ def prune(place: Place, older_than: float | None, names: bool, idle: float | Non
       dblock prune --older-than 90d
       dblock prune --names --idle 30d
 
-    A deleted key can be applied again, and a job can run again for a deleted slot of --once-per. So
-    keep them for longer than anything can be late. The record of a job's last run stays.
+    A deleted key can be applied again, and a job can run again for a slot (--once-per, --once-for)
+    whose record is deleted. So keep them for longer than anything can be late. The record of a
+    job's last run stays.
 
     A name stays if it is held, waited for or locked. If a deleted name comes back, its fence is
     larger than before.

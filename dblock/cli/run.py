@@ -19,13 +19,13 @@ from ..arguments import (
     check_label,
     check_limit,
     check_max_hold,
-    check_name,
     check_semaphore,
     check_ttl,
     check_wait,
     check_zone,
 )
 from ..errors import DBLockError, LockLost, NotAcquired
+from ..periods import check_period, check_slot
 from . import exits
 from .child import Child, Guard, Interrupted, Signals, supervise
 from .options import Place, arguments, checked, database_options, duration_option, name_argument
@@ -99,9 +99,15 @@ exit_code_option = partial(
 )
 @click.option(
     "--once-per",
-    callback=checked(lambda key: check_name(key, "a slot's key")),
-    metavar="KEY",
-    help="Succeed once in the slot KEY: minute, hour, day, week, month, or any text.",
+    callback=checked(check_period),
+    metavar="PERIOD",
+    help="Succeed once in each minute, hour, day, week or month.",
+)
+@click.option(
+    "--once-for",
+    callback=checked(partial(check_slot, what="a slot of your own")),
+    metavar="TEXT",
+    help="Succeed once for TEXT, a slot of your own: a date, a version.",
 )
 @click.option(
     "--tz",
@@ -156,6 +162,7 @@ def run(
     at_least: float,
     at_most: float | None,
     once_per: str | None,
+    once_for: str | None,
     tz: tzinfo | None,
     busy: int,
     done: int,
@@ -172,20 +179,20 @@ def run(
 
     dblock renews the lock while COMMAND runs and releases it at the end. COMMAND gets dblock's
     environment (with DBLOCK_URL the password too, with --url-file not), and DBLOCK_NAME,
-    DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per, DBLOCK_SLOT.
+    DBLOCK_FENCE, DBLOCK_TOKEN and, with --once-per or --once-for, DBLOCK_SLOT.
 
     dblock passes TERM, INT, HUP and QUIT on to COMMAND and what it has started. If the lock is
     lost, or dblock is killed by KILL, they get TERM and then KILL.
 
-    With --once-per dblock does nothing if the slot KEY has succeeded before. A run that failed
-    leaves its slot open. minute, hour and so on go by the database's clock.
+    With --once-per and --once-for dblock does nothing if COMMAND has succeeded before in that
+    PERIOD, by the database's clock, or for that TEXT. A run that failed leaves its slot open.
     """
     if nonblock and wait is not None:
         raise click.UsageError("give either --wait or --nonblock, not both")
     if slots is not None:
         _check_slots(name, fair=fair, shared=shared)
     if slots is not None or shared:
-        _check_together("--shared" if shared else "--slots", at_least, once_per)
+        _check_together("--shared" if shared else "--slots", at_least, once_per or once_for)
     signals = Signals()
     lost: list[LockLost] = []
     progress = Progress(name, verbose, slots=slots is not None)
@@ -205,6 +212,7 @@ def run(
                 at_least=at_least,
                 at_most=at_most,
                 once_per=once_per,
+                once_for=once_for,
                 tz=tz,
                 label=label,
             )
@@ -268,11 +276,11 @@ def _check_slots(name: str, *, fair: bool, shared: bool) -> None:
         raise click.UsageError("give either --slots or --shared: only one of them has a limit")
 
 
-def _check_together(option: str, at_least: float, once_per: str | None) -> None:
+def _check_together(option: str, at_least: float, slot: str | None) -> None:
     """Refuse what makes no sense where several run at a time."""
-    if once_per is not None:
+    if slot is not None:
         raise click.UsageError(
-            f"give either {option} or --once-per: with --once-per only one command may run"
+            f"give either {option} or --once-per or --once-for: with those only one command may run"
         )
     if at_least:
         raise click.UsageError(

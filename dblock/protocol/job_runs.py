@@ -6,7 +6,7 @@ A run is known by the fence of the hold it runs under, so what an older one says
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DBLockError
@@ -18,26 +18,6 @@ from .steps import Procedure
 
 if TYPE_CHECKING:
     from .statements import Statements
-
-#: The slots that the database's clock names. ISO 8601's weeks begin on Monday.
-PERIODS = {
-    "minute": "%Y-%m-%dT%H:%M",
-    "hour": "%Y-%m-%dT%H",
-    "day": "%Y-%m-%d",
-    "week": "%G-W%V",
-    "month": "%Y-%m",
-}
-
-#: What of a day comes twice when summer time ends, and is two slots.
-_REPEATED = ("minute", "hour")
-
-
-def slot_at(period: str, moment: datetime, zone: tzinfo | None = None) -> str:
-    """Return the slot of a period that a moment is in, by UTC or by a zone's clocks."""
-    if zone is None:
-        return moment.strftime(PERIODS[period])
-    offset = "%z" if period in _REPEATED else ""
-    return moment.astimezone(zone).strftime(PERIODS[period] + offset)
 
 
 class JobRun(NamedTuple):

@@ -18,7 +18,7 @@ def test_a_cancelled_run_leaves_its_slot_open(url: str, run: Any, direct: Locks)
         async with AsyncLocks(url) as locks:
             begun = asyncio.Event()
 
-            @locks.cron("a", ttl=LONG, once_per="slot")
+            @locks.cron("a", ttl=LONG, once_for="slot")
             async def job(last: bool = False) -> str:
                 begun.set()
                 if not last:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -12,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import CronJob, LockLost, Locks, NotAcquired, NotHeld, RunState
-from dblock.protocol.job_runs import PERIODS
+from dblock.periods import PERIODS
 from dblock.version import SCHEMA_VERSION
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, ROUNDING, TABLE, Threads, eventually
@@ -111,19 +112,19 @@ def test_a_slot_runs_once(locks: Locks, new_locks: NewLocks, threads: Threads) -
     count = Count()
 
     for _ in range(6):
-        threads.start(new_locks().cron("a", wait=LONG, once_per="2026-11-21")(count))
+        threads.start(new_locks().cron("a", wait=LONG, once_for="2026-11-21")(count))
     threads.join()
     assert count.runs == 1
-    assert locks.cron("a", once_per="2026-11-22")(count)() == 2
-    assert locks.cron("a", once_per="2026-11-21")(count)() is None
-    assert locks.cron("b", once_per="2026-11-21")(count)() == 3
+    assert locks.cron("a", once_for="2026-11-22")(count)() == 2
+    assert locks.cron("a", once_for="2026-11-21")(count)() is None
+    assert locks.cron("b", once_for="2026-11-21")(count)() == 3
     assert locks.cron("a")(count)() == 4
 
 
 def test_a_run_that_failed_leaves_its_slot_open(locks: Locks) -> None:
     outcomes = [True, False]
 
-    @locks.cron("a", once_per="slot")
+    @locks.cron("a", once_for="slot")
     def job() -> str:
         if outcomes.pop():
             return "done"
@@ -140,7 +141,7 @@ def test_a_run_that_failed_leaves_its_slot_open(locks: Locks) -> None:
 
 
 def test_a_run_whose_process_died_leaves_its_slot_open(locks: Locks, engine: Engine) -> None:
-    job = locks.cron("a", once_per="slot")(Count())
+    job = locks.cron("a", once_for="slot")(Count())
     assert job() == 1
     with engine.begin() as connection:
         connection.execute(text("UPDATE dblock_run SET exit_status = NULL, ended_at = NULL"))
@@ -152,12 +153,12 @@ def test_a_late_record_does_not_touch_the_next_run(
 ) -> None:
     """A holder that lost its lease ends when another has begun."""
 
-    @locks.cron("a", once_per="slot", ttl=LONG)
+    @locks.cron("a", once_for="slot", ttl=LONG)
     def first() -> None:
         locks.release("a", force=True)
         threads.run(second)
 
-    @others.cron("a", once_per="slot", ttl=LONG)
+    @others.cron("a", once_for="slot", ttl=LONG)
     def second() -> None:
         pass
 
@@ -270,7 +271,7 @@ def test_the_record(locks: Locks) -> None:
     assert last.ended_at is not None
     assert last.started_at <= last.ended_at
     assert abs((datetime.now(UTC) - last.ended_at).total_seconds()) < 600
-    with_slot = locks.cron("a", once_per="á ")(Count())
+    with_slot = locks.cron("a", once_for="á ")(Count())
     with_slot()
     assert locks.last_run("a") == with_slot.last_run()
     last = with_slot.last_run()
@@ -285,20 +286,20 @@ def test_the_record(locks: Locks) -> None:
     assert [run.name for run in locks.last_runs(limit=1)] == ["b"]
     assert (last.outcome, last.running, last.fence) == ("succeeded", False, locks.show("a").fence)
     assert last.seconds is not None
-    assert locks.cron("a", once_per="a")(Count())() == 1  # exact, as names are
+    assert locks.cron("a", once_for="a")(Count())() == 1  # exact, as names are
 
 
 def test_a_slot_is_reopened(locks: Locks) -> None:
     """Only one that has succeeded; what is on record of others stays."""
-    job = locks.cron("a", once_per="á ")(Count())
-    other = locks.cron("a", once_per="other")(Count())
+    job = locks.cron("a", once_for="á ")(Count())
+    other = locks.cron("a", once_for="other")(Count())
     assert (job(), other(), job()) == (1, 1, None)
     assert locks.reopen("a", "á ") is True
     assert locks.reopen("a", "á ") is False
     assert [run.slot for run in locks.runs("a")] == ["other"]
     assert (job(), other()) == (2, None)
 
-    @locks.cron("b", once_per="x")
+    @locks.cron("b", once_for="x")
     def fails() -> None:
         assert locks.reopen("b", "x") is False  # it runs
         raise KeyError("of the job")
@@ -320,10 +321,48 @@ def test_wrong_jobs(locks: Locks) -> None:
     with pytest.raises(TypeError, match="tz is a zone's name"):
         locks.cron("a", once_per="day", tz=1)  # type: ignore[arg-type]
     for slot in (None, "2026-11-21"):
-        with pytest.raises(ValueError, match="time zone goes with a period of once_per"):
-            locks.cron("a", once_per=slot, tz="Europe/Berlin")
-    with pytest.raises(ValueError, match="once_per cannot be empty"):
-        locks.cron("a", once_per="")
+        with pytest.raises(ValueError, match="time zone goes with once_per"):
+            locks.cron("a", once_for=slot, tz="Europe/Berlin")
+    with pytest.raises(ValueError, match="once_for cannot be empty"):
+        locks.cron("a", once_for="")
+    with pytest.raises(ValueError, match="give either once_per, a period, or once_for"):
+        locks.cron("a", once_per="day", once_for="2026-11-21")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("minutely", "minutes", "Minute", "1m", "60s", "min"), "minute"),
+        (("hourly", "hours", "Hour", "1h", "60m", "@hourly", "1 hour"), "hour"),
+        (("daily", "days", "Day", "1d", "24h", "dya", "@daily", " day", "every day"), "day"),
+        (("weekly", "weeks", "WEEK", "1w", "7d", "1week"), "week"),
+        (("monthly", "months", "Month", "@monthly", "1 month"), "month"),
+        (("", "2026-11-21", "0 2 * * *", "30m", "release 1"), None),
+    ],
+)
+def test_a_word_that_is_no_period_is_refused(
+    locks: Locks, words: tuple[str, ...], meant: str | None
+) -> None:
+    """It would be a slot that never ends, so the job would succeed once for ever."""
+    for word in words:
+        with pytest.raises(ValueError, match="once_per is one of minute, hour, day") as refused:
+            locks.cron("a", once_per=word)
+        hint = re.search(r"did you mean '(\w+)'", str(refused.value))
+        assert (hint and hint[1]) == meant, word
+    with pytest.raises(TypeError, match="once_per is a str"):
+        locks.cron("a", once_per=1)  # type: ignore[arg-type]
+    if meant is not None:
+        with pytest.raises(ValueError, match=f"period '{meant}': give that as once_per"):
+            locks.cron("a", once_for=meant)
+
+
+def test_a_record_of_a_period_counts_for_its_slot(locks: Locks) -> None:
+    """Whichever way a slot is named, it is one record, also one that older code has made."""
+    job = locks.cron("a", once_per="month")(Count())
+    assert job() == 1
+    last = job.last_run()
+    assert last is not None
+    assert locks.cron("a", once_for=last.slot)(Count())() is None
 
 
 def test_a_coroutine_function_is_no_job(locks: Locks) -> None:
@@ -339,7 +378,7 @@ def test_a_coroutine_function_is_no_job(locks: Locks) -> None:
 def test_prune(locks: Locks, engine: Engine) -> None:
     """What is old goes, in more than one statement; not a fence, not the last run of a name."""
     for slot in ("first", "second"):
-        locks.cron("a", once_per=slot)(Count())()
+        locks.cron("a", once_for=slot)(Count())()
     locks.cron("b")(Count())()
     fence = locks.show("a").fence
     key = locks.dialect.key
@@ -367,7 +406,7 @@ def test_prune(locks: Locks, engine: Engine) -> None:
     assert last.slot == "second"
     assert locks.last_run("b") is not None
     assert locks.show("a").fence == fence
-    assert locks.cron("a", once_per="second")(Count())() is None
-    assert locks.cron("a", once_per="first")(Count())() == 1
+    assert locks.cron("a", once_for="second")(Count())() is None
+    assert locks.cron("a", once_for="first")(Count())() == 1
     with pytest.raises(ValueError, match="negative"):
         locks.prune(-1)

@@ -46,7 +46,7 @@ def test_a_run_that_begins_late_does_not_touch_the_next(
 ) -> None:
     """Its statement arrives when the hold is lost and the next one's run is over."""
 
-    @locks.cron("a", once_per=slot, ttl=LONG)
+    @locks.cron("a", once_for=slot, ttl=LONG)
     def first() -> None:
         fence = first.lease.fence
         locks.release("a", force=True)
@@ -59,7 +59,7 @@ def test_a_run_that_begins_late_does_not_touch_the_next(
         begin(locks, below, slot or "", fence)
         assert last(others) == record
 
-    @others.cron("a", once_per=slot, ttl=LONG)
+    @others.cron("a", once_for=slot, ttl=LONG)
     def second() -> str:
         if failed:
             raise KeyError("it failed")
@@ -114,7 +114,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
 
     monkeypatch.setattr(locks.dialect, "begin_run", overtaken)
     count: list[int] = []
-    job = locks.cron("a", once_per="a")(lambda: count.append(1))
+    job = locks.cron("a", once_for="a")(lambda: count.append(1))
     with pytest.raises(LockLost if granted else DBLockError, match="fence"):
         job()
     assert count == []
@@ -122,7 +122,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
 
 
 def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, below: Engine) -> None:
-    job = locks.cron("a", once_per="slot")(lambda: "done")
+    job = locks.cron("a", once_for="slot")(lambda: "done")
     assert job() == "done"
     query = locks.dialect.forget_run("a", "slot", last(locks).fence)
     assert locks.reopen("a", "slot")
@@ -135,7 +135,7 @@ def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, belo
 
 
 def test_the_end_of_a_run_that_is_not_on_record(locks: Locks, below: Engine) -> None:
-    @locks.cron("a", once_per="slot", ttl=LONG)
+    @locks.cron("a", once_for="slot", ttl=LONG)
     def job() -> None:
         with below.connect() as connection:
             connection.execute(delete(RUN))
@@ -151,11 +151,11 @@ def test_a_run_that_lost_its_lease_is_no_success(
 ) -> None:
     """Also where nobody else has run since."""
 
-    @locks.cron("a", once_per="slot", ttl=LONG)
+    @locks.cron("a", once_for="slot", ttl=LONG)
     def job() -> None:
         locks.release("a", force=True)
 
     with pytest.raises(LockLost):
         job()
     assert last(locks).exit_status == 1
-    assert new_locks().cron("a", once_per="slot")(lambda: "ran")() == "ran"
+    assert new_locks().cron("a", once_for="slot")(lambda: "ran")() == "ran"

@@ -17,7 +17,7 @@ END = b"SET ended_at"
 def test_what_is_lost_is_repeated(net: Net, statement: bytes, what: Lose) -> None:
     runs: list[int] = []
 
-    @net.locks.cron("nightly", once_per="slot")
+    @net.locks.cron("nightly", once_for="slot")
     def nightly() -> int:
         runs.append(nightly.lease.fence)
         return len(runs)

@@ -63,9 +63,26 @@ JOBS = (
         "slot-by-the-hosts-clock",
         "periods are by the database's clock",
         "Job.slot",
-        "job_runs.slot_at(self.once_per, moment,",
-        "job_runs.slot_at(self.once_per, type(moment).now(moment.tzinfo),",
+        "slot_at(self.period, moment,",
+        "slot_at(self.period, type(moment).now(moment.tzinfo),",
         f"{CONTRACT}::test_periods_are_by_the_databases_clock[threads-sqlite]",
+    ),
+    Mutant(
+        "any-word-is-a-period",
+        "a word that is no period is not a slot that never ends",
+        "periods.check_period",
+        "if period in PERIODS:",
+        "if period:",
+        f"{CONTRACT}::test_a_word_that_is_no_period_is_refused[threads-sqlite-words2-day]",
+    ),
+    Mutant(
+        "empty-variable-is-unset",
+        "a variable that is set but empty does not mean the default file",
+        "options._refuse_empty",
+        "os.environ.get(variable, variable).strip()",
+        "variable",
+        "tests/cli/test_default_file.py"
+        "::test_a_variable_that_is_set_but_empty_is_refused[DBLOCK_URL-]",
     ),
     Mutant(
         "late-record",

@@ -540,7 +540,7 @@ class Thread:
     ) -> bool:
         """Run a job once in a slot, as one of several hosts; False when it was skipped."""
 
-        @self.locks.cron(name, *args, once_per=slot)
+        @self.locks.cron(name, *args, once_for=slot)
         def job() -> bool:
             self.beliefs.begin(self, job.lease)
             try:

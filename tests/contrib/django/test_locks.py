@@ -329,7 +329,7 @@ def test_sqlite_in_memory_is_refused(site: Site) -> None:
 
 
 def test_a_job(dj: Database) -> None:
-    @locks.cron("nightly", ttl=LONG, once_per="2026-11-21")
+    @locks.cron("nightly", ttl=LONG, once_for="2026-11-21")
     def nightly() -> str:
         return "done"
 

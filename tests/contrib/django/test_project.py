@@ -239,7 +239,7 @@ def test_the_command(dj: Database, capfd: pytest.CaptureFixture[str]) -> None:
     for command in ("list", "migrate"):
         assert manage(command, "--database", "nobody") == 64
         assert "no such alias in DATABASES: 'nobody'" in capfd.readouterr().err
-    assert manage("run", "nightly", "--once-per", "x", "--", "true") == 0
+    assert manage("run", "nightly", "--once-for", "x", "--", "true") == 0
     capfd.readouterr()
     assert manage("runs", "nightly") == 0
     assert "\tx\t" in capfd.readouterr().out
@@ -419,10 +419,10 @@ def test_the_admins_list_of_runs(dj: Database) -> None:
         raise KeyError("it failed")
 
     with Locks(dj.url, label="batch") as others:
-        others.cron("a", once_per="one")(lambda: None)()
+        others.cron("a", once_for="one")(lambda: None)()
         with pytest.raises(KeyError):
-            others.cron("a", once_per="two")(fail)()
-        others.cron("dies", once_per="now")(lambda: None)()
+            others.cron("a", once_for="two")(fail)()
+        others.cron("dies", once_for="now")(lambda: None)()
         execute(
             dj.url, "UPDATE dblock_run SET ended_at = NULL, exit_status = NULL WHERE slot = 'now'"
         )
@@ -461,7 +461,7 @@ def test_a_slot_is_run_again_from_the_admin(admin: Client, pg: Database) -> None
     ran = []
     with Locks(pg.url) as others:
 
-        @others.cron("nightly", once_per="2026-11-21")
+        @others.cron("nightly", once_for="2026-11-21")
         def job() -> str:
             ran.append(1)
             return "ran"

@@ -1,0 +1,74 @@
+"""Periods: an hour, a day and so on, in each of which a job succeeds once."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, tzinfo
+
+from .arguments import check_name
+
+#: How the slots are written that the database's clock names. ISO 8601's weeks begin on Monday.
+PERIODS = {
+    "minute": "%Y-%m-%dT%H:%M",
+    "hour": "%Y-%m-%dT%H",
+    "day": "%Y-%m-%d",
+    "week": "%G-W%V",
+    "month": "%Y-%m",
+}
+
+# What of a day comes twice when summer time ends, and is two slots.
+_REPEATED = ("minute", "hour")
+
+# What others call them; "m" is a minute, as it is for --wait. Similar words are found without this.
+_OTHER_WORDS = {
+    "minute": ("m", "min", "1m", "60s"),
+    "hour": ("h", "hr", "1h", "60m"),
+    "day": ("d", "1d", "24h", "night", "nightly"),
+    "week": ("w", "wk", "1w", "7d"),
+    "month": ("mo", "1mo", "30d"),
+}
+
+
+def check_period(period: object) -> str:
+    """Return a period.
+
+    Any other word is refused. It could only be a slot that never ends, so the job would succeed
+    once for ever.
+    """
+    if not isinstance(period, str):
+        raise TypeError(f"once_per is a str, not {type(period).__name__}: {period!r}")
+    if period in PERIODS:
+        return period
+    meant = _similar(period)
+    hint = "" if meant is None else f"did you mean {meant!r}? "
+    raise ValueError(
+        f"once_per is one of {', '.join(PERIODS)}, not {period!r}. {hint}Give a slot of your own "
+        "as once_for"
+    )
+
+
+def check_slot(slot: object, what: str) -> str:
+    """Return a slot of a job's own: any text but a period, which would be one slot for ever."""
+    checked = check_name(slot, what)
+    if checked in PERIODS:
+        raise ValueError(f"{what} cannot be the period {slot!r}: give that as once_per")
+    return checked
+
+
+def _similar(word: str) -> str | None:
+    from difflib import get_close_matches
+
+    word = word.strip().lower()
+    for period, others in _OTHER_WORDS.items():
+        if word in others:
+            return period
+    letters = re.sub("[^a-z]", "", word)
+    return next(iter(get_close_matches(letters, PERIODS, 1, 0.5)), None)
+
+
+def slot_at(period: str, moment: datetime, zone: tzinfo | None = None) -> str:
+    """Return the slot of a period that a moment is in, by UTC or by a zone's clocks."""
+    if zone is None:
+        return moment.strftime(PERIODS[period])
+    offset = "%z" if period in _REPEATED else ""
+    return moment.astimezone(zone).strftime(PERIODS[period] + offset)
