@@ -161,7 +161,7 @@ class Counter:
 
     def value(self, session: Borrowable, key: Any) -> Any:
         """Read the counter. Raises LookupError if there is no such row."""
-        return self._table.read(self._table.borrow(session), key, lock=False)[0]
+        return self._table.read(self._table.borrow(session, changing=False), key, lock=False)[0]
 
     def spread(self, session: Borrowable, key: Any) -> None:
         """Give a key's number as many rows as it has stripes, equal parts of it in each.

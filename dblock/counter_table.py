@@ -133,7 +133,7 @@ class CounterTable(ABC, Generic[Transaction]):
         self._compiled: dict[tuple[str, str], Compiled] = {}
 
     @abstractmethod
-    def borrow(self, session: Any, *, locking: bool = False) -> Transaction:
+    def borrow(self, session: Any, *, locking: bool = False, changing: bool = True) -> Transaction:
         """Return the user's transaction."""
 
     @abstractmethod
@@ -285,12 +285,16 @@ class CounterTable(ABC, Generic[Transaction]):
 class SessionTable(CounterTable[BorrowedTransaction]):
     """One in transactions of SQLAlchemy's."""
 
-    def borrow(self, session: Borrowable, *, locking: bool = False) -> BorrowedTransaction:
+    def borrow(
+        self, session: Borrowable, *, locking: bool = False, changing: bool = True
+    ) -> BorrowedTransaction:
         """Return the user's transaction."""
         found = session() if isinstance(session, scoped_session) else session
+        transaction = borrow(
+            found, self._dialect, self._runtime, locking=locking, changing=changing
+        )
         if isinstance(found, Session) and found.autoflush:
             found.flush()  # a row that is only pending could not be found
-        transaction = borrow(found, self._dialect, self._runtime, locking=locking)
         if not isinstance(transaction, BorrowedTransaction):
             raise TypeError(
                 "a counter works in an SQLAlchemy Connection or Session, not "

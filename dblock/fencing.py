@@ -18,7 +18,7 @@ from .arguments import check_fence, check_flag, check_identifier, check_name
 from .dialects import ADAPTERS
 from .errors import DBLockError, SchemaMissing, StaleFence, Unsupported
 from .io.runtime import Runtime
-from .io.sqlalchemy_transaction import borrow, connection_of
+from .io.sqlalchemy_transaction import backend_of, borrow
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 from .target import choose
@@ -139,8 +139,7 @@ def _borrow(
     """Return the transaction that ``on`` is in, and the statements of its database."""
     backend = getattr(on, "vendor", None)  # of a connection of Django's, which a lender knows
     if backend is None:
-        on = connection_of(on)
-        backend = on.dialect.name
+        backend = backend_of(on)
     kind, adapter = choose(adapters, backend, "")
     timeouts = Timeouts()
     dialect = kind(None, "dblock_", timeouts, adapter(timeouts, trust_server))

@@ -153,6 +153,9 @@ class AioSQLite(SQLite3):
             return "its connection is closed"
         return super().transaction_problem(connection._connection, locking)
 
+    def plain_of(self, connection: Any) -> Any:
+        return connection._connection
+
     @contextlib.contextmanager
     def bounded(
         self, connection: Any, patience: float | None, within: float | None

@@ -43,6 +43,8 @@ class BorrowedDriver(ABC):
     is_async: ClassVar[bool] = False
     #: Whether its cursor can be used without what SQLAlchemy does around a statement.
     plain_cursor: ClassVar[bool] = True
+    #: Whether a savepoint may be what begins a transaction. Then its release commits that.
+    savepoint_begins: ClassVar[bool] = False
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
         """Return what the methods below are given of a connection of SQLAlchemy's."""
@@ -80,6 +82,17 @@ class BorrowedDriver(ABC):
     def has_begun(self, connection: Any) -> bool:
         """Whether the server may know of the transaction. If not, a rollback loses nothing."""
         return True
+
+    def begins_late(self, connection: Any) -> bool:
+        """Whether the driver has not begun the transaction yet, and will only with a change."""
+        return False
+
+    def savepoint_problem(self, connection: Any, *, begun: bool, locking: bool) -> str | None:
+        """Say why nothing can be locked within a savepoint of this borrowed connection.
+
+        ``begun`` says that SQLAlchemy's listeners begin its transactions.
+        """
+        return None
 
     def raised(self, error: BaseException) -> BaseException:
         """Return what the driver itself raised, whose words are for people."""

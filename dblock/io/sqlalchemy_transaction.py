@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
@@ -18,8 +19,9 @@ from ..protocol.steps import Query, Reply
 from .borrowed import TableTransaction, lenders, unusable
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import CursorResult
+    from sqlalchemy.engine import CursorResult, RootTransaction
     from sqlalchemy.engine import Dialect as SQLAlchemyDialect
+    from sqlalchemy.orm import Session
     from sqlalchemy.schema import Table
     from sqlalchemy.sql import Executable
     from sqlalchemy.types import TypeEngine
@@ -30,11 +32,19 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
-def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool = True) -> Borrowed:
+def borrow(
+    on: Borrowable,
+    dialect: Dialect,
+    runtime: Runtime,
+    *,
+    locking: bool = True,
+    changing: bool = True,
+) -> Borrowed:
     """Return the transaction of ``on``: a framework's, if one of the ``lenders`` knows it, else
     SQLAlchemy's. If there is none, SQLAlchemy begins one.
 
     ``locking`` says that something has to stay locked in it. Autocommit cannot do that.
+    ``changing`` says that something is to be changed in it, and undone if it is rolled back.
 
     Raises TypeError if ``on`` is not a Connection or Session. Raises ValueError if it cannot hold
     a lock: it is closed, failed, in autocommit mode, or of another kind of database.
@@ -43,7 +53,15 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
         lent = lender(on, dialect, runtime)
         if lent is not None:
             return lent
-    connection = connection_of(on)
+    found = _found(on)
+    if isinstance(found, Connection):
+        connection = found
+    else:
+        if changing and dialect.adapter.savepoint_begins:
+            _begin_before_savepoints(found, dialect)
+        connection = found.connection()
+    if connection.closed or connection.invalidated:
+        raise ValueError("nothing can be locked on this connection: it is closed")
     if connection.dialect.name not in dialect.backends:
         raise ValueError(
             f"these locks are in {dialect.name}, the transaction is in "
@@ -57,41 +75,73 @@ def borrow(on: Borrowable, dialect: Dialect, runtime: Runtime, *, locking: bool 
             "roll it back first"
         )
     problem = cached.driver.transaction_problem(cached.connection, locking)
+    if problem is None and changing and cached.driver.savepoint_begins:
+        problem = _savepoint_problem(connection, cached, locking)
     if problem is not None:
         raise ValueError(unusable(problem))
     return BorrowedTransaction(connection, dialect, cached, runtime)
 
 
-def connection_of(on: Borrowable) -> Connection:
-    """Return SQLAlchemy's connection of ``on``. A Session begins a transaction for it.
+def backend_of(on: Borrowable) -> str:
+    """Return the name of SQLAlchemy's dialect for ``on``. Raises as :func:`borrow` does."""
+    found = _found(on)
+    return (found if isinstance(found, Connection) else found.get_bind()).dialect.name
 
-    Raises TypeError if ``on`` is not a Connection or Session, and ValueError if it is closed or has
-    failed.
+
+def _found(on: Borrowable) -> Connection | Session:
+    """Return the Connection or Session that ``on`` is.
+
+    Raises TypeError if it is none, and ValueError for a Session that has failed.
     """
-    connection = on if isinstance(on, Connection) else _connection_of_session(on)
-    if connection.closed or connection.invalidated:
-        raise ValueError("nothing can be locked on this connection: it is closed")
-    return connection
-
-
-def _connection_of_session(on: object) -> Connection:
     from sqlalchemy.orm import Session, scoped_session
 
+    if isinstance(on, Connection):
+        return on
     if type(on).__name__.startswith("Async"):  # importing these types needs greenlet
         raise TypeError(f"give a sync Connection or Session here, not {type(on).__name__}")
-    if isinstance(on, scoped_session):
-        on = on()
-    if not isinstance(on, Session):
+    found = on() if isinstance(on, scoped_session) else on
+    if not isinstance(found, Session):
         raise TypeError(
             "give an SQLAlchemy Connection, Session or scoped_session, which has the transaction, "
-            f"not {type(on).__name__}: {on!r}"
+            f"not {type(found).__name__}: {found!r}"
         )
-    if not on.is_active:
+    if not found.is_active:
         raise ValueError(
             "nothing can be locked in this session: its transaction has already failed; "
             "roll it back first"
         )
-    return on.connection()
+    return found
+
+
+def _begin_before_savepoints(session: Session, dialect: Dialect) -> None:
+    """Begin a Session's transaction where the driver would leave that to a savepoint.
+
+    A Session sets its savepoints when it is asked for its connection, which is yet to come.
+    """
+    bind, root = session.bind, session.get_transaction()
+    if isinstance(bind, Connection) and bind.in_transaction():
+        connection = bind  # a savepoint may be how the Session joins its transaction
+    elif root is not None and session.in_nested_transaction():
+        connection = root.connection(None)
+    else:
+        return
+    if connection.dialect.name in dialect.backends and not connection.in_nested_transaction():
+        cached = _cached_for(connection, dialect)
+        if cached.driver.begins_late(cached.connection):
+            connection.exec_driver_sql("BEGIN")
+        cached.note_begun(connection)
+
+
+def _savepoint_problem(connection: Connection, cached: _PerConnection, locking: bool) -> str | None:
+    """Say why nothing can be locked within the savepoints that are open, if there are any."""
+    if not connection.in_nested_transaction():
+        cached.note_begun(connection)
+        return None
+    if cached.has_begun(connection):
+        return None
+    watched = connection._has_events or connection.engine._has_events
+    begun = watched and bool(connection.dispatch.begin)
+    return cached.driver.savepoint_problem(cached.connection, begun=begun, locking=locking)
 
 
 @dataclass(slots=True)
@@ -107,6 +157,18 @@ class _PerConnection:
     connection: Any
     opener: Opener | None
     cursor: Any = None
+    #: The transaction that has begun before any savepoint in it, where that makes a difference.
+    begun: ref[RootTransaction] | None = None
+
+    def note_begun(self, connection: Connection) -> None:
+        """Remember a transaction that has begun, and in which no savepoint is open."""
+        root = connection.get_transaction()
+        if root is not None and self.driver.has_begun(self.connection):
+            self.begun = ref(root)
+
+    def has_begun(self, connection: Connection) -> bool:
+        """Whether it is known that the transaction had begun before any savepoint in it."""
+        return self.begun is not None and self.begun() is connection.get_transaction()
 
 
 def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
@@ -119,9 +181,11 @@ def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
         if there is None:  # it is detached from its pool
             assert lent.dbapi_connection is not None
             there = connection.dialect.get_driver_connection(lent.dbapi_connection)
-        # What it has prepared there is of use to any Locks.
+        # What it has prepared there is of use to any Locks, and that it has begun.
         opener = driver.opener(there) if found is None else found.opener
-        found = lent.info[_CACHED] = _PerConnection(dialect.adapter, driver, there, opener)
+        begun = None if found is None else found.begun
+        found = _PerConnection(dialect.adapter, driver, there, opener, begun=begun)
+        lent.info[_CACHED] = found
     return found
 
 
@@ -194,6 +258,7 @@ class BorrowedTransaction(TableTransaction):
         try:
             result = self.connection.exec_driver_sql(*self.driver.written(query))
             rows = result.fetchall() if result.returns_rows else ()
+            self._note_begun()
             return Reply(rows, result.rowcount, sent, self._runtime.now())
         except FAILURES as error:
             raise self._told(error) from cause_of(error)
@@ -211,9 +276,15 @@ class BorrowedTransaction(TableTransaction):
     def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
         """Run a statement on the user's own tables as SQLAlchemy would."""
         try:
-            return self.connection.execute(statement, values)
+            result = self.connection.execute(statement, values)
         except FAILURES as error:
             raise self._told(error) from cause_of(error)
+        self._note_begun()
+        return result
+
+    def _note_begun(self) -> None:
+        if self.driver.savepoint_begins and not self.connection.in_nested_transaction():
+            self._cached.note_begun(self.connection)
 
     @property
     def watched(self) -> bool:
@@ -253,6 +324,8 @@ class BorrowedTransaction(TableTransaction):
                 connection.dialect.do_execute(cursor, sql, params)
             rows = cursor.fetchall() if self.driver.has_rows(cursor) else ()
             kinds = [column[1] for column in cursor.description] if typed else ()
+            if self.driver.savepoint_begins:  # none is open here
+                cached.note_begun(connection)
             return rows, cursor.rowcount, kinds
         except BaseException as error:
             cached.cursor = None

@@ -27,6 +27,7 @@ EVERY_KIND = frozenset(
         "test_borrowed",
         "test_fencing",
         "test_once",
+        "test_savepoint",
         "test_election",
         "test_semaphore",
         "test_shared",
@@ -109,6 +110,7 @@ BORROWING = frozenset(
         "test_counter_stripes",
         "test_fencing",
         "test_once",
+        "test_savepoint",
     }
 )
 

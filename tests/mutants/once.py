@@ -9,7 +9,35 @@ TESTS = "tests/contract/test_once.py"
 HTTP = "tests/contrib/test_idempotency.py"
 ONE_EFFECT = "a key has one effect, whoever comes with it"
 
+SAVEPOINT = "tests/contract/test_savepoint.py"
+UNDONE = "what is done in a savepoint is undone with the transaction around it"
+
 ONCE = (
+    Mutant(
+        "a-savepoint-begins-the-transaction",
+        UNDONE,
+        "sqlalchemy_transaction._begin_before_savepoints",
+        'connection.exec_driver_sql("BEGIN")',
+        "pass",
+        f"{SAVEPOINT}::test_a_call_first_in_a_savepoint[threads-sqlite-session]",
+    ),
+    Mutant(
+        "a-savepoint-that-may-have-begun-the-transaction-is-used",
+        UNDONE,
+        "SQLite3.savepoint_problem",
+        "return SAVEPOINT if _mode(plain) == _LEGACY else None",
+        "return None",
+        f"{SAVEPOINT}::test_a_savepoint_that_may_have_begun_the_transaction_is_refused"
+        "[threads-sqlite-connection-None]",
+    ),
+    Mutant(
+        "a-transaction-that-has-begun-is-forgotten",
+        "a savepoint is no hindrance in a transaction that has begun before it",
+        "_PerConnection.note_begun",
+        "self.begun = ref(root)",
+        "pass",
+        f"{SAVEPOINT}::test_on_a_connection_that_has_begun[threads-sqlite]",
+    ),
     Mutant(
         "a-repetition-is-the-first",
         ONE_EFFECT,

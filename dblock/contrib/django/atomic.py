@@ -143,6 +143,10 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
     driver = driver_of(on, dialect.adapter)
     problem = driver.transaction_problem(on.connection, True)
+    if driver.savepoint_begins and any(on.savepoint_ids):
+        # Outside of autocommit an atomic block is no more than a savepoint.
+        found = driver.savepoint_problem(on.connection, begun=True, locking=True)
+        problem = problem if found is None else _SAVEPOINT
     if problem is not None:
         raise ValueError(unusable(problem))
     return AtomicBlock(on, dialect, driver, runtime)
@@ -160,3 +164,11 @@ def unfinished() -> BaseDatabaseWrapper | None:
         if any(not getattr(block, "_from_testcase", False) for block in wrapper.atomic_blocks):
             return wrapper
     return None
+
+
+# Why nothing can be locked outside of Django's autocommit mode.
+_SAVEPOINT = (
+    "this connection is not in autocommit mode, where transaction.atomic() is a savepoint on "
+    "SQLite, whose end may commit the transaction. Leave Django its autocommit mode, without "
+    "set_autocommit(False): then atomic() begins a transaction"
+)

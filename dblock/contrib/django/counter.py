@@ -220,7 +220,9 @@ class ModelTransaction(AtomicBlock, TableTransaction):
 class FieldTable(CounterTable[ModelTransaction]):
     """The statements of a counter, sent as Django sends its own."""
 
-    def borrow(self, session: BaseDatabaseWrapper, *, locking: bool = False) -> ModelTransaction:
+    def borrow(
+        self, session: BaseDatabaseWrapper, *, locking: bool = False, changing: bool = True
+    ) -> ModelTransaction:
         block = lend(session, self._dialect, self._runtime)
         assert block is not None
         block.recognise()

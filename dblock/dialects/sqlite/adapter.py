@@ -38,6 +38,14 @@ TURN = 0.05
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
 
+SAVEPOINT = (
+    "a savepoint is open that may have begun it. Python's sqlite3 begins no transaction for a "
+    "savepoint, so the end of such a savepoint commits all that was done. Call dblock before the "
+    "savepoint, or, in a Session, first in it. Or let each transaction begin with a BEGIN: from "
+    "Python 3.12 on with create_engine(..., connect_args={'autocommit': False}), before that as "
+    "SQLAlchemy's page on SQLite says"
+)
+
 
 class Connection(sqlite3.Connection):
     """Closes itself when it is dropped. A signal's exception may come while it is made, or before
@@ -54,6 +62,7 @@ class SQLite3(Adapter):
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
     package = "sqlite3"
     carried: ClassVar[Mapping[str, Carry]] = dict.fromkeys(("pysqlite", "aiosqlite"), same)
+    savepoint_begins = True
     recognised = True  # a library, nobody else's
 
     def connect_args(self) -> dict[str, Any]:
@@ -81,7 +90,7 @@ class SQLite3(Adapter):
 
     def set_autocommit(self, connection: Any) -> None:
         connection.isolation_level = None
-        if getattr(connection, "autocommit", _LEGACY) != _LEGACY:
+        if _mode(connection) != _LEGACY:
             connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
 
     def is_usable(self, connection: Any) -> bool:
@@ -112,9 +121,25 @@ class SQLite3(Adapter):
             connection.total_changes  # noqa: B018 - raises when the connection is closed
         except sqlite3.ProgrammingError:
             return CLOSED
-        if locking and connection.isolation_level is None and not connection.in_transaction:
+        if locking and _begins_nothing(connection) and not connection.in_transaction:
             return AUTOCOMMIT
         return None
+
+    def plain_of(self, connection: Any) -> Any:
+        """Return sqlite3's own connection."""
+        return connection
+
+    def has_begun(self, connection: Any) -> bool:
+        return bool(self.plain_of(connection).in_transaction)
+
+    def begins_late(self, connection: Any) -> bool:
+        return not self.has_begun(connection) and not _begins_nothing(self.plain_of(connection))
+
+    def savepoint_problem(self, connection: Any, *, begun: bool, locking: bool) -> str | None:
+        plain = self.plain_of(connection)
+        if _begins_nothing(plain):
+            return AUTOCOMMIT if locking and not begun else None
+        return SAVEPOINT if _mode(plain) == _LEGACY else None
 
     def classify(self, error: BaseException) -> Fault | None:
         code = getattr(error, "sqlite_errorcode", None)
@@ -152,6 +177,17 @@ class FileSender:
             return cursor.fetchall(), cursor.rowcount
         finally:
             cursor.close()  # or SQLite keeps a statement that failed, and with it the file
+
+
+def _mode(connection: Any) -> int:
+    """Return how the driver begins transactions, which can be chosen from Python 3.12 on."""
+    return getattr(connection, "autocommit", _LEGACY)
+
+
+def _begins_nothing(connection: Any) -> bool:
+    """Whether the driver leaves each BEGIN to the user."""
+    mode = _mode(connection)
+    return connection.isolation_level is None if mode == _LEGACY else bool(mode)
 
 
 def busy_timeout(seconds: float) -> str:

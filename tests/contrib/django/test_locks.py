@@ -405,3 +405,30 @@ def test_a_failed_call_leaves_no_key(dj: Database) -> None:
     with transaction.atomic(), locks.once("a") as a, locks.once("b") as b:
         assert not a.replayed
         assert not b.replayed
+
+
+def test_a_savepoint_that_would_commit_is_refused(dj: Database) -> None:
+    """Outside of Django's autocommit mode an atomic block on SQLite is no more than a savepoint."""
+    transaction.set_autocommit(False)
+    try:
+        with transaction.atomic():
+            for use in (locks.row("order").acquire, locks.once("key").__enter__):
+                if dj.kind == "sqlite":
+                    with pytest.raises(ValueError, match="not in autocommit mode"):
+                        use()
+                else:
+                    use()
+        transaction.rollback()
+        with transaction.atomic(savepoint=False):
+            assert locks.row("order").acquire()
+        transaction.rollback()
+    finally:
+        transaction.set_autocommit(True)
+
+
+def test_nested_blocks(dj: Database, others: Locks, threads: Threads) -> None:
+    with transaction.atomic():
+        with transaction.atomic(), locks.row("order"):
+            pass
+        assert not is_free(others, "order", threads)
+    assert is_free(others, "order", threads)
