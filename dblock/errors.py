@@ -69,7 +69,8 @@ class LockLost(DBLockError):
     ``reason`` is one of
 
     ``"expired"``
-        the lease ran out: dblock was not to renew it (any more), or this process had no time to;
+        the lease ran out: dblock was not to renew it (any more), or this process had no time to; or
+        nobody attached the hold (:meth:`Lease.detach`) in time, or the process that did has died;
     ``"unreachable"``
         the lease ran out: when dblock wanted to renew it, the database was not reached, or could
         not serve;
@@ -84,7 +85,9 @@ class LockLost(DBLockError):
         somebody freed the lease with ``release(name, force=True)``, or the database's clock was set
         forward, so that somebody else had it before its time was over;
     ``"attached"``
-        somebody has attached the hold (:meth:`Lease.detach`), and goes on with it;
+        somebody has attached the hold, and has it now;
+    ``"released"``
+        you attach a hold that was released where it was attached before, or by force;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``

@@ -30,7 +30,7 @@ OTHERS += sorted((ROOT / "examples").rglob("README.md"))
 
 # Commands that install, need a server of their own, or run this very suite. Their parts are
 # tested elsewhere; the CI script runs the first two.
-ELSEWHERE = ("pip install", "python -m venv")
+ELSEWHERE = ("celery ", "pip install", "python -m venv")
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -202,7 +202,7 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
         return LockLost(
             f"the hold of {name!r} is over: it was released where it was attached, or by force",
             name=name,
-            reason="unknown",
+            reason="released",
         )
     if state.token != detached.token:
         return attached(state)

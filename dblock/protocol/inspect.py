@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
+from ..printable import printable
 from .epoch import consult, ended
 from .faults import StatementError
 from .lease import Held
@@ -80,7 +81,15 @@ def loss_of(
 
 
 def attached(state: LockRow) -> LockLost:
-    """Return the loss of a hold that goes on elsewhere."""
+    """Return the loss of a hold that somebody has attached: it goes on there, or has run out."""
+    if not state.held:
+        holder = printable(state.owner or "an unnamed holder")
+        return LockLost(
+            f"the hold of {state.name!r} was attached by {holder}, and ran out there: that process "
+            "died, or could not renew it. Nobody holds the name",
+            name=state.name,
+            reason="expired",
+        )
     return LockLost(
         f"somebody has attached the hold of {state.name!r}, and goes on with it: it is now "
         f"{state.told().describe()}",

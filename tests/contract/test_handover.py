@@ -149,7 +149,7 @@ def test_attached_twice(locks: Locks, others: Locks, new_locks: NewLocks, engine
         assert lost(new_locks(), text).reason == "attached"
         assert lost(others, text).reason == "attached"
         taken.check()
-    assert lost(locks, text).reason == "unknown"
+    assert lost(locks, text).reason == "released"
     with locks.lease("report", ttl=LONG):
         assert lost(others, text).reason == "taken over"
 
@@ -182,11 +182,41 @@ def test_run_out(locks: Locks, others: Locks, engine: Engine) -> None:
         assert lost(others, text).reason == "taken over"
 
 
+def test_run_out_where_it_was_attached(
+    locks: Locks, others: Locks, new_locks: NewLocks, engine: Engine
+) -> None:
+    """As when that process was killed, and the message comes again: nobody has the name."""
+    with locks.lease("report", ttl=LONG) as lease:
+        text = lease.detach()
+    taken = others.attach(text, ttl=LONG, label="the first delivery")
+    assert taken.acquire()
+    expire(engine, locks, "report")
+    third = new_locks()
+    loss = lost(third, text)
+    assert loss.reason == "expired"
+    assert "the first delivery" in str(loss)
+    assert "Nobody holds the name" in str(loss)
+    with third.lease("report", ttl=LONG, wait=0):
+        assert lost(others, text).reason == "taken over"
+
+
+def test_who_had_it_before_is_told_that_it_ran_out_elsewhere(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert lease.acquire()
+    assert others.attach(f"{lease.token}.{lease.fence}.report", ttl=LONG).acquire()
+    expire(engine, locks, "report")
+    with pytest.raises(LockLost) as raised:
+        lease.renew()
+    assert raised.value.reason == "expired"
+
+
 def test_freed_by_force(locks: Locks, others: Locks) -> None:
     with locks.lease("report", ttl=LONG) as lease:
         text = lease.detach()
     assert locks.release("report", force=True)
-    assert lost(others, text).reason == "unknown"
+    assert lost(others, text).reason == "released"
 
 
 def test_unknown_here(locks: Locks) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from celery.contrib.testing.worker import start_worker
+from sqlalchemy import create_engine
 
-from dblock import Locks
+from dblock import LockLost, Locks, NotAcquired
 from tests.conftest import NewDatabase
-from tests.support import SECONDS, eventually
+from tests.support import LONG, SECONDS, eventually, expire
 from tests.test_docs import ROOT, blocks
 
 
@@ -50,7 +51,7 @@ def test_flask_and_celery(new_database: NewDatabase, monkeypatch: pytest.MonkeyP
 
 
 def test_a_second_delivery(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does nothing while the first goes on."""
+    """While the first goes on it looks again later; then it does nothing, or all of it anew."""
     database = new_database("postgresql", migrated=True)
     monkeypatch.setenv("DATABASE_URL", database.url)
     monkeypatch.setenv("BROKER_URL", "memory://")
@@ -65,10 +66,24 @@ def test_a_second_delivery(new_database: NewDatabase, monkeypatch: pytest.Monkey
         with others.lease("report") as lease:
             handover = lease.detach()
         with others.attach(handover) as lease:
-            names["report"](handover)
-            assert made == []
-            text = lease.detach()
+            with pytest.raises(LockLost):  # so Celery tries again
+                names["report"](handover)
+            fence, text = lease.fence, lease.detach()
+        assert made == []
         names["report"](text)
-        assert len(made) == 1
+        assert made == [fence]
         assert not others.show("report").held
+        names["report"](handover)
+        names["report"](text)
+        assert made == [fence]  # it was released there
+        assert others.lease("report", ttl=LONG).acquire()
+        with pytest.raises(NotAcquired):  # so Celery tries again
+            names["report"](text)
+        others.release("report", force=True)
+        with others.lease("report", ttl=LONG) as lease:
+            fence, text = lease.fence, lease.detach()
+        others.attach(text, ttl=LONG).acquire()
+        expire(create_engine(database.url), others, "report")  # its process was killed
+        names["report"](text)
+        assert made[1:] == [fence + 1]
     names["locks"].close()

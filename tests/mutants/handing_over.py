@@ -87,6 +87,14 @@ HANDING_OVER = (
         f"{TWICE}[threads-sqlite]",
     ),
     Mutant(
+        "attached-elsewhere-and-run-out",
+        "a hold that has run out goes on nowhere, and nobody is told that it does",
+        "protocol.inspect.attached",
+        "if not state.held:",
+        "if False:",
+        f"{TESTS}::test_run_out_where_it_was_attached[threads-sqlite]",
+    ),
+    Mutant(
         "an-attached-hold-is-believed-when-found",
         "what is found after a lost reply is renewed before it is believed",
         "protocol.attach._Attaching._confirm",

@@ -8,6 +8,7 @@ from dblock import LockLost, Locks
 from tests.conftest import Database
 from tests.processes.handing_over import go_on, hand_over
 from tests.processes.workers import SECONDS, Process
+from tests.support import eventually
 
 LONG = 600.0
 SHORT = 4.0
@@ -61,3 +62,26 @@ def test_who_goes_on_is_killed(db: Database) -> None:
         with locks.lease("report", ttl=LONG, wait=SECONDS) as later:
             assert later.fence == fence + 1
             first.go_on()
+
+
+def test_delivered_again_when_who_goes_on_was_killed(db: Database) -> None:
+    """Who asks is told that it goes on there while it may, and then that nobody has the name."""
+    with Locks(db.url) as locks, Process(hand_over, db.url, LONG) as first:
+        _, text = first.message()
+        with Process(go_on, db.url, text, SHORT) as second:
+            second.message()
+            second.kill()
+        told: list[str] = []
+
+        def over() -> bool:
+            held = locks.show("report").held
+            with pytest.raises(LockLost) as raised:
+                locks.attach(text).acquire()
+            told.append(raised.value.reason)
+            assert held or told[-1] == "expired"
+            return told[-1] != "attached"
+
+        eventually(over)
+        assert told[-1] == "expired"
+        assert not locks.show("report").held
+        first.go_on()

@@ -28,7 +28,7 @@ def note(what):
     with (HERE / "diary").open("a") as diary:
         diary.write(f"{what} {os.getpid()}\\n")
 
-def make_report():
+def make_report(fence=None):
     note("begin")
     while not (HERE / "enough").exists():
         time.sleep(0.01)
@@ -129,6 +129,17 @@ class Crew:
         self.enough()
         self.until_noted("end", 2)
         assert [note.what for note in self.diary()] == ["begin", "end"] * 2
+
+    def killed_and_done_again(self) -> None:
+        """Kill the process that makes a report, and see another make it."""
+        self.until_noted("begin")
+        (first,) = self.diary()
+        os.kill(first.pid, signal.SIGKILL)
+        self.until_noted("begin", 2)
+        self.enough()
+        self.until_noted("end")
+        assert [note.what for note in self.diary()] == ["begin", "begin", "end"]
+        assert first.pid not in [note.pid for note in self.diary()[1:]]
 
     @contextlib.contextmanager
     def one_run_an_hour(self, what: str) -> Iterator[None]:

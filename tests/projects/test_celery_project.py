@@ -1,4 +1,4 @@
-"""Celery: docs/queues.md with real workers and beats. The broker is a database too."""
+"""Celery: docs/queues.md with real workers and beats. The broker is a database too, or Redis."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import NewDatabase
+from benchmarks.servers import Redis
+from tests.conftest import NewDatabase, OwnServers
 from tests.projects.crew import PAGE, Crew, command
-from tests.test_docs import blocks
+from tests.test_docs import ROOT, blocks
 
 
 @pytest.fixture
@@ -34,6 +35,41 @@ def test_workers(crew: Crew) -> None:
         crew.until_said("shop.cleanup", 6)  # three times received, three times done
     crew.until_noted("bill:1")
     crew.until_noted("bill:2")
+
+
+@pytest.fixture
+def redis_crew(crew: Crew, own_server: OwnServers) -> Crew:
+    """With a broker that can take a message back."""
+    crew.environment["BROKER_URL"] = own_server(Redis).url
+    return crew
+
+
+def shorter(block: str, ttl: str) -> str:
+    """A page's program whose leases run out soon."""
+    assert ttl in block
+    return block.replace(ttl, f"{ttl.partition(', ttl')[0]}, ttl=4")
+
+
+def test_the_task_of_a_killed_worker_is_done_again(redis_crew: Crew) -> None:
+    (block,) = blocks(PAGE, "python celery")
+    redis_crew.write("shop.py", shorter(block, '"report", ttl=60'))
+    redis_crew.python("import shop; shop.report.delay()")
+    redis_crew.start(f"exec {command('celery -A shop worker')} -c 1 --loglevel INFO")
+    redis_crew.killed_and_done_again()
+    assert "retry: Retry in" in redis_crew.logs()  # it came again at once, while the lease was held
+
+
+def test_what_a_killed_worker_had_attached_is_done_again(redis_crew: Crew) -> None:
+    """docs/handover.md: while the hold may go on the task looks again, and then begins anew."""
+    page = ROOT / "docs" / "handover.md"
+    (block,) = blocks(page, "python flask-celery")
+    redis_crew.write("shop.py", shorter(block, "locks.attach(handover"))
+    redis_crew.python("import shop; print(shop.app.test_client().post('/report').status)")
+    assert "202" in redis_crew.logs()
+    (start,) = [line[2:] for line in "".join(blocks(page, "console")).splitlines()]
+    redis_crew.start(f"exec {start} -c 1 --loglevel INFO")
+    redis_crew.killed_and_done_again()
+    assert "retry: Retry in" in redis_crew.logs()
 
 
 def test_one_beat(crew: Crew) -> None:

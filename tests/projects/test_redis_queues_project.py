@@ -35,6 +35,14 @@ def test_rq(crew: Crew) -> None:
         crew.until_said("Successfully completed", 4)
 
 
+def test_the_job_of_a_killed_process_is_done_again(crew: Crew) -> None:
+    (block,) = blocks(PAGE, "python rq")
+    crew.write("jobs.py", block.replace('"report", ttl=60', '"report", ttl=4'))
+    crew.python("import jobs; jobs.ask_for_report()")
+    crew.start(f"exec {command('rq worker')}")
+    crew.killed_and_done_again()
+
+
 def test_dramatiq(crew: Crew) -> None:
     crew.python("import actors; actors.report.send(); actors.report.send()")
     crew.start(f"exec {command('dramatiq actors')} --processes 2 --threads 2 -v")

@@ -52,6 +52,7 @@ STATES = {
     "detached": ("report", 3, "old token", "another", THEN, THEN, 29.0, None),
     "run out": ("report", 3, "old token", "another", THEN, THEN, -1.0, None),
     "attached": ("report", 3, "its token", "another", THEN, THEN, 29.0, None),
+    "abandoned": ("report", 3, "its token", "another", THEN, THEN, -1.0, None),
     "released": ("report", 3, None, "another", THEN, THEN, -1.0, None),
     "shared": ("report", 2, READERS, "another", THEN, THEN, 25.0, None),
     "joined": ("report", 2, READERS, "another", THEN, THEN, 29.0, f"{READERS} {READERS} {READER}"),

@@ -465,6 +465,9 @@ SCENES = [
     ),
     Scene("attached by another", attaching, {"attach": ["none"], "look": ["attached"]}),
     Scene(
+        "attached by another, and run out", attaching, {"attach": ["none"], "look": ["abandoned"]}
+    ),
+    Scene(
         "attached by another, and released", attaching, {"attach": ["none"], "look": ["released"]}
     ),
     Scene("attached when it has run out", attaching, {"attach": ["none"], "look": ["run out"]}),

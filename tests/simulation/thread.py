@@ -363,6 +363,7 @@ class Thread:
             on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
         )
         start, knowing = self.loop.now, self.beliefs.knowing
+        clock = self.ledger.store.clock()
         knowing.begin(self.actor, lease.name)
         try:
             with self.calling(f"attaching {lease.name!r}"):
@@ -376,12 +377,20 @@ class Thread:
             if doubt is Doubt.OPEN and not isinstance(error, LockLost):
                 raise Violation(f"{self.name} is not told that nobody knows: {error!r}") from error
             self._not_acquired(lease.name, start)
+            if isinstance(error, LockLost):
+                self._told_why(lease.name, error, clock)
             known = isinstance(error, LockLost) and error.reason != "failover"
             if known and self.ledger.has(lease.name, text.split(".")[0]):
                 raise Violation(f"{self.name} is told that a hold is over: {error!r}") from error
             raise
         self.beliefs.begin(self, lease)
         return lease
+
+    def _told_why(self, name: str, loss: LockLost, clock: float) -> None:
+        """Who is told that a hold goes on elsewhere is not told so of one that was over before."""
+        row = self.ledger.rows.get(name)
+        if loss.reason == "attached" and row is not None and row.token and row.free(clock - 0.002):
+            raise Violation(f"{self.name} is told that {name!r} goes on elsewhere: {row}")
 
     @contextmanager
     def holding(self, lock: Lease | RowLock, wait: float | None = None) -> Iterator[bool]:

@@ -80,7 +80,7 @@ def attached_twice(clients: Clients) -> None:
             lease = me.attach(text, 3.0)
         except LockLost as loss:
             me.note(f"is told: {loss.reason}")
-            if me.allowance.quiet and loss.reason not in ("attached", "taken over", "unknown"):
+            if me.allowance.quiet and loss.reason not in ("attached", "taken over", "released"):
                 raise Violation(
                     f"{me.name} is told why it does not go on, wrongly: {loss}"
                 ) from loss
@@ -132,6 +132,34 @@ def dies_going_on(clients: Clients) -> None:
     clients.thread("a", lambda me: _handing(me, texts, 3.0))
     clients.thread("b", dying, after=0.05)
     clients.thread("c", once, after=0.06)
+
+
+def delivered_again(clients: Clients) -> None:
+    """Who goes on with it is killed, and a third is asked until it is told that this is over."""
+    texts: list[str] = []
+
+    def dying(me: Thread) -> None:
+        text = _asked(me, texts)
+        if text is not None:
+            me.attach(text, 1.0)
+            me.work(0.2)
+            me.client.kill()
+
+    def again(me: Thread) -> None:
+        text = _asked(me, texts)
+        me.work(0.3)
+        while text is not None and me.loop.now < 2 * ASKED:
+            try:
+                me.release(me.attach(text, 1.0))
+            except LockLost as loss:
+                me.note(f"is told: {loss.reason}")
+                if loss.reason != "attached":
+                    return
+            me.work(0.5)
+
+    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("b", dying, after=0.05)
+    clients.thread("c", again, after=0.06, may=(LockLost,))
 
 
 def while_renewed(clients: Clients) -> None:
@@ -207,6 +235,7 @@ SCENARIOS = {
     "attached-twice": Scenario(attached_twice),
     "attached-too-late": Scenario(nobody_goes_on),
     "dies-going-on": Scenario(dies_going_on),
+    "delivered-again": Scenario(delivered_again),
     "detached-while-renewed": Scenario(while_renewed),
     "attached-blindly": Scenario(blindly),
     "detached-under-a-guard": Scenario(under_a_guard, needs=frozenset({"lending", "rows"})),
