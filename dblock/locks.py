@@ -333,6 +333,7 @@ class Locks:
         ttl: Seconds = 30.0,
         wait: Seconds | None = None,
         *,
+        fair: bool = False,
         retry: RetryPolicy | None = None,
         label: str | None = None,
         renew: bool = True,
@@ -344,7 +345,8 @@ class Locks:
         """Return a semaphore: at most ``limit`` hold one of its slots at a time, 1000 at most.
 
         Each slot is a lease, on the names ``api#1``, ``api#2`` and so on for the semaphore ``api``,
-        and all arguments but ``limit`` are those of :meth:`lease`, for each hold of a slot. See
+        and all arguments but ``limit`` are those of :meth:`lease`, for each hold of a slot. With
+        ``fair=True`` waiters get slots strictly in the order of arrival, on every database. See
         :class:`Semaphore`.
 
         The limit is stored with the first use. Whoever comes with another one gets LimitMismatch;
@@ -354,6 +356,7 @@ class Locks:
             check_semaphore(name),
             ttl,
             wait,
+            fair=fair,
             retry=retry,
             label=label,
             renew=renew,

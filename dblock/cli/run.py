@@ -190,7 +190,7 @@ def run(
     if nonblock and wait is not None:
         raise click.UsageError("give either --wait or --nonblock, not both")
     if slots is not None:
-        _check_slots(name, fair=fair, shared=shared)
+        _check_slots(name, shared=shared)
     if slots is not None or shared:
         _check_together("--shared" if shared else "--slots", at_least, once_per or once_for)
     signals = Signals()
@@ -228,7 +228,14 @@ def run(
                     _acquire(lease, signals)
             else:
                 semaphore = locks.semaphore(
-                    name, slots, ttl, patience, label=label, max_hold=at_most, on_lost=note
+                    name,
+                    slots,
+                    ttl,
+                    patience,
+                    fair=fair,
+                    label=label,
+                    max_hold=at_most,
+                    on_lost=note,
                 )
                 begun = time.monotonic()
                 with progress.waiting(locks):
@@ -267,11 +274,9 @@ class _Ending:
         return longest if self.grace is None else min(self.grace, longest)
 
 
-def _check_slots(name: str, *, fair: bool, shared: bool) -> None:
+def _check_slots(name: str, *, shared: bool) -> None:
     with arguments():
         check_semaphore(name)
-    if fair:
-        raise click.UsageError("give either --slots or --fair: slots have their own order")
     if shared:
         raise click.UsageError("give either --slots or --shared: only one of them has a limit")
 

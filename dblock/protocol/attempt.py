@@ -77,6 +77,11 @@ class Attempt:
     contended: bool = False
 
     @property
+    def yields(self) -> bool:
+        """Whether those come first who wait in the server, where the queue does not show them."""
+        return False
+
+    @property
     def closed(self) -> float:
         """For how long nothing at all is granted."""
         return 0.0 if self.opens is None else max(0.0, self.opens - self.deadline.now)
@@ -173,7 +178,7 @@ class Attempt:
         if self.dialect.can_notify and (queued or position.free):
             return self.dialect.take(*asked)
         request.queued(ticket)
-        return self.dialect.join(*asked, ticket)
+        return self.dialect.join(*asked, ticket, yields=self.yields)
 
     def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
         """Return the hold that a release has passed on, as its message says, or the table.

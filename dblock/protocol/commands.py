@@ -66,13 +66,17 @@ class Take(NamedTuple):
 
 class Join(NamedTuple):
     """Let the ticket stand in the queue; where nobody is called, or take the name if that is its
-    turn."""
+    turn.
+
+    One that ``yields`` does not stand there while another waits in the server.
+    """
 
     name: str
     token: str
     owner: str
     ttl: float
     ticket: str
+    yields: bool = False
 
 
 class Leave(NamedTuple):

@@ -45,6 +45,12 @@ class SharedAttempt(Attempt):
     asks: float = 0.0
 
     @property
+    def yields(self) -> bool:
+        # Who waits in the server looks after a moment, and stands in the queue when it sees that
+        # the name is shared. So it has time to do that.
+        return self.deadline.elapsed < self.patient
+
+    @property
     def promising(self) -> bool:
         return super().promising or self._joinable
 

@@ -24,7 +24,8 @@ class LockRow:
     acquired_at: datetime | None
     expires_at: datetime | None
     remaining: float | None
-    #: The token of a shared hold, and behind it those of its readers. Of another token it is void.
+    #: The token of a shared hold, and behind it those of its readers. Of another token it is void,
+    #: and tells only that the name is shared now and then.
     readers: str | None = field(default=None, repr=False)
 
     @property
@@ -38,6 +39,11 @@ class LockRow:
             if token == self.token:
                 return tuple(members)
         return (self.token,)
+
+    @property
+    def shared(self) -> bool:
+        """Whether readers hold it, or have left in its row that they want it now and then."""
+        return self.readers is not None or is_shared(self.token)
 
     @property
     def held(self) -> bool:

@@ -184,10 +184,14 @@ class Statements(ABC):
 
     @abstractmethod
     def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
         """Let the ticket stand in the queue, in the place of any other of the same token; this may
-        wait for a moment. Where nobody is called, take the name if it is the ticket's turn."""
+        wait for a moment. Where nobody is called, take the name if it is the ticket's turn.
+
+        One that ``yields`` does not stand in it while another waits in the server, and so not in
+        the queue: but from then on nobody begins to wait there.
+        """
 
     def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         """Take the name if it is the turn of who stands in the queue, which may take a moment."""
@@ -204,7 +208,8 @@ class Statements(ABC):
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:
         """Wait for the name's user lock, ``patience`` seconds at most; tell whether others had it.
 
-        The session has it from then on, or this fails: it, or the row, was busy.
+        The session has it from then on, or this fails: it, or the row, was busy, or readers want
+        the name now and then.
         """
         raise NotImplementedError(f"{self.name} has no user locks")
 

@@ -104,7 +104,6 @@ def test_slots_that_make_no_sense(dblock: Program) -> None:
         (["--slots", "0"], "between 1 and 1000"),
         (["--slots", "2", "--once-per", "day"], "--once-per"),
         (["--slots", "2", "--at-least", "5m"], "--at-least"),
-        (["--slots", "2", "--fair"], "--fair"),
     ):
         code, out, err = dblock("run", "api", *options, "--", "echo", "ran")
         assert (code, out) == (64, "")

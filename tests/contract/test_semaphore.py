@@ -21,7 +21,19 @@ from dblock import (
     Semaphore,
 )
 from tests.contract.conftest import NewLocks
-from tests.support import EAGER, LONG, MOMENT, SECONDS, SHORT, Threads, eventually, expire, lock_row
+from tests.support import (
+    EAGER,
+    LONG,
+    MOMENT,
+    SECONDS,
+    SHORT,
+    TABLE,
+    Threads,
+    eventually,
+    expire,
+    lock_row,
+    named,
+)
 
 NAME = "api"
 TURNSTILE = r"the name itself is held by .*: by a lease of this name, or by who waits first"
@@ -151,6 +163,33 @@ def test_who_waits_is_not_overtaken(new_locks: NewLocks, threads: Threads) -> No
         semaphore.release()
     waiting.result(SECONDS)
     assert order == ["first"]
+
+
+def test_fair_waiters_get_slots_in_the_order_of_arrival(
+    new_locks: NewLocks, engine: Engine, threads: Threads
+) -> None:
+    """Those of other programs: one waits for a slot, and the others stand in the name's queue."""
+    locks, order = new_locks(), list[int]()
+
+    def in_queue() -> int:
+        with engine.connect() as connection:
+            waiters = connection.execute(TABLE.select().where(named(locks, NAME))).one().waiters
+        return len(waiters.split(",") if isinstance(waiters, str) else waiters or [])
+
+    def wait(locks: Locks, number: int) -> None:
+        with locks.semaphore(NAME, 2, LONG, SECONDS, fair=True):
+            order.append(number)
+
+    held = [locks.semaphore(NAME, 2, LONG) for _ in range(2)]
+    assert all(one.acquire() for one in held)
+    for number in range(4):
+        threads.start(wait, new_locks(), number)
+        eventually(lambda: waits(locks))
+        eventually(lambda number=number: in_queue() == number)  # type: ignore[misc]
+    held[0].release()
+    threads.join()
+    held[1].release()
+    assert order == [0, 1, 2, 3]
 
 
 def test_many_wait_in_turn(new_locks: NewLocks, threads: Threads) -> None:

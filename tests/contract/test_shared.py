@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld, SharedLease
+from dblock import DeadlockDetected, Lease, LockLost, Locks, NotAcquired, NotHeld, SharedLease
 from dblock.protocol.renew import Asked, renew_all
 from dblock.protocol.sharing import SharedAttempt
 from dblock.protocol.state import Renewal
@@ -221,6 +221,36 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     writing.result(SECONDS)
     reading.result(SECONDS)
     assert order == ["writer", "reader"]
+
+
+@pytest.mark.parametrize("shared_before", [True, False])
+def test_writers_that_wait_behind_a_writer_are_not_overtaken(
+    new_locks: NewLocks, threads: Threads, shared_before: bool
+) -> None:
+    """Not by readers that come later, whether or not anybody has shared the name before."""
+    locks = new_locks()
+    if shared_before:
+        with locks.shared(NAME, LONG):
+            pass
+    order: list[str] = []
+
+    def come(who: str, lock: Lease, waiting: int) -> None:
+        def get_in() -> None:
+            with lock:
+                order.append(who)
+
+        threads.start(get_in)
+        eventually(lambda: len(locks.show(NAME).waiters) == waiting)
+
+    writer = locks.lease(NAME, LONG)
+    writer.acquire()
+    for number in range(3):
+        come("writer", new_locks().lease(NAME, LONG, SECONDS), number + 1)
+    for number in range(2):
+        come("reader", new_locks().shared(NAME, LONG, SECONDS), number + 4)
+    writer.release()
+    threads.join()
+    assert order == ["writer"] * 3 + ["reader"] * 2
 
 
 @pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])

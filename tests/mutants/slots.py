@@ -8,6 +8,14 @@ TESTS = "tests/contract/test_semaphore.py"
 
 SLOTS = (
     Mutant(
+        "the-turnstile-is-not-fair",
+        "with fair=True waiters get slots in the order of arrival",
+        "Locks.semaphore",
+        "fair=fair,",
+        "",
+        f"{TESTS}::test_fair_waiters_get_slots_in_the_order_of_arrival[threads-mariadb]",
+    ),
+    Mutant(
         "a-held-slot-is-taken",
         "a semaphore has no more holders than slots",
         "postgresql.slots.SlotStatements._grant_slot",

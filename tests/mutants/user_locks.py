@@ -10,7 +10,27 @@ HOLDING = "tests/waiting/test_server_wait_holds.py"
 FOUND = "tests/simulation/test_found.py::test_it_is_mended"
 KEPT = "nobody keeps the user lock without the name"
 
+NOT_OVERTAKEN = (
+    "tests/contract/test_shared.py::test_writers_that_wait_behind_a_writer_are_not_overtaken"
+)
+
 USER_LOCKS = (
+    Mutant(
+        "a-writer-waits-in-the-server-for-a-shared-name",
+        "no writer is overtaken by readers that come later",
+        "ServerWait._for_readers",
+        "state.shared",
+        "False",
+        f"{NOT_OVERTAKEN}[threads-mariadb-True]",
+    ),
+    Mutant(
+        "readers-do-not-wait-for-those-in-the-server",
+        "no writer is overtaken by readers that come later",
+        "SharedAttempt.yields",
+        "self.deadline.elapsed < self.patient",
+        "False",
+        f"{NOT_OVERTAKEN}[threads-mariadb-False]",
+    ),
     Mutant(
         "the-user-lock-is-kept-without-the-row",
         KEPT,

@@ -10,11 +10,12 @@ from typing import Any
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query, Reply
+from ...protocol.tokens import is_shared
 from ..dialect import read_attached, read_joined, read_tokens
 from ..readers import shared
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
-from .server_wait import USER_LOCK, ServerWaitStatements
+from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
 
 # Stands for the tokens of all that a renewal was about.
 ALL = "all"
@@ -26,7 +27,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         # One statement is parsed in half the time of a compound one, so its result is no row.
         return Query(
-            self._grant_known,
+            self._grant_known_shared if is_shared(token) else self._grant_known,
             self._asked(name, token, owner, ttl),
             commands.Grant(name, token, owner, ttl, known=True),
             self.patience,
@@ -37,6 +38,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def _grant_known(self) -> str:
         return self._grant(self._available, rest="NULL")
 
+    @cached_property
+    def _grant_known_shared(self) -> str:
+        return self._grant(self._available, rest="NULL", shares=True)
+
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         return Query(
             f"""BEGIN NOT ATOMIC
@@ -44,7 +49,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
                 {self.made}
-                {self._grant(self._available, rest="NULL")};
+                {self._grant(self._available, rest="NULL", shares=is_shared(token))};
                 COMMIT;
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
@@ -70,18 +75,21 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         }
 
     def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
         # It looks before it locks, so that who joins disturbs no guard.
-        turn = self.is_available(self.ahead)
+        turn, shares = self.is_available(self.ahead), is_shared(token)
+        waits, also = self._wait_outside if yields else "", f", {NOTED}" if shares else ""
         return Query(
             f"""BEGIN NOT ATOMIC
-                DECLARE free INT DEFAULT 0;
-                SELECT {turn} INTO free FROM {self.lock_table} WHERE lock_name = %(name)s;
+                DECLARE free, noted INT DEFAULT 0;
+                SELECT {turn}, readers IS NOT NULL INTO free, noted FROM {self.lock_table}
+                    WHERE lock_name = %(name)s;
                 IF free THEN
-                    {self._grant(turn, rest=REST)};
-                ELSE
-                    UPDATE {self.lock_table} SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
+                    {self._grant(turn, rest=REST, shares=shares)};
+                {waits}ELSE
+                    UPDATE {self.lock_table}
+                        SET waiters = CONCAT_WS(',', waiters, %(ticket)s){also}
                         WHERE lock_name = %(name)s AND NOT {self.enqueued}
                             AND NOT token <=> %(token)s;
                 END IF;
@@ -90,15 +98,25 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
             END""",
             self._asked(name, token, owner, ttl) | {"ticket": ticket},
-            commands.Join(name, token, owner, ttl, ticket),
+            commands.Join(name, token, owner, ttl, ticket, yields),
             self.patience,
             read=lambda reply: _granted(reply, token) or read_joined(reply),
         )
 
-    def _grant(self, free: str, rest: str, name: str = "%(name)s") -> str:
+    @property
+    def _wait_outside(self) -> str:
+        """Let who shares the name not join while others wait in the server, who join then."""
+        return f"""ELSEIF {self.waited_for} THEN
+                    IF NOT noted THEN
+                        UPDATE {self.lock_table} SET {NOTED} WHERE lock_name = %(name)s;
+                    END IF;
+                """
+
+    def _grant(self, free: str, rest: str, name: str = "%(name)s", *, shares: bool = False) -> str:
         """Return the statement that takes the ``name`` if it is ``free``, and tells the fence.
 
-        ``rest`` is the queue without who takes it and those before.
+        ``rest`` is the queue without who takes it and those before. One that ``shares`` it notes
+        that for those who want to wait in the server.
         """
         # The subquery has one row, by its primary key, so it is run, and locks that row, before
         # anything else: nothing is taken from whose guard is open. The condition alone decides,
@@ -106,7 +124,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         # value depends on another. There is no UPDATE ... RETURNING; LAST_INSERT_ID(x) tells x.
         return f"""UPDATE {self.lock_table} SET fence = LAST_INSERT_ID(fence + 1),
                 token = %(token)s, owner = %(owner)s, waiters = {rest},
-                acquired_at = SYSDATE(6), expires_at = {LATER}
+                acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}
             WHERE lock_name = {name} AND {free}
                 AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = {name} FOR UPDATE)"""
 

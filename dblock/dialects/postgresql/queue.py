@@ -100,13 +100,13 @@ class QueueStatements(WitnessStatements):
     can_notify = True
 
     def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
         term = f"{int(min(ttl, FIRST_TERM) * 1000):04d}"
         return Query(
             self._join,
             {"name": name, "token": token, "entry": f"{ticket}{token}{term}{owner}"},
-            commands.Join(name, token, owner, ttl, ticket),
+            commands.Join(name, token, owner, ttl, ticket, yields),
             TURN,
             durable=False,
             read=read_join,

@@ -35,7 +35,7 @@ class LeaseStatements(QueueStatements):
             RETURNING fence, {REMAINING}"""
 
     def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str
+        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
         params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
         free = self.is_available(self.ahead)
@@ -54,7 +54,7 @@ class LeaseStatements(QueueStatements):
             RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self.columns},
                 iif({self.enqueued}, {self.ahead}, NULL), {free}""",
             params | {"ticket": ticket},
-            commands.Join(name, token, owner, ttl, ticket),
+            commands.Join(name, token, owner, ttl, ticket, yields),
             self.patience,
             read=read_join,
         )

@@ -15,7 +15,6 @@ from ..lease import Held
 from ..release import end_session
 from ..retry import UNDONE
 from ..steps import ExecuteOnSession, Procedure, Sleep
-from ..tokens import is_shared
 from .polling import Polling
 
 #: What ends a wait, and is no reason not to wait.
@@ -46,7 +45,10 @@ class ServerWait(Polling):
         self.lock = SessionLock(waits_next=self.hot)
 
     def ask(self) -> Procedure[Held | None]:
-        return (yield from self._ask(self._grant))
+        held = yield from self._ask(self._grant)
+        if held is not None and self._for_readers:  # the next time it does not begin in the server
+            return held._replace(contended=False)
+        return held
 
     def _grant(self) -> Procedure[Answer]:
         if self.lock.waits_next:
@@ -115,15 +117,15 @@ class ServerWait(Polling):
         return self.lock.waits_next
 
     def queues(self) -> bool:
-        """Who is overtaken although it has the session's lock joins the queue; and who waits for
-        readers, where it keeps others of them from joining those."""
+        """Who is overtaken although it has the session's lock joins the queue; and who waits for a
+        name that readers want too, where they see it before them."""
         overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
         return overtaken or self._for_readers or not self.lock.open
 
     @property
     def _for_readers(self) -> bool:
         state = self.attempt.seen.state
-        return state is not None and is_shared(state.token)
+        return state is not None and state.shared
 
     @property
     def _seen_fence(self) -> int:

@@ -91,8 +91,9 @@ UPDATE value = IF(fence = 0, VALUES(value), value),
 
 -- join, waits 0 s
 BEGIN NOT ATOMIC
-            DECLARE free INT DEFAULT 0;
-            SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) INTO free FROM `dblock_lock` WHERE lock_name = %(name)s;
+            DECLARE free, noted INT DEFAULT 0;
+            SELECT (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)), readers IS NOT NULL INTO free, noted FROM `dblock_lock`
+                WHERE lock_name = %(name)s;
             IF free THEN
                 UPDATE `dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
             token = %(token)s, owner = %(owner)s, waiters = IF(LOCATE(%(ticket)s, waiters), NULLIF(
@@ -101,7 +102,8 @@ SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + 25), ''), NULL),
         WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL IF((LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0), (LOCATE(%(ticket)s, waiters) - 1) DIV 25, COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0)) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
             AND (SELECT 1 FROM `dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
             ELSE
-                UPDATE `dblock_lock` SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
+                UPDATE `dblock_lock`
+                    SET waiters = CONCAT_WS(',', waiters, %(ticket)s)
                     WHERE lock_name = %(name)s AND NOT (LOCATE(%(ticket)s, COALESCE(waiters, '')) > 0)
                         AND NOT token <=> %(token)s;
             END IF;
@@ -128,7 +130,10 @@ WHERE lock_name = %(name)s AND token = %(group)s AND CASE WHEN COALESCE(SUBSTR(r
 -- wait_in_server, waits 0.25 s
 BEGIN NOT ATOMIC
     DECLARE held INT DEFAULT NOT IS_FREE_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())));
-    IF NOT GET_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())), %(patience)s) <=> 1 THEN
+    DECLARE shared INT DEFAULT 0;
+    SELECT readers IS NOT NULL INTO shared FROM `dblock_lock`
+        WHERE lock_name = %(name)s;
+    IF shared OR NOT GET_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE())), %(patience)s) <=> 1 THEN
         SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the user lock';
     END IF;
     SELECT held;
