@@ -103,7 +103,7 @@ def fill(url: str, what: str, number: int, *, release: bool) -> None:
 
 
 def size(url: str, function: str) -> float:
-    table = raw.dialect_of(url).lock_table
+    table = raw.dialect_of(url).table("lock")
     with closing(raw.connect(url, autocommit=True)) as connection:
         row = connection.execute(f"SELECT {function}('{table}')").fetchone()
         return float(row[0])

@@ -189,11 +189,9 @@ class Counter:
         locking = table.several or idempotency_key is not None
         transaction = table.borrow(session, locking=locking)
         numbers, amount, least, most = self._room(transaction, n, sign)
-        if idempotency_key is not None:
-            # First, so that a repetition in another transaction waits here for this one's end.
-            applied = table.run(transaction, dialect.apply(idempotency_key))
-            if applied.matched == 0:
-                return False
+        # First, so that a repetition in another transaction waits here for this one's end.
+        if idempotency_key is not None and not table.record(transaction, idempotency_key):
+            return False
         try:
             changed = table.shift(transaction, key, amount, least, most)
         except Exception:

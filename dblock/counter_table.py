@@ -20,8 +20,9 @@ from .amounts import Number, Numbers
 from .compiled import Compiled
 from .io.borrowed import TableTransaction
 from .io.sqlalchemy_transaction import BorrowedTransaction, borrow
-from .protocol.explain import explain, transaction_broken
+from .protocol.explain import explain
 from .protocol.faults import Fault, StatementError
+from .protocol.place import explain_borrowed
 from .protocol.steps import Query, Reply
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class CounterTable(ABC, Generic[Transaction]):
         # stays with the user's own table.
         self._dialect = database.dialect
         self._runtime = database.runtime
+        self._whereabouts = database.whereabouts
         self._types = types
         self._retry = retry
         self.columns = columns
@@ -257,11 +259,24 @@ class CounterTable(ABC, Generic[Transaction]):
         """Run a query for the rows of a key."""
         return self._retried(partial(transaction.rows, query, {KEY: key}))
 
+    def record(self, transaction: Transaction, key: str) -> bool:
+        """Record the key of a change, in a table of dblock's; False if it is on record."""
+        self._whereabouts.find(transaction)
+        while True:
+            apply = partial(transaction.execute, self._dialect.apply(key))
+            if self._retried(apply, ours=True).matched:
+                return True
+            if not self._whereabouts.moved(transaction, key):
+                return False
+
     def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
 
-    def _retried(self, do: Callable[[], T]) -> T:
-        """Run a statement, again where a wait for the row ended it and nothing else."""
+    def _retried(self, do: Callable[[], T], *, ours: bool = False) -> T:
+        """Run a statement, again where a wait for the row ended it and nothing else.
+
+        ``ours`` says that it is about a table of dblock's.
+        """
         number, start = 0, self._runtime.now()
         while True:
             number += 1
@@ -276,9 +291,9 @@ class CounterTable(ABC, Generic[Transaction]):
                         f"<Counter {self.columns}>", number, elapsed, left
                     )
                 if sleep is None:
-                    if failure.fault is Fault.DISCONNECTED:
-                        raise transaction_broken(failure) from failure.__cause__
-                    raise explain(self._dialect, failure) from failure.__cause__
+                    broken = failure.fault is Fault.DISCONNECTED
+                    told = explain_borrowed if ours or broken else explain
+                    raise told(self._dialect, failure) from failure.__cause__
             self._runtime.sleep(sleep)
 
 

@@ -15,6 +15,7 @@ from .io.contenders import Contenders
 from .io.driver import Driver
 from .io.file import File, engine_of
 from .io.schema_check import SchemaCheck
+from .io.whereabouts import Whereabouts
 from .protocol import renew
 from .protocol.lease import Refused
 from .protocol.waiters import Caller, Waiter
@@ -71,11 +72,17 @@ class Database:
             runtime=runtime,
             limit=CONNECTIONS,
             check=check,
+            placed=dialect.placed,
             lent=lent,
         )
         #: The connections of row locks, each as long as its lock is held or waited for.
         self.holders = Connections(
-            source, dialect.adapter, runtime=runtime, check=check, beside=self.connections
+            source,
+            dialect.adapter,
+            runtime=runtime,
+            check=check,
+            placed=dialect.placed,
+            beside=self.connections,
         )
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
@@ -83,6 +90,8 @@ class Database:
         self.contenders = Contenders(self.holders, dialect, runtime)
         #: Drives a procedure to its outcome.
         self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
+        #: Where the tables are, and whether a user's transaction is there.
+        self.whereabouts = Whereabouts(dialect, self.run, runtime)
 
     @property
     def engine(self) -> Engine:
@@ -125,6 +134,7 @@ class Database:
         """Return the user's transaction; see :func:`.sqlalchemy_transaction.borrow`."""
         transaction = self._borrow(on, self.dialect, self.runtime)
         transaction.recognise()
+        self.whereabouts.find(transaction)
         return transaction
 
     def withdraw(self, waiter: Waiter) -> None:
@@ -148,7 +158,11 @@ class Database:
         return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
 
     def disconnect(self) -> None:
-        """Close the connections, those in use once they are not; new ones are made when needed."""
+        """Close the connections, those in use once they are not; new ones are made when needed.
+
+        They may lead to another database.
+        """
+        self.dialect.settle(None)
         try:
             self.contenders.disconnect()
         finally:

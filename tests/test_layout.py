@@ -165,7 +165,13 @@ def test_the_protocol_does_no_io() -> None:
         for name in run_time_imports(path):
             root = name.split(".")[0]
             assert root in allowed or name.startswith(
-                ("dblock.protocol", "dblock.errors", "dblock.printable", "dblock.lock_state")
+                (
+                    "dblock.protocol",
+                    "dblock.errors",
+                    "dblock.printable",
+                    "dblock.lock_state",
+                    "dblock.version",
+                )
             ), f"{path.name} imports {name}: a protocol knows neither I/O nor clocks"
 
 

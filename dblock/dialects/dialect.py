@@ -10,17 +10,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..protocol import commands
-from ..protocol.state import Granted, LockRow, Queued, QueuePosition, Record, RowOutcome
+from ..protocol.state import (
+    Found,
+    Granted,
+    LockRow,
+    Place,
+    Queued,
+    QueuePosition,
+    Record,
+    RowOutcome,
+)
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from ..timeouts import Timeouts
+from ..version import Schema
 from .adapter import Adapter
-from .values import Values, text, utc
+from .values import UNPLACED, Values, text, utc
 
 # A state's columns.
 _COLUMNS = 8
@@ -49,6 +60,11 @@ class Dialect(Values, Statements):
     ago: ClassVar[str]
     later: ClassVar[str]
 
+    #: Of the table ``s`` with the identity, what :class:`.Place` has; nothing that it does not.
+    found: ClassVar[dict[str, str]]
+    #: Ends a look in a user's transaction that must not be the beginning of its snapshot.
+    newest: ClassVar[str] = ""
+
     def __init__(
         self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
     ) -> None:
@@ -57,24 +73,93 @@ class Dialect(Values, Statements):
         self.timeouts = timeouts
         self.timing = Timing()
         self.adapter = self.driver(timeouts) if adapter is None else adapter
-        self.lock_table = self.table("lock")
-        self.applied_table = self.table("applied")
-        self.once_table = self.table("once")
-        self.value_table = self.table("value")
-        self.waiter_table = self.table("waiter")
-        self.run_table = self.table("run")
+        self._name_tables()
+
+    def _name_tables(self) -> None:
+        """Name the tables as statements do."""
+        self.lock_table = self._named("lock")
+        self.applied_table = self._named("applied")
+        self.once_table = self._named("once")
+        self.value_table = self._named("value")
+        self.waiter_table = self._named("waiter")
+        self.run_table = self._named("run")
+        self.schema_table = self._named("schema")
+        #: Whether the statement's tables are these: a user's transaction may be anywhere. Where
+        #: that is not known it finds nothing, and who sent it looks around.
+        self.here = self._is_here()
 
     @property
     def longest_patience(self) -> float | None:
         return self.adapter.longest_wait
 
     def table(self, name: str) -> str:
-        """Return a table's name, qualified and quoted for this database."""
-        quoted = self.quote(self.prefix + name)
-        return f"{self.quote(self.schema)}.{quoted}" if self.schema else quoted
+        """Return a table's name, quoted for this database, and qualified as far as is known: for
+        people, and for who has the session's own idea of where it is."""
+        return self.placed(self._named(name))
+
+    def _named(self, name: str) -> str:
+        schema = self.schema or (self.place and self.place.schema)
+        return f"{self.quote(schema) if schema else UNPLACED}.{self.quote(self.prefix + name)}"
+
+    def placed(self, sql: str) -> str:
+        """Return a statement in which the place of the tables was not known."""
+        if UNPLACED not in sql:
+            return sql
+        if self.place is None:
+            return sql.replace(f"{UNPLACED}.", "")
+        return sql.replace(UNPLACED, self.quote(self.place.schema))
 
     def quote(self, identifier: str) -> str:
         return f'"{identifier}"'
+
+    def literal(self, said: str) -> str:
+        """Return a text as it is written in a statement, in any session."""
+        return "'" + said.replace("'", "''") + "'"
+
+    # --- where the tables are ----------------------------------------------------------------
+
+    def settle(self, place: Place | None) -> None:
+        self.former_place, self.place = self.place or self.former_place, place
+        self._name_tables()
+        for name in tuple(vars(self)):  # what is made of the tables' names
+            if isinstance(getattr(type(self), name, None), cached_property):
+                vars(self).pop(name, None)
+
+    def look_around(self, *, borrowed: bool = False) -> Query[Found]:
+        told, newest = ", ".join(self.found.values()), self.newest if borrowed else ""
+        return Query(
+            f"SELECT {told}, s.* FROM {self.schema_table} AS s{newest}",
+            {},
+            commands.LookAround(),
+            self.patience,
+            read=self._read_place,
+        )
+
+    def _read_place(self, reply: Reply) -> Found:
+        row = reply.rows[0] if reply.rows else ()
+        schema, identity = Schema.of(row[len(self.found) :]), row[len(self.found) + 2 :]
+        if not any(identity):
+            return Found(schema, None)
+        told: dict[str, Any] = {
+            what: None if value is None else str(text(value))
+            for what, value in zip(self.found, row, strict=False)
+        }
+        if self.schema:
+            told["schema"] = self.schema
+        return Found(schema, Place(text(identity[0]), **told))
+
+    def _is_here(self, reading: str = "") -> str:
+        """Compare the table with the identity with the place, ``reading`` it in some mode."""
+        place = self.place
+        if place is None:
+            return "1 = 0"
+        conditions = [f"s.identity = {self.literal(place.identity)}"]
+        for what in ("container", "writer"):
+            if what in self.found:
+                said = self.literal(str(getattr(place, what)))
+                conditions.append(f"{self.found[what]} = {said}")
+        where = " AND ".join(conditions)
+        return f"EXISTS (SELECT 1 FROM {self.schema_table} AS s WHERE {where}{reading})"
 
     def privileges(self, role: str) -> tuple[str, ...]:
         """Return the statements that give a role what it needs."""
@@ -85,12 +170,12 @@ class Dialect(Values, Statements):
     def rights(self) -> dict[str, str]:
         """Return the rights that are needed, by tables."""
         return {
-            self.lock_table: "SELECT, INSERT, UPDATE, DELETE",
-            self.applied_table: "SELECT, INSERT, DELETE",
-            self.once_table: "SELECT, INSERT, UPDATE, DELETE",
-            self.value_table: "SELECT, INSERT, UPDATE, DELETE",
-            self.waiter_table: "SELECT, INSERT, UPDATE, DELETE",
-            self.run_table: "SELECT, INSERT, UPDATE, DELETE",
+            self.table("lock"): "SELECT, INSERT, UPDATE, DELETE",
+            self.table("applied"): "SELECT, INSERT, DELETE",
+            self.table("once"): "SELECT, INSERT, UPDATE, DELETE",
+            self.table("value"): "SELECT, INSERT, UPDATE, DELETE",
+            self.table("waiter"): "SELECT, INSERT, UPDATE, DELETE",
+            self.table("run"): "SELECT, INSERT, UPDATE, DELETE",
             self.table("schema"): "SELECT",
         }
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+#: Stands in a statement for where the tables are, as long as that is not known; see
+#: :meth:`.Dialect.placed`, without which no server takes it.
+UNPLACED = "\0"
+
 
 class Values:
     """What differs in that from database to database."""

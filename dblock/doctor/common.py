@@ -91,7 +91,7 @@ def clock_set_back(patient: Patient) -> Iterator[Finding]:
     dialect = patient.dialect
     try:
         ((now, newest),) = patient.ask(
-            f"SELECT {dialect.clock}, MAX(acquired_at) FROM {dialect.lock_table}"
+            f"SELECT {dialect.clock}, MAX(acquired_at) FROM {dialect.table('lock')}"
         )
     except StatementError as failure:
         if failure.fault is not Fault.SCHEMA:

@@ -132,8 +132,8 @@ def durability(patient: Patient) -> Iterator[Finding]:
             "('witness', %(witness)s)) AS wanted (name, place) "
             "JOIN pg_class ON pg_class.oid = to_regclass(wanted.place) "
             "WHERE relpersistence = 'u'",
-            lock=patient.dialect.lock_table,
-            run=patient.dialect.run_table,
+            lock=patient.dialect.table("lock"),
+            run=patient.dialect.table("run"),
             witness=patient.dialect.table("witness"),
         )
     }
@@ -150,7 +150,7 @@ def durability(patient: Patient) -> Iterator[Finding]:
             "unlogged",
             "the table of runs is UNLOGGED",
             "it is empty after a crash or a failover, so a job may run again for its slot",
-            f"ALTER TABLE {patient.dialect.run_table} SET LOGGED;",
+            f"ALTER TABLE {patient.dialect.table('run')} SET LOGGED;",
         )
     if "lock" in unlogged:
         yield note(
@@ -189,7 +189,7 @@ def collation(patient: Patient) -> Iterator[Finding]:
     rows = patient.ask(
         "SELECT collname FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation "
         "WHERE attrelid = to_regclass(%(lock)s) AND attname = 'lock_name'",
-        lock=patient.dialect.lock_table,
+        lock=patient.dialect.table("lock"),
     )
     for (name,) in rows:
         if name in ("C", "POSIX"):
@@ -200,7 +200,8 @@ def collation(patient: Patient) -> Iterator[Finding]:
                 f"lock_name has the collation {name}",
                 "different names may be the same lock, and an update of the operating system can "
                 "break the index",
-                f'ALTER TABLE {patient.dialect.lock_table} ALTER lock_name TYPE text COLLATE "C";',
+                f"ALTER TABLE {patient.dialect.table('lock')} "
+                'ALTER lock_name TYPE text COLLATE "C";',
             )
 
 
@@ -244,7 +245,7 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
         "SELECT current_setting('autovacuum') = 'off' OR EXISTS (SELECT FROM pg_class WHERE "
         "oid = to_regclass(%(lock)s) AND reloptions && '{autovacuum_enabled=false,"
         "autovacuum_enabled=off}')",
-        lock=patient.dialect.lock_table,
+        lock=patient.dialect.table("lock"),
     )
     if off:
         yield note(
@@ -252,7 +253,7 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
             "off",
             "every grant and renewal writes a row version, so the lock table grows and gets slow",
             f"{_system('autovacuum', 'on')}\n"
-            f"ALTER TABLE {patient.dialect.lock_table} RESET (autovacuum_enabled);",
+            f"ALTER TABLE {patient.dialect.table('lock')} RESET (autovacuum_enabled);",
         )
     else:
         yield ok("autovacuum", "on")

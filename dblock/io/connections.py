@@ -16,6 +16,7 @@ from functools import partial
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
+from ..dialects.values import UNPLACED
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query, Reply
 from .connecting import Connector, OwnConnection, close, replaced
@@ -52,9 +53,10 @@ class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
     At most ``limit`` are in use at once. A statement waits for its turn up to ``Timeouts.socket``.
-    ``check`` looks at the first connection. ``lent`` is as with :class:`.Connector`. ``beside`` are
-    other Connections. If the server takes no more, their idle connections are used, except the last
-    one, which leases are renewed by.
+    ``check`` looks at the first connection. ``placed`` returns a statement with the place of the
+    tables, where that is still to be put in. ``lent`` is as with :class:`.Connector`. ``beside``
+    are other Connections. If the server takes no more, their idle connections are used, except the
+    last one, which leases are renewed by.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Connections:
         limit: int | None = None,
         runtime: Runtime,
         check: Callable[[Connections, OwnConnection], None] | None = None,
+        placed: Callable[[str], str] = str,
         lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
@@ -72,6 +75,7 @@ class Connections:
         self._runtime = runtime
         self._connector = Connector(source, adapter, lent=lent)
         self._check = check
+        self._placed = placed
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
         self._limit = limit
@@ -150,6 +154,8 @@ class Connections:
         """
         adapter, session = self._adapter, connection.session
         socket = adapter.timeouts.socket
+        if UNPLACED in query.sql:  # it was made before anything was sent to this database
+            query = query._replace(sql=self._placed(query.sql))
         sent = self._runtime.now()
         try:
             rows, matched = connection.send(

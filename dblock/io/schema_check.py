@@ -1,14 +1,13 @@
-"""Whether dblock's tables are of the version that this code needs."""
+"""Where dblock's tables are, and whether they are of the version that this code needs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import SchemaMissing
-from ..protocol.explain import explain, schema_missing
+from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
-from ..protocol.steps import Query
-from ..version import SCHEMA_VERSION, Schema
+from ..protocol.place import settle
+from .fork import begins_anew
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
@@ -21,13 +20,13 @@ class SchemaCheck:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._passed = False
+        begins_anew(self)
 
     def __call__(self, connections: Connections, connection: OwnConnection) -> None:
         """Raises SchemaMissing for tables of another version, or none."""
-        if self._passed:
+        if self._dialect.place is not None:
             return
-        query: Query[int] = Query(f"SELECT * FROM {self._dialect.table('schema')}", {})
+        query = self._dialect.look_around()
         try:
             reply = connections.execute(connection, query, self._dialect.timeouts.connect)
         except StatementError as failure:
@@ -36,15 +35,8 @@ class SchemaCheck:
                     Fault.UNREACHABLE, str(failure), timed_out=failure.timed_out
                 ) from failure.__cause__
             raise explain(self._dialect, failure) from failure.__cause__
-        found = Schema.of(reply.rows[0] if reply.rows else None)
-        if found.version > SCHEMA_VERSION:
-            raise SchemaMissing(
-                f"dblock's tables here have version {found.version}, newer than this code's "
-                f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
-            )
-        if found.revision < SCHEMA_VERSION:
-            raise schema_missing(
-                self._dialect,
-                f"they have version {found.revision}, this code needs {SCHEMA_VERSION}",
-            )
-        self._passed = True
+        settle(self._dialect, query.read(reply))
+
+    def forget_parent(self) -> None:
+        """Look again in a forked child, whose database may have another name, as one of tests."""
+        self._dialect.settle(None)

@@ -12,6 +12,13 @@ from typing import NamedTuple
 
 from .state import Renewal
 
+# --- where the tables are ------------------------------------------------------------------------
+
+
+class LookAround(NamedTuple):
+    """Look where the tables are, and in which version."""
+
+
 # --- the lease -----------------------------------------------------------------------------------
 
 
@@ -474,7 +481,8 @@ class EndSession(NamedTuple):
 
 
 Command = (
-    Grant
+    LookAround
+    | Grant
     | GrantSlot
     | LookAtSlots
     | SetLimit

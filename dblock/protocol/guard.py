@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import Conflict
 from ..printable import printable
 from .epoch import consult, ended, failed_over
-from .explain import explain, transaction_broken
+from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import expired, look_from, loss_of
 from .lease import Held
+from .place import check, explain_borrowed
 from .steps import ExecuteInTransaction, Procedure
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def guard(
     if held().term.over(start):
         raise expired(name)
     proof = yield from _prove(dialect, name, token, fence, patience, start)
+    unseen = not proof.given and proof.cause is None
+    if unseen and (yield from check(dialect, name, patience, proof.now)):
+        proof = yield from _prove(dialect, name, token, fence, patience, proof.now)
     if not proof.given and dialect.has_witness:
         try:
             witness, mended, *_ = yield from consult(dialect, 0.0, patience, proof.now)
@@ -77,9 +81,7 @@ def _prove(
         query = dialect.guard(name, token, fence)
         reply = yield ExecuteInTransaction(query, within=patience)
     except StatementError as failure:
-        if failure.fault is Fault.DISCONNECTED:
-            raise transaction_broken(failure, name) from failure.__cause__
         if failure.fault not in (Fault.SERIALIZATION, Fault.BUSY):
-            raise explain(dialect, failure, name) from failure.__cause__
+            raise explain_borrowed(dialect, failure, name) from failure.__cause__
         return _Proof(False, now, failure.__cause__ or failure)
     return _Proof(query.read(reply), reply.now)

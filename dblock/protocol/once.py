@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ..errors import InProgress, KeyReused, Unsupported
 from ..printable import printable
 from .deadline import Deadline
-from .explain import explain, transaction_broken
 from .faults import Fault, StatementError
+from .place import check, explain_borrowed
 from .retry import PAUSE
 from .state import Record
 from .steps import ExecuteInTransaction, Procedure, Query, Sleep
@@ -46,11 +46,9 @@ def claim(
         try:
             reply = yield _bounded(query, left, chunk, deadline.timeout)
         except StatementError as failure:
-            if failure.fault is Fault.DISCONNECTED:
-                raise transaction_broken(failure, key) from failure.__cause__
             undone = chunk is not None or not dialect.failure_aborts
             if failure.fault not in (Fault.BUSY, Fault.CANCELED) or not undone:
-                raise explain(dialect, failure, key) from failure.__cause__
+                raise explain_borrowed(dialect, failure, key) from failure.__cause__
             if left == 0:
                 raise _in_progress(dialect, key, wait) from failure.__cause__
             # Where it did not wait in the server, it waits here.
@@ -60,6 +58,7 @@ def claim(
         record = query.read(reply)
         if record is not None:
             return _judge(record, key, token, fingerprint)
+        yield from check(dialect, key, deadline.timeout, deadline.now)
 
 
 def _bounded(
@@ -119,9 +118,7 @@ def _change(dialect: Statements, query: Query[int], key: str) -> Procedure[int]:
     try:
         reply = yield ExecuteInTransaction(query)
     except StatementError as failure:
-        if failure.fault is Fault.DISCONNECTED:
-            raise transaction_broken(failure, key) from failure.__cause__
-        raise explain(dialect, failure, key) from failure.__cause__
+        raise explain_borrowed(dialect, failure, key) from failure.__cause__
     return reply.matched
 
 

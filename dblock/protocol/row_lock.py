@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from ..errors import Conflict, DBLockError
 from .deadline import Deadline
 from .epoch import consult
-from .explain import explain, transaction_broken
+from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import look
 from .lease import Refused
+from .place import check, explain_borrowed
 from .release import end_session
 from .retry import AWAY, PASSING, retry
 from .state import LockRow, RowOutcome
@@ -45,6 +46,10 @@ class _Attempts:
     deadline: Deadline
     number: int = 0
     opens: float = 0.0  # when anything at all may be granted
+    #: Whether the user's transaction is known to be where the tables are.
+    placed: bool = False
+    #: Whether a try was repeated at once in it, after the witness was mended.
+    mended: bool = False
     #: Since when the database is not reached. Nothing but the lock itself is tried then, for all
     #: else would wait for a connection as well, and nobody's deadline is its.
     away_since: float | None = None
@@ -232,14 +237,20 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
         reply = yield _undone_if_refused(query, left, within)
         tried = query.read(reply)
         if not tried.locked and dialect.one_writer:
-            reply = yield ExecuteInTransaction(dialect.create(name), left)
+            reply = yield ExecuteInTransaction(dialect.create(name, borrowed=True), left)
             tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
         yield from _refused(dialect, name, tries.deadline, failure)
         return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
-    if tried.closed and (yield from tries.mend(dialect)) and not tried.stale:
-        return (yield from _try_borrowed(dialect, tries))
+    if not (tried.locked or tried.here or tries.placed):
+        if (yield from check(dialect, name, tries.deadline.reach, reply.now)):
+            return None
+        tries.placed = True
+    # Where its witness still cannot be seen in this transaction, the next try is due later.
+    if tried.closed and (yield from tries.mend(dialect)) and not (tried.stale or tries.mended):
+        tries.mended = True
+        return None
     return tried
 
 
@@ -258,10 +269,8 @@ def _refused(
     dialect: Statements, name: str, deadline: Deadline, failure: StatementError
 ) -> Procedure[None]:
     """Take a failure in the user's transaction for a refusal. Raises what it is otherwise."""
-    if failure.fault is Fault.DISCONNECTED:
-        raise transaction_broken(failure, name) from failure.__cause__
     if failure.fault not in (Fault.BUSY, Fault.CANCELED):
-        raise explain(dialect, failure, name) from failure.__cause__
+        raise explain_borrowed(dialect, failure, name) from failure.__cause__
     deadline.now = (yield Sleep(0)).now
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..lock_state import LockState
+from ..version import Schema
 from .tokens import is_shared
 
 
@@ -86,12 +87,14 @@ class RowOutcome(NamedTuple):
     """What became of locking a row.
 
     ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``
-    that nothing may be granted yet.
+    that nothing may be granted yet, ``here`` that the tables are these, as is to be found out where
+    it does not say so.
     """
 
     locked: bool
     stale: bool = False
     closed: bool = False
+    here: bool = False
 
 
 class Passed(NamedTuple):
@@ -103,6 +106,39 @@ class Passed(NamedTuple):
     fence: int
     granted: float
     ttl: float
+
+
+class Place(NamedTuple):
+    """Where a set of tables is, and what tells it from every other.
+
+    ``schema`` is the real one, by which statements name the tables. The ``container`` is what may
+    be copied as a whole: a database of PostgreSQL, a file. The ``writer`` is the transaction that
+    wrote the ``identity`` there; a copy that was restored has another one.
+    """
+
+    identity: str
+    schema: str
+    container: str | None = None
+    writer: str | None = None
+    host: str | None = None
+    port: str | None = None
+
+    @property
+    def mark(self) -> tuple[str | None, ...]:
+        """What no other set of tables has."""
+        return self.identity, self.container, self.writer
+
+    def __str__(self) -> str:
+        server = f"{self.host or 'this host'}, port {self.port}" if self.port else ""
+        parts = (self.container, self.schema != "main" and f"schema {self.schema}", server)
+        return ", ".join(str(part) for part in parts if part)
+
+
+class Found(NamedTuple):
+    """What was found of the tables: their version; and where they are, if they tell that yet."""
+
+    schema: Schema
+    place: Place | None
 
 
 class Record(NamedTuple):

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, ClassVar
 from ..lock_state import Leader, RowLockState, RunState, WaiterState
 from . import commands
 from .deadlock import Blocked
-from .state import Granted, LockRow, NamePage, Queued, Record, Renewal, RowOutcome, Slots, Witness
+from .state import (
+    Found,
+    Granted,
+    LockRow,
+    NamePage,
+    Place,
+    Queued,
+    Record,
+    Renewal,
+    RowOutcome,
+    Slots,
+    Witness,
+)
 from .steps import Query
 from .timing import Timing
 
@@ -32,6 +44,10 @@ class Statements(ABC):
     timing: Timing
     #: What creates and upgrades the tables, where it is not ``dblock upgrade``.
     upgraded_by: str = ""
+    #: Where the tables are, once one of dblock's own connections has looked; and where that was
+    #: before they were made anew.
+    place: Place | None = None
+    former_place: Place | None = None
 
     #: A refused row lock still keeps others off the row until its transaction ends, so the name
     #: is looked at from outside before it is locked.
@@ -71,6 +87,20 @@ class Statements(ABC):
     @abstractmethod
     def privileges(self, role: str) -> tuple[str, ...]:
         """Say what gives a role what it needs: statements, or words."""
+
+    # --- where the tables are ----------------------------------------------------------------
+
+    @abstractmethod
+    def look_around(self, *, borrowed: bool = False) -> Query[Found]:
+        """Look where the tables are, and in which version; or which are where a user's transaction
+        is."""
+
+    @abstractmethod
+    def settle(self, place: Place | None) -> None:
+        """Name the tables by their place from now on, in whatever session a statement runs.
+
+        Those for users' transactions find nothing in any other tables. None is to look again.
+        """
 
     # --- the lease ---------------------------------------------------------------------------
 
@@ -256,8 +286,11 @@ class Statements(ABC):
     # --- the row lock and the guard ----------------------------------------------------------
 
     @abstractmethod
-    def create(self, name: str) -> Query[int]:
-        """Insert the free row of a name, with the floor's fence; no failure when it is there."""
+    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
+        """Insert the free row of a name, with the floor's fence; no failure when it is there.
+
+        It is ``borrowed`` only where there is :attr:`one_writer`.
+        """
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""

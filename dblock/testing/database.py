@@ -44,9 +44,10 @@ class SimulatedDatabase(Database):
         return self._process.name or super().owner(label)
 
     def borrow(self, on: Any) -> Borrowed:
-        return StandIn(
-            borrow(on, self._dialect_of(on), self.runtime), self._process, self.runtime, self.run
-        )
+        real = borrow(on, self._dialect_of(on), self.runtime)
+        transaction = StandIn(real, self._process, self.runtime, self.run)
+        self.whereabouts.find(transaction)
+        return transaction
 
     def _dialect_of(self, on: Any) -> Dialect:
         """Return the usual dialect for the database of a user's transaction."""

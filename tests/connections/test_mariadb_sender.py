@@ -51,7 +51,7 @@ def send(connection: Any) -> Send:
 
 
 def ask(send: Send, query: Query[Any]) -> Any:
-    rows, matched = send(query, SECONDS)
+    rows, matched = send(query._replace(sql=DIALECT.placed(query.sql)), SECONDS)
     return query.read(Reply(rows, matched, 0.0, 0.0))
 
 
@@ -110,7 +110,7 @@ def test_what_is_forgotten_is_sent_as_it_is(send: Send, db: Database) -> None:
     fences += [hold(send, "forgotten") for _ in range(2 * THRESHOLD)]
     of_a_hold = DIALECT.grant_known("", "", "", 1.0), DIALECT.release("", "")
     for query in of_a_hold:
-        name, *_ = prepared(query.sql, make_url(db.url).database or "")
+        name, *_ = prepared(DIALECT.placed(query.sql), make_url(db.url).database or "")
         send(Query(f"DEALLOCATE PREPARE {name}", {}), SECONDS)
     fences += [hold(send, "forgotten") for _ in range(2 * THRESHOLD)]
     assert fences == list(range(fences[0], fences[0] + len(fences)))

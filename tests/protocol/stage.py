@@ -15,6 +15,7 @@ from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
 from dblock.protocol.row_lock import Locked
+from dblock.protocol.state import Place
 from dblock.protocol.steps import (
     Disown,
     Execute,
@@ -31,6 +32,7 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import FIRST_TERM, Term
 from dblock.protocol.waiters import Caller, Waiter
+from dblock.version import SCHEMA_VERSION
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -38,6 +40,22 @@ Rows = Sequence[Sequence[Any]]
 Script = Mapping[str, Sequence[str]]
 
 START, TTL = 1000.0, 30.0
+
+#: Where the tables are.
+TABLES = {
+    "postgresql": Place("0123456789abcdef0123456789abcdef", "public", "shop", "745"),
+    "mariadb": Place("0123456789abcdef0123456789abcdef", "shop"),
+    "sqlite": Place("0123456789abcdef0123456789abcdef", "main", "/srv/shop.db"),
+}
+
+
+def located(kind: str) -> Dialect:
+    """A database's statements once it is known where the tables are."""
+    made = DIALECTS[kind](None, "dblock_", Timeouts())
+    made.settle(TABLES[kind])
+    return made
+
+
 LATENCY, LATE = 0.001, 40.0
 AHEAD = 500.0  # of the holder's clock, the database's
 MOST = 60  # steps that are written down
@@ -97,6 +115,7 @@ USUAL = {
     "create": "created",
     "lock_row": "locked",
     "guard": "given",
+    "look_around": "here",
     "end_session": "gone",
     "wait_turn": "in front",
     "wait_notification": "in vain",
@@ -107,7 +126,7 @@ class Stage:
     """One database, at one moment of its script."""
 
     def __init__(self, kind: str, script: Script) -> None:
-        self.dialect: Dialect = DIALECTS[kind](None, "dblock_", Timeouts())
+        self.dialect = located(kind)
         self.now = START
         self.lines: list[str] = []
         self._left = {word: list(answers) for word, answers in script.items()}
@@ -137,7 +156,7 @@ class Stage:
                 step = protocol.throw(failure) if failure else protocol.send(reply)
             except StopIteration as stop:
                 return [*self.lines, f"= {_told(stop.value)}"]
-            except DBLockError as error:
+            except (DBLockError, ValueError) as error:
                 return [*self.lines, f"= {type(error).__name__}"]
             failure = None
             try:
@@ -205,6 +224,8 @@ class Stage:
     def _found(self, query: Query[Any], answer: str) -> Rows:
         yes: Rows = [(1,)]
         match query.command:
+            case commands.LookAround():
+                return self._around(answer)
             case commands.Grant() | commands.Take():
                 return self._granted(answer)
             case commands.Join():
@@ -244,6 +265,12 @@ class Stage:
             case _:
                 return yes
 
+    def _around(self, answer: str) -> Rows:
+        here = TABLES[self.dialect.name]
+        told = [getattr(here, what) for what in self.dialect.found]
+        identity = here.identity if answer == "here" else answer
+        return [(*told, SCHEMA_VERSION, SCHEMA_VERSION, identity)]
+
     def _granted(self, answer: str) -> Rows:
         if answer == "granted":
             return [(3, TTL, "token")]
@@ -268,7 +295,7 @@ class Stage:
         if self.dialect.name != "postgresql":
             return [(3,)] if locked else []
         row = (answer != "stale", 3 if locked else None)
-        return [(*row, *(("0",) if borrowed else ()), answer != "closed")]
+        return [(*row, *(("0", answer != "elsewhere") if borrowed else ()), answer != "closed")]
 
 
 def _state(place: str) -> tuple[object, ...]:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dblock import Timeouts
 from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.commands import Command
 from dblock.protocol.state import Renewal
 from dblock.protocol.statements import Statements
 from dblock.protocol.steps import Query, count
+from tests.protocol.stage import located
 
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
 OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
@@ -69,6 +69,8 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("release", ("report", "token"), {}, commands.Release("report", "token")),
     ("pass_on", ("report", "token"), {}, commands.PassOn("report", "token", True)),
     ("pass_on", ("report", "token", False), {}, commands.PassOn("report", "token", False)),
+    ("look_around", (), {}, commands.LookAround()),
+    ("look_around", (), {"borrowed": True}, commands.LookAround()),
     ("look", ("report",), {}, commands.Look(("report",))),
     ("look", ("report", "sales"), {}, commands.Look(("report", "sales"))),
     (
@@ -139,7 +141,7 @@ kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
 
 
 def dialect_of(kind: str) -> Dialect:
-    return DIALECTS[kind](None, "dblock_", Timeouts())
+    return located(kind)
 
 
 class Case(NamedTuple):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from dblock import Timeouts
 from dblock.dialects import MariaDB
 from dblock.dialects.adapter import Answer
 from dblock.dialects.mariadb.adapter import PyMySQL
-from dblock.protocol.steps import Query
+from dblock.protocol.state import Found
+from dblock.protocol.steps import Query, Reply
 from tests.conftest import find_or_skip
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Loop
@@ -99,11 +101,23 @@ class Server:
 def void(_: object) -> None: ...
 
 
+def located(store: MariaDBStore) -> MariaDB:
+    """The statements, once it is known where the tables are."""
+    made = MariaDB(None, "dblock_", Timeouts(query=5), Direct(store))
+    with closing(store.connect()) as connection:
+        look: Query[Found] = made.look_around()
+        rows, matched = PyMySQL(Timeouts()).send(
+            connection, look._replace(sql=made.placed(look.sql))
+        )
+    made.settle(look.read(Reply(rows, matched, 0.0, 0.0)).place)
+    return made
+
+
 @pytest.fixture
 def server(store: MariaDBStore) -> Iterator[Server]:
     loop = Loop(Schedule())
     store.begin(loop)
-    yield Server(store, loop, MariaDB(None, "dblock_", Timeouts(query=5), Direct(store)))
+    yield Server(store, loop, located(store))
     loop.over = True
     for driver in store.sessions:
         store.end_session(driver)
@@ -141,7 +155,7 @@ def test_the_server_tells_the_loops_time(server: Server) -> None:
 def test_the_databases_clock_has_a_rate(store: MariaDBStore) -> None:
     loop = Loop(Schedule())
     store.begin(loop, rate=1.1)
-    server = Server(store, loop, MariaDB(None, "dblock_", Timeouts(query=5), Direct(store)))
+    server = Server(store, loop, located(store))
     server.at(10, server.session(), TIMES, "told")
     loop.run()
     assert seconds(server.rows("told")[0][1]) == 11

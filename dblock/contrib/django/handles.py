@@ -34,7 +34,7 @@ from ...timeouts import Timeouts
 from . import conf
 from .alias import alias as locks_alias
 from .atomic import unfinished
-from .engine import alias_of, engine
+from .engine import alias_of, engine, in_memory
 from .writer import obstacle
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class DjangoLocks(Locks):
             trust_server=read.trust_server,
         )
         self.dialect.upgraded_by = f"manage.py migrate dblock --database {alias}"
+        self.database.whereabouts.alone = lambda: in_memory(connections[alias])
         _all.add(self)
 
     def lease(

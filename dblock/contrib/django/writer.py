@@ -67,7 +67,7 @@ def _writes(driver: sqlite3.Connection, database: Database) -> bool:
     ((before,),) = driver.execute("PRAGMA busy_timeout").fetchall()
     driver.execute("PRAGMA busy_timeout = 0")
     try:
-        driver.execute(f"UPDATE {database.dialect.lock_table} SET fence = fence WHERE false")
+        driver.execute(f"UPDATE {database.dialect.table('lock')} SET fence = fence WHERE false")
     except sqlite3.Error:
         return False
     finally:

@@ -46,7 +46,7 @@ class MariaDB(
         return microseconds(seconds)
 
     def rights(self) -> dict[str, str]:
-        return super().rights() | {self.guard_table: "SELECT, INSERT, UPDATE, DELETE"}
+        return super().rights() | {self.table("guard"): "SELECT, INSERT, UPDATE, DELETE"}
 
     def sweep(self) -> Query[int]:
         # What is over is found without a lock, for a scan with locks would fail other waiters.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
-from ...timeouts import Timeouts
-from ..adapter import Adapter
 from ..dialect import Dialect
 
 
@@ -20,11 +19,20 @@ class Tables(Dialect):
 
     patience = 0.0  # of the sessions of dblock's own
 
-    def __init__(
-        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
-    ) -> None:
-        super().__init__(schema, prefix, timeouts, adapter)
-        self.guard_table = self.table("guard")
+    found: ClassVar[dict[str, str]] = {
+        "schema": "DATABASE()",
+        "host": "@@hostname",
+        "port": "@@port",
+    }
+    # Under REPEATABLE READ a plain look would show the transaction what there was before its wait
+    # for the lock.
+    newest = " LOCK IN SHARE MODE"
+
+    def _name_tables(self) -> None:
+        super()._name_tables()
+        self.guard_table = self._named("guard")
+        #: In what only reads.
+        self.here_now = self._is_here(f"{self.newest} NOWAIT")
 
     @property
     def longest_patience(self) -> float:

@@ -22,7 +22,7 @@ class RowStatements(Tables):
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
 
-    def create(self, name: str) -> Query[int]:
+    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE floor BIGINT DEFAULT 0;
@@ -46,7 +46,7 @@ class RowStatements(Tables):
             # So does the end of its time, which is exact: WAIT knows whole seconds.
             limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
             wait = f"WAIT {math.ceil(seconds) + 1}"
-        key = EXACT
+        key, here = EXACT, f" AND {self.here_now}" if borrowed else ""
         if not borrowed:
             # Its own look: a subquery locks nothing, and under the READ COMMITTED of dblock's own
             # sessions it sees what is newest. So the row of a held lease is left alone.
@@ -55,7 +55,7 @@ class RowStatements(Tables):
             f"""{limit}SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
             JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
             WHERE g.lock_name = {key}
-                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
+                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}
             FOR UPDATE {wait}""",
             in_hex(name),
             commands.LockRow(name, borrowed),
@@ -66,7 +66,7 @@ class RowStatements(Tables):
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
         # That the lease is this one is for the look that follows: no grant can come before it.
         return Query(
-            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT}
+            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
             LOCK IN SHARE MODE NOWAIT""",
             in_hex(name),
             commands.Guard(name, token, fence),
@@ -77,7 +77,7 @@ class RowStatements(Tables):
     def apply(self, key: str) -> Query[int]:
         return Query(
             f"""INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
-            VALUES ({EXACT}, UTC_TIMESTAMP(6))""",
+            SELECT {EXACT}, UTC_TIMESTAMP(6) FROM DUAL WHERE {self.here}""",
             in_hex(key),
             commands.Apply(key),
         )
@@ -113,8 +113,8 @@ class RowStatements(Tables):
         return Query(
             f"""SET STATEMENT {limit} FOR INSERT INTO {self.once_table}
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
-            VALUES ({self.exact_key}, %(token)s, %(fingerprint)s, NULL,
-                UTC_TIMESTAMP(6), {self.kept_until})
+            SELECT {self.exact_key}, %(token)s, %(fingerprint)s, NULL,
+                UTC_TIMESTAMP(6), {self.kept_until} FROM DUAL WHERE {self.here}
             ON DUPLICATE KEY UPDATE {changes}
             RETURNING token, fingerprint, result""",
             {"key": self.exact(key), "token": token, "fingerprint": fingerprint, "keep": keep},

@@ -38,7 +38,7 @@ class RowStatements(WitnessStatements):
     sees_row_locks = True
     skips_locked = True
 
-    def create(self, name: str) -> Query[int]:
+    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
         # That there is no row has to be seen by the snapshot by which the floor is seen: after it,
         # and before the INSERT, a row may be deleted that has a larger fence.
         return Query(
@@ -74,7 +74,7 @@ class RowStatements(WitnessStatements):
             return Query(
                 f"""SELECT true, fence, true FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {FREE}
-                    AND EXISTS ({self.epoch(OPEN)})
+                    AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
                 FOR UPDATE SKIP LOCKED""",
                 {"name": name},
                 commands.LockRow(name, borrowed),
@@ -82,23 +82,24 @@ class RowStatements(WitnessStatements):
                 read=_row_lock,
             )
         return Query(
-            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED}, locked AS MATERIALIZED (
-                {free} AND {IS_LIMITED} FOR UPDATE
+            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED},
+            here AS MATERIALIZED (SELECT WHERE {self.here}), locked AS MATERIALIZED (
+                {free} AND EXISTS (TABLE here) AND {IS_LIMITED} FOR UPDATE
             )
             SELECT {_NEWEST}, locked.fence,
-                {UNLIMITED}, EXISTS (TABLE open)
+                {UNLIMITED}, EXISTS (TABLE here), EXISTS (TABLE open)
             FROM before LEFT JOIN locked ON true""",
             {"name": name, "patience": str(milliseconds(patience))},
             commands.LockRow(name, borrowed),
             patience,
-            read=_row_lock,
+            read=_users_row_lock,
         )
 
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
         return Query(
             f"""SELECT fence FROM {self.lock_table}
             WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
-                AND fence > ({self.epoch()})
+                AND fence > ({self.epoch()}) AND {self.here}
             FOR KEY SHARE SKIP LOCKED""",
             {"name": name, "fence": fence, "token": token},
             commands.Guard(name, token, fence),
@@ -125,7 +126,8 @@ class RowStatements(WitnessStatements):
                 FROM {self.lock_table} WHERE {FREE} {only}
             ), lockers AS MATERIALIZED (
                 SELECT DISTINCT pid FROM pg_locks
-                WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+                WHERE locktype = 'relation' AND granted
+                    AND relation = {self.oid(self.lock_table)}
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                     AND mode = 'RowShareLock'
             )
@@ -138,7 +140,7 @@ class RowStatements(WitnessStatements):
                 x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
             )
             WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END""",
-            {"table": self.lock_table} | ({} if name is None else {"name": name}),
+            {} if name is None else {"name": name},
             commands.ListRowLocks(name),
             read=_row_locks,
         )
@@ -146,7 +148,8 @@ class RowStatements(WitnessStatements):
     def apply(self, key: str) -> Query[int]:
         return Query(
             f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
-            VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING""",
+            SELECT %(key)s, clock_timestamp() WHERE {self.here}
+            ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
             commands.Apply(key),
         )
@@ -173,14 +176,15 @@ class RowStatements(WitnessStatements):
         # Read first, so that a repetition locks and writes nothing. A record that is there and not
         # seen is newer than the statement, which says nothing then: the next one sees it.
         return Query(
-            f"""WITH {LIMITED}, seen AS MATERIALIZED (
-                SELECT token, fingerprint, result FROM {self.once_table}
+            f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
+            ), seen AS MATERIALIZED (
+                SELECT token, fingerprint, result FROM here, {self.once_table}
                 WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
             ), made AS (
                 INSERT INTO {self.once_table} AS o
                     (idempotency_key, token, fingerprint, made_at, expires_at)
                 SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), {self.kept_until}
-                WHERE NOT EXISTS (TABLE seen) AND {IS_LIMITED}
+                FROM here WHERE NOT EXISTS (TABLE seen) AND {IS_LIMITED}
                 ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
                 WHERE o.expires_at <= clock_timestamp()
                 RETURNING token, fingerprint, result
@@ -231,3 +235,7 @@ def _row_lock(reply: Reply) -> RowOutcome:
         return RowOutcome(locked=False)
     newest, fence, *_, open = reply.rows[0]
     return RowOutcome(fence is not None, stale=not newest, closed=not open)
+
+
+def _users_row_lock(reply: Reply) -> RowOutcome:
+    return _row_lock(reply)._replace(here=bool(reply.rows and reply.rows[0][-2]))

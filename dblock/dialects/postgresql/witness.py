@@ -33,8 +33,6 @@ from typing import ClassVar
 from ...protocol import commands
 from ...protocol.state import Witness
 from ...protocol.steps import Query, Reply
-from ...timeouts import Timeouts
-from ..adapter import Adapter
 from ..dialect import Dialect
 from .fragments import DURABLE
 
@@ -78,13 +76,28 @@ class WitnessStatements(Dialect):
     """The statements about the witness, and how others look for it."""
 
     has_witness: ClassVar[bool] = True
+    found: ClassVar[dict[str, str]] = {
+        "schema": """(SELECT nspname FROM pg_namespace AS n WHERE n.oid =
+            (SELECT relnamespace FROM pg_class AS c WHERE c.oid = s.tableoid))""",
+        "container": "current_database()",
+        "writer": "s.xmin::text",
+        "host": "host(inet_server_addr())",
+        "port": "current_setting('port')",
+    }
 
-    def __init__(
-        self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
-    ) -> None:
-        super().__init__(schema, prefix, timeouts, adapter)
-        self.epoch_table = self.table("epoch")
-        self.witness_table = self.table("witness")
+    def literal(self, said: str) -> str:
+        # What a backslash means is set by each session.
+        escaped = super().literal(said).replace("%", "%%")
+        return escaped if "\\" not in said else "E" + escaped.replace("\\", "\\\\")
+
+    def oid(self, table: str) -> str:
+        """Return what finds a table in the catalog."""
+        return f"{self.literal(table)}::regclass"
+
+    def _name_tables(self) -> None:
+        super()._name_tables()
+        self.epoch_table = self._named("epoch")
+        self.witness_table = self._named("witness")
         #: The epoch, for the FROM of a grant; no row where nothing is granted.
         self.open = f"({self.epoch(OPEN, known())}) AS open"
         #: A pause that is longer was begun by a clock that was ahead.
@@ -121,9 +134,10 @@ class WitnessStatements(Dialect):
         return Query(
             f"""WITH here AS MATERIALIZED (
                 SELECT ({SERVER}) AS server,
-                    (SELECT relpersistence FROM pg_class WHERE oid = %(lock)s::regclass) AS lock,
-                    (SELECT relpersistence FROM pg_class WHERE oid = %(witness)s::regclass)
-                        AS witness
+                    (SELECT relpersistence FROM pg_class
+                        WHERE oid = {self.oid(self.lock_table)}) AS lock,
+                    (SELECT relpersistence FROM pg_class
+                        WHERE oid = {self.oid(self.witness_table)}) AS witness
             ), seen AS MATERIALIZED (
                 SELECT e.xmin::text AS version, here.server,
                     e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same,
@@ -149,7 +163,7 @@ class WitnessStatements(Dialect):
                 longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from,
                 valid_until = excluded.valid_until
             RETURNING epoch""",
-            {"lock": self.lock_table, "witness": self.witness_table},
+            {},
             commands.WriteWitness(),
         )
 
@@ -161,7 +175,7 @@ class WitnessStatements(Dialect):
         # row, which the planner is told by its key: else it expects so many that it compiles the
         # statement.
         before = f"""CASE WHEN e.longest_ttl <= granted THEN 0
-            WHEN pg_relation_size(%(lock)s::regclass) > {_READABLE} THEN e.longest_ttl
+            WHEN pg_relation_size({self.oid(self.lock_table)}) > {_READABLE} THEN e.longest_ttl
             ELSE least(e.longest_ttl, coalesce((
                 SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
                 FROM {self.lock_table} WHERE token IS NOT NULL), 0)) END"""
@@ -183,7 +197,7 @@ class WitnessStatements(Dialect):
                 valid_until = CASE WHEN lapsed THEN clock_timestamp() + {_VALID}
                     ELSE w.valid_until END
             FROM recorded WHERE w.id = 1""",
-            {"ttl": ttl, "lock": self.lock_table},
+            {"ttl": ttl},
             commands.RecordTtl(ttl),
         )
 
@@ -198,19 +212,23 @@ class WitnessStatements(Dialect):
 
     def set_durability(self, durability: str) -> tuple[str, ...]:
         if durability == "volatile":
-            return (f"ALTER TABLE {self.lock_table} SET UNLOGGED",)
+            return (f"ALTER TABLE {self.table('lock')} SET UNLOGGED",)
         # A crash that nobody has found out yet may have emptied the table: then it must not pass
         # for one that lost nothing.
         return (
-            f"UPDATE {self.epoch_table} SET server = NULL WHERE NOT EXISTS ({self.epoch()}) AND "
-            f"EXISTS (SELECT FROM pg_class WHERE oid = '{self.lock_table}'::regclass "
-            "AND relpersistence = 'u')",
-            f"ALTER TABLE {self.lock_table} SET LOGGED",
+            self.placed(
+                f"UPDATE {self.epoch_table} SET server = NULL WHERE NOT EXISTS ({self.epoch()}) "
+                f"AND EXISTS (SELECT FROM pg_class WHERE oid = {self.oid(self.lock_table)} "
+                "AND relpersistence = 'u')"
+            ),
+            f"ALTER TABLE {self.table('lock')} SET LOGGED",
         )
 
     def rights(self) -> dict[str, str]:
-        witness = {self.witness_table: "SELECT, INSERT, UPDATE", self.epoch_table: "SELECT, UPDATE"}
-        return super().rights() | witness
+        return super().rights() | {
+            self.table("witness"): "SELECT, INSERT, UPDATE",
+            self.table("epoch"): "SELECT, UPDATE",
+        }
 
 
 def _witness(reply: Reply) -> Witness | None:

@@ -43,6 +43,10 @@ class SQLite(
     remaining = REMAINING
     later = SHIFTED
     clock = NOW
+    found: ClassVar[dict[str, str]] = {
+        "schema": "'main'",
+        "container": "(SELECT file FROM pragma_database_list WHERE name = 'main')",
+    }
     ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds')"
 
     def shift(self, seconds: float) -> object:

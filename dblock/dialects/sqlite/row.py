@@ -20,10 +20,11 @@ class RowStatements(Dialect):
     looks_itself = True
     sees_row_locks = True
 
-    def create(self, name: str) -> Query[int]:
+    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
+        here = self.here if borrowed else "true"
         return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES (:name, {self.floor})
-            ON CONFLICT (lock_name) DO NOTHING""",
+            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT :name, {self.floor}
+            WHERE {here} ON CONFLICT (lock_name) DO NOTHING""",
             {"name": name},
             commands.Create(name),
         )
@@ -45,7 +46,7 @@ class RowStatements(Dialect):
             )
         return Query(
             f"""UPDATE {self.lock_table} SET fence = fence
-            WHERE lock_name = :name AND {FREE} RETURNING fence""",
+            WHERE lock_name = :name AND {FREE} AND {self.here} RETURNING fence""",
             {"name": name},
             commands.LockRow(name, borrowed),
             read=read_row_lock,
@@ -54,7 +55,8 @@ class RowStatements(Dialect):
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
         return Query(
             f"""UPDATE {self.lock_table} SET fence = fence
-            WHERE lock_name = :name AND fence = :fence AND token = :token RETURNING fence""",
+            WHERE lock_name = :name AND fence = :fence AND token = :token AND {self.here}
+            RETURNING fence""",
             {"name": name, "fence": fence, "token": token},
             commands.Guard(name, token, fence),
             read=any_row,
@@ -73,7 +75,7 @@ class RowStatements(Dialect):
     def apply(self, key: str) -> Query[int]:
         return Query(
             f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
-            VALUES (:key, {NOW}) ON CONFLICT (idempotency_key) DO NOTHING""",
+            SELECT :key, {NOW} WHERE {self.here} ON CONFLICT (idempotency_key) DO NOTHING""",
             {"key": key},
             commands.Apply(key),
         )
@@ -100,7 +102,7 @@ class RowStatements(Dialect):
         return Query(
             f"""INSERT INTO {self.once_table} AS o
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
-            VALUES (:key, :token, :fingerprint, NULL, {NOW}, {self.kept_until})
+            SELECT :key, :token, :fingerprint, NULL, {NOW}, {self.kept_until} WHERE {self.here}
             ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
             RETURNING token, fingerprint, result""",
             {"key": key, "token": token, "fingerprint": fingerprint, "keep": modifier(keep)},

@@ -1,36 +1,36 @@
 -- grant, waits 0 s
 WITH taken AS (
-            UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+            UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
                     SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
                 ), '{}') END,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM (
-                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
                 WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
         ), created AS (
-            INSERT INTO "dblock_lock"
+            INSERT INTO "public"."dblock_lock"
                 (lock_name, fence, token, owner, acquired_at, expires_at)
-            SELECT %(name)s, greatest(open.epoch, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0)) + 1, %(token)s, %(owner)s, clock_timestamp(),
+            SELECT %(name)s, greatest(open.epoch, COALESCE((SELECT fence FROM "public"."dblock_lock" WHERE lock_name = ''), 0)) + 1, %(token)s, %(owner)s, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
+            FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
             WHERE NOT EXISTS (TABLE taken)
-                AND NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
+                AND NOT EXISTS (SELECT FROM "public"."dblock_lock" WHERE lock_name = %(name)s)
             ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
         )
         TABLE taken UNION ALL TABLE created
 
 -- grant, waits 0 s
-UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
     expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
 FROM (
-    SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+    SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
     WHERE lock_name = %(name)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp())
     FOR UPDATE OF k SKIP LOCKED
 ) AS mine WHERE l.ctid = mine.ctid
@@ -38,20 +38,20 @@ RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, con
 
 -- grant_slot, waits 0 s
 WITH admitted AS MATERIALIZED (
-            SELECT epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
+            SELECT epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "public"."dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
         ), mine AS MATERIALIZED (
             SELECT free.ctid, free.epoch
             FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
-                SELECT k.ctid, admitted.epoch FROM admitted, "dblock_lock" AS k
+                SELECT k.ctid, admitted.epoch FROM admitted, "public"."dblock_lock" AS k
                 WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS free LIMIT 1
         )
-        UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
+        UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
                     SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
                 ), '{}') END,
@@ -61,39 +61,39 @@ WITH admitted AS MATERIALIZED (
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- grant_slot, waits 0 s
-UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                 expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
             FROM (
-                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
-                WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "dblock_value" WHERE lock_name = %(name)s AND fence = 0)
+                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
+                WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "public"."dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "public"."dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
-        FROM (SELECT 1 AS one) AS always LEFT JOIN "dblock_lock"
+        FROM (SELECT 1 AS one) AS always LEFT JOIN "public"."dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
 
 -- set_limit
-INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+INSERT INTO "public"."dblock_value" (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, clock_timestamp())
 ON CONFLICT (lock_name) DO NOTHING RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- set_limit
-INSERT INTO "dblock_value" (lock_name, fence, value, written_at)
+INSERT INTO "public"."dblock_value" (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, clock_timestamp())
 ON CONFLICT (lock_name)
 DO UPDATE SET value = excluded.value, written_at = excluded.written_at
-WHERE "dblock_value".fence = 0 RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+WHERE "public"."dblock_value".fence = 0 RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- join, waits 0.025 s, a crash may undo it
-UPDATE "dblock_lock" SET waiters = CASE
+UPDATE "public"."dblock_lock" SET waiters = CASE
             WHEN waiters IS NULL THEN ARRAY[%(entry)s]
             WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NULL THEN array_append(waiters[(SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1):], %(entry)s)
@@ -110,12 +110,12 @@ UPDATE "dblock_lock" SET waiters = CASE
 -- take, waits 0.025 s
 WITH mine AS MATERIALIZED (
             SELECT lock_name, coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(cardinality(waiters), 0) + 1) AS position, open.epoch
-            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
+            FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
                 AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
         )
-        UPDATE "dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
+        UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
             waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
                     SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE number > mine.position OR number < mine.position AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
@@ -128,14 +128,14 @@ WITH mine AS MATERIALIZED (
 -- join_readers, waits 0.025 s
 WITH mine AS MATERIALIZED (
             SELECT k.lock_name, k.expires_at AS expiry
-            FROM (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "dblock_lock" AS k
+            FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
             WHERE lock_name = %(name)s AND token = %(group)s AND fence > open.epoch
                 AND set_config('lock_timeout', '25', true) IS NOT NULL AND (%(past)s OR (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END
             FOR NO KEY UPDATE OF k
         )
-        UPDATE "dblock_lock" AS l SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || %(token)s), waiters = nullif(ARRAY(
+        UPDATE "public"."dblock_lock" AS l SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || %(token)s), waiters = nullif(ARRAY(
             SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}'),
             expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(group)s
@@ -143,7 +143,7 @@ WITH mine AS MATERIALIZED (
         RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- leave_readers, waits 0.025 s, a crash may undo it
-UPDATE "dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s), ''),
+UPDATE "public"."dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s), ''),
             token = CASE WHEN NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || %(token)s), '') = token THEN NULL ELSE token END,
             expires_at = CASE WHEN NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || %(token)s), '') = token THEN clock_timestamp() ELSE expires_at END
         WHERE lock_name = %(name)s AND token = %(group)s AND CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END AND set_config('lock_timeout', '25', true) IS NOT NULL
@@ -159,11 +159,11 @@ FROM unnest(waiters[:coalesce((
     SELECT min(number) FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))), coalesce(cardinality(waiters), 0))]) AS entry
 WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) FROM "dblock_lock"
+1684171883, ('x' || left(entry, 8))::bit(32)::int))) FROM "public"."dblock_lock"
         WHERE lock_name = %(name)s AND token = %(group)s
 
 -- leave, waits 0.25 s, a crash may undo it
-UPDATE "dblock_lock" SET waiters = nullif(ARRAY(
+UPDATE "public"."dblock_lock" SET waiters = nullif(ARRAY(
             SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}')
         WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
             AND set_config('lock_timeout', '250', true) IS NOT NULL
@@ -180,18 +180,18 @@ WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '000000
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) END
 
 -- renew, waits 0 s
-WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
+WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
         ), mine AS MATERIALIZED (
             SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
                 (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
                 (SELECT %(ttls)s::float8[])
             ) AS asked (lock_name, token, ttl)
-            JOIN "dblock_lock" AS k
+            JOIN "public"."dblock_lock" AS k
                 ON k.lock_name = asked.lock_name AND k.token = asked.token
             JOIN present ON k.fence > present.epoch
             FOR NO KEY UPDATE OF k SKIP LOCKED
         )
-        UPDATE "dblock_lock" AS l
+        UPDATE "public"."dblock_lock" AS l
         SET expires_at = greatest(clock_timestamp() + make_interval(secs => mine.ttl),
             CASE WHEN SUBSTR(l.token, 1, 6) = 'shared' THEN mine.expires_at END)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
@@ -203,14 +203,14 @@ FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
 
 -- attach, waits 0 s
-WITH present AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
+WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
         ), mine AS MATERIALIZED (
-            SELECT k.lock_name, k.expires_at FROM "dblock_lock" AS k
+            SELECT k.lock_name, k.expires_at FROM "public"."dblock_lock" AS k
             JOIN present ON k.fence > present.epoch
             WHERE k.lock_name = %(name)s AND k.token = %(token)s
             FOR UPDATE OF k SKIP LOCKED
         )
-        UPDATE "dblock_lock" AS l SET token = %(new_token)s, owner = %(owner)s,
+        UPDATE "public"."dblock_lock" AS l SET token = %(new_token)s, owner = %(owner)s,
             expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             AND mine.expires_at > clock_timestamp()
@@ -221,13 +221,13 @@ FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_
 1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
 
 -- release, waits 0.025 s, a crash may undo it
-UPDATE "dblock_lock" SET token = NULL, expires_at = clock_timestamp()
+UPDATE "public"."dblock_lock" SET token = NULL, expires_at = clock_timestamp()
 WHERE lock_name = %(name)s AND token = %(token)s AND waiters IS NULL AND set_config('lock_timeout', '25', true) IS NOT NULL
 RETURNING set_config('synchronous_commit', 'off', true)
 
 -- pass_on, waits 0.025 s, a crash may undo it
 WITH newest AS MATERIALIZED (
-            SELECT lock_name, waiters FROM "dblock_lock"
+            SELECT lock_name, waiters FROM "public"."dblock_lock"
             WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
             FOR NO KEY UPDATE
         ), first AS MATERIALIZED (
@@ -235,10 +235,10 @@ WITH newest AS MATERIALIZED (
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
+            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
-        UPDATE "dblock_lock" AS l SET
+        UPDATE "public"."dblock_lock" AS l SET
             fence = CASE WHEN next.entry IS NULL THEN l.fence
                 ELSE greatest(l.fence, next.epoch) + 1 END,
             token = substr(next.entry, 25, 32),
@@ -261,7 +261,7 @@ FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_tr
 
 -- pass_on, waits 0.025 s, a crash may undo it
 WITH newest AS MATERIALIZED (
-            SELECT lock_name, waiters FROM "dblock_lock"
+            SELECT lock_name, waiters FROM "public"."dblock_lock"
             WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
             FOR NO KEY UPDATE
         ), first AS MATERIALIZED (
@@ -269,10 +269,10 @@ WITH newest AS MATERIALIZED (
 1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
+            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
             WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
         )
-        UPDATE "dblock_lock" AS l SET
+        UPDATE "public"."dblock_lock" AS l SET
             fence = CASE WHEN next.entry IS NULL THEN l.fence
                 ELSE greatest(l.fence, next.epoch) + 1 END,
             token = substr(next.entry, 25, 32),
@@ -293,12 +293,20 @@ FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_tr
                 extract(epoch FROM l.expires_at - l.acquired_at))) END,
             CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
 
+-- look_around
+SELECT (SELECT nspname FROM pg_namespace AS n WHERE n.oid =
+(SELECT relnamespace FROM pg_class AS c WHERE c.oid = s.tableoid)), current_database(), s.xmin::text, host(inet_server_addr()), current_setting('port'), s.* FROM "public"."dblock_schema" AS s
+
+-- look_around
+SELECT (SELECT nspname FROM pg_namespace AS n WHERE n.oid =
+(SELECT relnamespace FROM pg_class AS c WHERE c.oid = s.tableoid)), current_database(), s.xmin::text, host(inet_server_addr()), current_setting('port'), s.* FROM "public"."dblock_schema" AS s
+
 -- look
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock" WHERE lock_name = %(name)s
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "public"."dblock_lock" WHERE lock_name = %(name)s
 
 
 -- look
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock" WHERE lock_name IN (%(name0)s, %(name1)s)
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "public"."dblock_lock" WHERE lock_name IN (%(name0)s, %(name1)s)
 
 
 -- look_queued
@@ -307,33 +315,34 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FR
 1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
         AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
-        FROM "dblock_lock" WHERE lock_name = %(name)s
+        FROM "public"."dblock_lock" WHERE lock_name = %(name)s
 
 -- list_held
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "dblock_lock"
-WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) ORDER BY lock_name
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "public"."dblock_lock"
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) ORDER BY lock_name
 
 -- read_witness
-SELECT epoch, (SELECT cause FROM "dblock_epoch"),
+SELECT epoch, (SELECT cause FROM "public"."dblock_epoch"),
     extract(epoch FROM grants_from - clock_timestamp())::float8,
     CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
-FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "dblock_epoch")
+FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch")
 
 -- write_witness
 WITH here AS MATERIALIZED (
             SELECT (SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
 THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()) AS server,
-                (SELECT relpersistence FROM pg_class WHERE oid = %(lock)s::regclass) AS lock,
-                (SELECT relpersistence FROM pg_class WHERE oid = %(witness)s::regclass)
-                    AS witness
+                (SELECT relpersistence FROM pg_class
+                    WHERE oid = '"public"."dblock_lock"'::regclass) AS lock,
+                (SELECT relpersistence FROM pg_class
+                    WHERE oid = '"public"."dblock_witness"'::regclass) AS witness
         ), seen AS MATERIALIZED (
             SELECT e.xmin::text AS version, here.server,
                 e.server IS NOT DISTINCT FROM here.server AND writer = xmin::text AS same,
-                here.lock = 'p' OR e.longest_ttl IS NULL OR EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text) AS intact
-            FROM "dblock_epoch" AS e, here
-            WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "dblock_epoch"))
+                here.lock = 'p' OR e.longest_ttl IS NULL OR EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) AS intact
+            FROM "public"."dblock_epoch" AS e, here
+            WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch"))
         ), written AS (
-            UPDATE "dblock_epoch" AS e SET server = seen.server, writer = pg_current_xact_id()::xid::text,
+            UPDATE "public"."dblock_epoch" AS e SET server = seen.server, writer = pg_current_xact_id()::xid::text,
                 epoch = CASE WHEN same AND intact THEN e.epoch ELSE CASE WHEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint > e.epoch THEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint ELSE e.epoch + 4294967296 END END,
                 cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
                     ELSE 'crash' END,
@@ -343,7 +352,7 @@ THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_sys
             RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
                 e.grants_from
         )
-        INSERT INTO "dblock_witness"
+        INSERT INTO "public"."dblock_witness"
             (id, epoch, longest_ttl, grants_from, valid_until, writer)
         SELECT 1, epoch, longest_ttl, grants_from, grants_from + interval '25 hours', pg_current_xact_id()::xid::text
         FROM written
@@ -353,40 +362,40 @@ THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_sys
         RETURNING epoch
 
 -- announce_ttl
-UPDATE "dblock_epoch" AS e
+UPDATE "public"."dblock_epoch" AS e
 SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = pg_current_xact_id()::xid::text
-WHERE EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text) RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+WHERE EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- record_ttl
 WITH seen AS MATERIALIZED (
     SELECT w.longest_ttl AS granted,
         coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
-    FROM "dblock_witness" AS w
+    FROM "public"."dblock_witness" AS w
     WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
 ), recorded AS (
-    UPDATE "dblock_epoch" AS e SET writer = pg_current_xact_id()::xid::text,
+    UPDATE "public"."dblock_epoch" AS e SET writer = pg_current_xact_id()::xid::text,
         longest_ttl = CASE WHEN lapsed
             THEN greatest(%(ttl)s, granted, CASE WHEN e.longest_ttl <= granted THEN 0
-WHEN pg_relation_size(%(lock)s::regclass) > 67108864 THEN e.longest_ttl
+WHEN pg_relation_size('"public"."dblock_lock"'::regclass) > 67108864 THEN e.longest_ttl
 ELSE least(e.longest_ttl, coalesce((
     SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
-    FROM "dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
+    FROM "public"."dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
     FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
     RETURNING lapsed, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 )
-UPDATE "dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
+UPDATE "public"."dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
     longest_ttl = greatest(%(ttl)s, CASE WHEN NOT lapsed THEN w.longest_ttl END),
     valid_until = CASE WHEN lapsed THEN clock_timestamp() + interval '25 hours'
         ELSE w.valid_until END
 FROM recorded WHERE w.id = 1
 
 -- create
-INSERT INTO "dblock_lock" (lock_name, fence) SELECT %(name)s, COALESCE((SELECT fence FROM "dblock_lock" WHERE lock_name = ''), 0)
-WHERE NOT EXISTS (SELECT FROM "dblock_lock" WHERE lock_name = %(name)s)
+INSERT INTO "public"."dblock_lock" (lock_name, fence) SELECT %(name)s, COALESCE((SELECT fence FROM "public"."dblock_lock" WHERE lock_name = ''), 0)
+WHERE NOT EXISTS (SELECT FROM "public"."dblock_lock" WHERE lock_name = %(name)s)
 ON CONFLICT (lock_name) DO NOTHING
 
 -- lock_row, waits 2.5 s, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE )
@@ -394,20 +403,21 @@ SELECT current_setting('transaction_isolation') = 'read committed', locked.fence
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- lock_row, waits 2.5 s
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), before AS MATERIALIZED (
+WITH open AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), before AS MATERIALIZED (
     SELECT current_setting('lock_timeout') AS patience
 ), during AS MATERIALIZED (
     SELECT set_config('lock_timeout', %(patience)s, true) AS patience
     FROM before WHERE before.patience IS NOT NULL
-), locked AS MATERIALIZED (
-    SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+),
+here AS MATERIALIZED (SELECT WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')), locked AS MATERIALIZED (
+    SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND EXISTS (TABLE here) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
 )
 SELECT current_setting('transaction_isolation') = 'read committed', locked.fence,
-    set_config('lock_timeout', before.patience, true), EXISTS (TABLE open)
+    set_config('lock_timeout', before.patience, true), EXISTS (TABLE here), EXISTS (TABLE open)
 FROM before LEFT JOIN locked ON true
 
 -- lock_row, waits 0 s, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE SKIP LOCKED)
@@ -415,13 +425,13 @@ SELECT current_setting('transaction_isolation') = 'read committed', locked.fence
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- lock_row, waits 0 s
-SELECT true, fence, true FROM "dblock_lock"
+SELECT true, fence, true FROM "public"."dblock_lock"
 WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp())
-    AND EXISTS (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp())
+    AND EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()) AND EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
 FOR UPDATE SKIP LOCKED
 
 -- lock_row, a crash may undo it
-WITH open AS MATERIALIZED (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
+WITH open AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp()), locked AS MATERIALIZED (SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open)
     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
     AND set_config('synchronous_commit', 'off', true) IS NOT NULL
     FOR UPDATE )
@@ -429,17 +439,18 @@ SELECT current_setting('transaction_isolation') = 'read committed', locked.fence
 FROM (SELECT) AS always LEFT JOIN locked ON true
 
 -- guard, waits 0 s
-SELECT fence FROM "dblock_lock"
+SELECT fence FROM "public"."dblock_lock"
 WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
-    AND fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
+    AND fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) AND EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
 FOR KEY SHARE SKIP LOCKED
 
 -- apply
-INSERT INTO "dblock_applied" (idempotency_key, applied_at)
-VALUES (%(key)s, clock_timestamp()) ON CONFLICT (idempotency_key) DO NOTHING
+INSERT INTO "public"."dblock_applied" (idempotency_key, applied_at)
+SELECT %(key)s, clock_timestamp() WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
+ON CONFLICT (idempotency_key) DO NOTHING
 
 -- unapply
-DELETE FROM "dblock_applied" WHERE idempotency_key = %(key)s
+DELETE FROM "public"."dblock_applied" WHERE idempotency_key = %(key)s
 
 
 -- gate
@@ -453,14 +464,15 @@ WITH before AS MATERIALIZED (
 ), during AS MATERIALIZED (
     SELECT set_config('lock_timeout', %(patience)s, true) AS patience
     FROM before WHERE before.patience IS NOT NULL
+), here AS MATERIALIZED (SELECT WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
 ), seen AS MATERIALIZED (
-    SELECT token, fingerprint, result FROM "dblock_once"
+    SELECT token, fingerprint, result FROM here, "public"."dblock_once"
     WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
 ), made AS (
-    INSERT INTO "dblock_once" AS o
+    INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
     SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -475,14 +487,15 @@ WITH before AS MATERIALIZED (
 ), during AS MATERIALIZED (
     SELECT set_config('lock_timeout', %(patience)s, true) AS patience
     FROM before WHERE before.patience IS NOT NULL
+), here AS MATERIALIZED (SELECT WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
 ), seen AS MATERIALIZED (
-    SELECT token, fingerprint, result FROM "dblock_once"
+    SELECT token, fingerprint, result FROM here, "public"."dblock_once"
     WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
 ), made AS (
-    INSERT INTO "dblock_once" AS o
+    INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
     SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -497,14 +510,15 @@ WITH before AS MATERIALIZED (
 ), during AS MATERIALIZED (
     SELECT set_config('lock_timeout', %(patience)s, true) AS patience
     FROM before WHERE before.patience IS NOT NULL
+), here AS MATERIALIZED (SELECT WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')
 ), seen AS MATERIALIZED (
-    SELECT token, fingerprint, result FROM "dblock_once"
+    SELECT token, fingerprint, result FROM here, "public"."dblock_once"
     WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
 ), made AS (
-    INSERT INTO "dblock_once" AS o
+    INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
     SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -514,39 +528,39 @@ SELECT found.token, found.fingerprint, found.result,
 FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true
 
 -- finish_once
-UPDATE "dblock_once" SET result = %(result)s
+UPDATE "public"."dblock_once" SET result = %(result)s
 WHERE idempotency_key = %(key)s AND token = %(token)s
 
 -- forget_once
-DELETE FROM "dblock_once"
+DELETE FROM "public"."dblock_once"
 WHERE idempotency_key = %(key)s AND token = %(token)s
 
 -- register, a crash may undo it
-INSERT INTO "dblock_waiter"
+INSERT INTO "public"."dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)
 VALUES (%(id)s, %(name)s, %(strategy)s, %(owner)s, clock_timestamp() + %(since)s * interval '1 s', clock_timestamp() + %(expiry)s * interval '1 s', %(holds)s) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds RETURNING set_config('synchronous_commit', 'off', true)
 
 -- unregister, a crash may undo it
-DELETE FROM "dblock_waiter" WHERE id = %(id)s RETURNING set_config('synchronous_commit', 'off', true)
+DELETE FROM "public"."dblock_waiter" WHERE id = %(id)s RETURNING set_config('synchronous_commit', 'off', true)
 
 
 -- sweep, waits 0 s, a crash may undo it
-DELETE FROM "dblock_waiter" WHERE id IN (SELECT id FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 <= 0 FOR UPDATE SKIP LOCKED) RETURNING set_config('synchronous_commit', 'off', true)
+DELETE FROM "public"."dblock_waiter" WHERE id IN (SELECT id FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 <= 0 FOR UPDATE SKIP LOCKED) RETURNING set_config('synchronous_commit', 'off', true)
 
 
 -- list_waiters
 SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
-FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND lock_name = %(name)s ORDER BY since, id
+FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND lock_name = %(name)s ORDER BY since, id
 
 -- list_waiters
 SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
-FROM "dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 ORDER BY since, id
+FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 ORDER BY since, id
 
 -- list_blocked
 SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND extract(epoch FROM l.expires_at - clock_timestamp())::float8 > 0 THEN l.fence END, w.owner, w.since,
     w.holds
-FROM "dblock_waiter" AS w
-LEFT JOIN "dblock_lock" AS l ON l.lock_name = w.lock_name
+FROM "public"."dblock_waiter" AS w
+LEFT JOIN "public"."dblock_lock" AS l ON l.lock_name = w.lock_name
 WHERE w.holds IS NOT NULL AND extract(epoch FROM w.expires_at - clock_timestamp())::float8 > 0
 
 -- read_clock
@@ -554,7 +568,7 @@ SELECT clock_timestamp()
 
 
 -- begin_run
-INSERT INTO "dblock_run" AS run (lock_name, slot, fence, owner, started_at)
+INSERT INTO "public"."dblock_run" AS run (lock_name, slot, fence, owner, started_at)
 VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, clock_timestamp())
 ON CONFLICT (lock_name, slot) DO UPDATE SET fence = CASE WHEN (run.fence < excluded.fence AND NOT
 (run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.fence ELSE run.fence END, owner = CASE WHEN (run.fence < excluded.fence AND NOT
@@ -564,57 +578,58 @@ ON CONFLICT (lock_name, slot) DO UPDATE SET fence = CASE WHEN (run.fence < exclu
 (run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0)) THEN excluded.exit_status ELSE run.exit_status END RETURNING fence
 
 -- end_run
-UPDATE "dblock_run" SET ended_at = clock_timestamp(),
+UPDATE "public"."dblock_run" SET ended_at = clock_timestamp(),
     exit_status = %(status)s
 WHERE lock_name = %(name)s AND slot = %(slot)s
     AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- forget_run
-DELETE FROM "dblock_run" WHERE lock_name = %(name)s AND slot = %(slot)s
+DELETE FROM "public"."dblock_run" WHERE lock_name = %(name)s AND slot = %(slot)s
 AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- list_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
-run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "public"."dblock_run" AS run
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
 -- list_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
-run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "dblock_run" AS run
+        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "public"."dblock_run" AS run
 WHERE lock_name = %(name)s AND slot = %(slot)s
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
 -- list_last_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
-run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
         AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
-    SELECT "dblock_run".*, row_number() OVER (
+    SELECT "public"."dblock_run".*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
-    ) AS age FROM "dblock_run"
+    ) AS age FROM "public"."dblock_run"
 ) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT 5
 
 -- list_held_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
-run.exit_status, EXISTS (SELECT 1 FROM "dblock_lock" AS held
+run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
         AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
-FROM "dblock_lock" AS l JOIN "dblock_run" AS run
+FROM "public"."dblock_lock" AS l JOIN "public"."dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
 WHERE l.token IS NOT NULL
 
 -- list_row_locks
 WITH locked AS MATERIALIZED (
     SELECT lock_name, xmax AS xid, greatest(0, pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ((xmax::text::bigint - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 2147483648) & 4294967295) - 2147483648)::text::xid8 AS locker
-    FROM "dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp())
+    FROM "public"."dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp())
 ), lockers AS MATERIALIZED (
     SELECT DISTINCT pid FROM pg_locks
-    WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+    WHERE locktype = 'relation' AND granted
+        AND relation = '"public"."dblock_lock"'::regclass
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND mode = 'RowShareLock'
 )
@@ -631,10 +646,11 @@ WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 -- list_row_locks
 WITH locked AS MATERIALIZED (
     SELECT lock_name, xmax AS xid, greatest(0, pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ((xmax::text::bigint - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 2147483648) & 4294967295) - 2147483648)::text::xid8 AS locker
-    FROM "dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp()) AND lock_name = %(name)s
+    FROM "public"."dblock_lock" WHERE (token IS NULL OR expires_at <= clock_timestamp()) AND lock_name = %(name)s
 ), lockers AS MATERIALIZED (
     SELECT DISTINCT pid FROM pg_locks
-    WHERE locktype = 'relation' AND relation = %(table)s::regclass AND granted
+    WHERE locktype = 'relation' AND granted
+        AND relation = '"public"."dblock_lock"'::regclass
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND mode = 'RowShareLock'
 )
@@ -649,43 +665,43 @@ LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
 WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 
 -- prune_applied
-DELETE FROM "dblock_applied" WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) AND (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_applied" AS found WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s)  LIMIT 1000
+DELETE FROM "public"."dblock_applied" WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "public"."dblock_applied" AS found WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s)  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_once
-DELETE FROM "dblock_once" WHERE expires_at <= clock_timestamp() AND (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "dblock_once" AS found WHERE expires_at <= clock_timestamp()  LIMIT 1000
+DELETE FROM "public"."dblock_once" WHERE expires_at <= clock_timestamp() AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "public"."dblock_once" AS found WHERE expires_at <= clock_timestamp()  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_runs
-DELETE FROM "dblock_run" WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
-    SELECT lock_name, slot FROM "dblock_run" AS found WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "dblock_run" AS later
+DELETE FROM "public"."dblock_run" WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "public"."dblock_run" AS found WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "public"."dblock_run" AS later
 WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at) LIMIT 1000
 ) AS some_of_them)
 
 -- look_for_unused
 SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s)) THEN fence END) FROM (
-    SELECT lock_name, fence, acquired_at, expires_at, waiters FROM "dblock_lock"
+    SELECT lock_name, fence, acquired_at, expires_at, waiters FROM "public"."dblock_lock"
     WHERE lock_name > %(after)s ORDER BY lock_name LIMIT 1000
 ) AS page
 
 -- raise_floor
-INSERT INTO "dblock_lock" AS floor (lock_name, fence)
+INSERT INTO "public"."dblock_lock" AS floor (lock_name, fence)
 VALUES ('', %(fence)s)
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
 WHERE excluded.fence > floor.fence
 
 -- prune_values
-DELETE FROM "dblock_value" WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "dblock_lock" AS l
+DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
+    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
 -- write_value
-INSERT INTO "dblock_value" AS v (lock_name, fence, value, written_at)
+INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)
 SELECT lock_name, fence, %(value)s, clock_timestamp()
-FROM "dblock_lock"
+FROM "public"."dblock_lock"
 WHERE lock_name = %(name)s AND token = %(token)s
     AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at
@@ -694,10 +710,10 @@ RETURNING fence, pg_notify('dblock_observed', %(topic)s), concat(CASE WHEN curre
 
 -- read_leader
 SELECT l.owner, l.fence, v.value, l.acquired_at, extract(epoch FROM expires_at - clock_timestamp())::float8
-FROM "dblock_lock" AS l LEFT JOIN "dblock_value" AS v
+FROM "public"."dblock_lock" AS l LEFT JOIN "public"."dblock_value" AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "dblock_witness" WHERE writer = xmin::text)
+    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text)
 
 -- call_observers, a crash may undo it
 SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit', 'off', true)
@@ -705,7 +721,7 @@ SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit',
 
 -- retire, waits 0 s
 WITH idle AS MATERIALIZED (
-    SELECT lock_name FROM "dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s))
+    SELECT lock_name FROM "public"."dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s))
     FOR UPDATE SKIP LOCKED
 )
-DELETE FROM "dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name
+DELETE FROM "public"."dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name

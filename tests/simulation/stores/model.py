@@ -328,11 +328,15 @@ class ModelStore(Store):
         return self.loop.now >= self._alone_until or (known is not None and known.token == token)
 
     def _other(self, driver: ModelDriver, query: Query[Any]) -> Answer:
-        """What makes a connection ready: to listen, and what the schema's version is."""
+        """What makes a connection ready to listen."""
         if isinstance(query.params, dict) and "channel" in query.params:
             driver.channel = query.params["channel"]
             return [(True, "")], 1
-        return [(1, SCHEMA_VERSION, SCHEMA_VERSION)], 1
+        return (), 0
+
+    def _look_around(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        place = "public", "simulated", "1", None, "5432"
+        return [(*place, SCHEMA_VERSION, SCHEMA_VERSION, "0" * 32)], 1
 
     def _begin(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         driver.in_transaction = True

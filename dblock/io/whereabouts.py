@@ -1,0 +1,42 @@
+"""Whether a user's transaction is in the database of the locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..protocol import place
+
+if TYPE_CHECKING:
+    from ..dialects import Dialect
+    from ..protocol.steps import Procedure
+    from .borrowed import Borrowed
+    from .runtime import Runtime
+
+
+class Whereabouts:
+    """Finds out where the tables of some Locks are, before users' transactions go there."""
+
+    def __init__(self, dialect: Dialect, run: Callable[..., Any], runtime: Runtime) -> None:
+        self._dialect = dialect
+        self._run = run
+        self._runtime = runtime
+        #: Whether nobody but a user's transaction can be there: in memory.
+        self.alone: Callable[[], bool] = bool
+
+    def find(self, transaction: Borrowed) -> None:
+        """Look where the tables are, unless that is known."""
+        if self._dialect.place is None:
+            self._do(place.locate(self._dialect, *self._patience, alone=self.alone()), transaction)
+
+    def moved(self, transaction: Borrowed, name: str) -> bool:
+        """See why a statement found nothing; see :func:`.place.check`."""
+        moved: bool = self._do(place.check(self._dialect, name, *self._patience), transaction)
+        return moved
+
+    def _do(self, procedure: Procedure[Any], transaction: Borrowed) -> Any:
+        return self._run(procedure, transaction)
+
+    @property
+    def _patience(self) -> tuple[float, float]:
+        return self._dialect.timeouts.socket, self._runtime.now()

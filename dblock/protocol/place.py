@@ -1,0 +1,121 @@
+"""Whether a user's transaction is where the tables are: no lock is of use anywhere else.
+
+::
+
+    a statement in the user's transaction ── found something ──> there it is
+        └── found nothing, or no table: look around there ── these tables ──> something else kept it
+                └── others: look where ours are by now ── made anew ──> try again
+                        └── as before ──> refused: both places are named
+
+A lock's own statement has the identity of the tables as a condition, so it costs no round trip. It
+names the tables by their real place, so no ``search_path`` or ``USE`` leads elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Conflict, SchemaMissing, Unsupported
+from ..version import SCHEMA_VERSION
+from .explain import explain, schema_missing, transaction_broken
+from .faults import Fault, StatementError
+from .retry import retry_or_raise
+from .steps import ExecuteInTransaction, Procedure, Query, Reply
+
+if TYPE_CHECKING:
+    from .state import Found, Place
+    from .statements import Statements
+
+# What a name in a statement may have, whatever a session's settings are.
+_UNQUOTABLE = frozenset("'\"`%\\")
+
+
+def settle(dialect: Statements, found: Found) -> None:
+    """Take down where the tables are. Raises SchemaMissing for tables of another version."""
+    version, place = found
+    if version.version > SCHEMA_VERSION:
+        raise SchemaMissing(
+            f"dblock's tables here have version {version.version}, newer than this code's "
+            f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
+        )
+    if version.revision < SCHEMA_VERSION:
+        raise schema_missing(
+            dialect, f"they have version {version.revision}, this code needs {SCHEMA_VERSION}"
+        )
+    if place is None:
+        raise schema_missing(dialect, "the table of their version has no identity")
+    if not _UNQUOTABLE.isdisjoint(place.schema):
+        raise Unsupported(
+            f"dblock's tables are in the schema {place.schema!r}: the name of their schema or "
+            "database cannot have quotes, percent signs or backslashes"
+        )
+    if place != dialect.place:
+        dialect.settle(place)
+
+
+def locate(
+    dialect: Statements, patience: float, now: float, *, alone: bool = False
+) -> Procedure[None]:
+    """Look where the tables are, from a connection of dblock's own; from the user's transaction if
+    that is ``alone`` in its database."""
+    query = dialect.look_around(borrowed=alone)
+    if alone:
+        reply = yield from look_there(dialect, query, None)
+    else:
+        reply = yield from retry_or_raise(dialect, query, None, patience, now)
+    settle(dialect, query.read(reply))
+
+
+def look_there(dialect: Statements, query: Query[Found], name: str | None) -> Procedure[Reply]:
+    """Look around in the user's transaction."""
+    try:
+        return (yield ExecuteInTransaction(query))
+    except StatementError as failure:
+        raise explain_borrowed(dialect, failure, name) from failure.__cause__
+
+
+def check(dialect: Statements, name: str, patience: float, now: float) -> Procedure[bool]:
+    """See whether a statement in the user's transaction found nothing because the tables are
+    others, and raise ValueError then. True if it is to be tried again."""
+    before = dialect.place
+    if before is None:
+        yield from locate(dialect, patience, now)
+        return True
+    query = dialect.look_around(borrowed=True)
+    there = query.read((yield from look_there(dialect, query, name))).place
+    if there is not None and there.mark == before.mark:
+        return False
+    yield from locate(dialect, patience, now)
+    if dialect.place != before:
+        return True
+    former = dialect.former_place
+    if there is not None and former is not None and there.mark == former.mark:
+        raise Conflict(
+            "dblock's tables were made or upgraded after this transaction's snapshot was taken. "
+            "Retry the whole transaction",
+            name=name,
+        )
+    raise elsewhere(before, there)
+
+
+def elsewhere(place: Place, there: Place | str | None) -> ValueError:
+    """Return the error for a transaction that is not where the tables are."""
+    other = "where no such tables are" if there is None else f"in {there}"
+    if str(there) == str(place):
+        other += ", but in other tables: a copy of them, or on another server"
+    return ValueError(
+        f"these locks are in {place}; the transaction is {other}. A lock lives in the database of "
+        "its transaction: give a connection to the database of the locks, or make the Locks with "
+        "the engine of the transaction"
+    )
+
+
+def explain_borrowed(
+    dialect: Statements, failure: StatementError, name: str | None = None
+) -> Exception:
+    """Return the error that tells a failure in the user's transaction."""
+    if failure.fault is Fault.DISCONNECTED:
+        return transaction_broken(failure, name)
+    if failure.fault is Fault.SCHEMA and dialect.place is not None:
+        return elsewhere(dialect.place, f"another database ({failure})")
+    return explain(dialect, failure, name)
