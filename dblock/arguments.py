@@ -140,6 +140,14 @@ def check_ttl(ttl: object, what: str = "a TTL") -> float:
     return number
 
 
+def check_pause(longest: object, what: str = "longest_ttl") -> float:
+    """Return for how long a lease may be out: 0 seconds to 366 days."""
+    number = seconds(what, longest)
+    if number > TTL_MAX:
+        raise OverflowError(f"{what} is at most 366 days ({TTL_MAX:.0f} seconds): {longest!r}")
+    return number
+
+
 def _outside() -> int:
     """Return the stack level of the code that called dblock, for a warning."""
     level, frame = 1, sys._getframe(1)

@@ -22,6 +22,7 @@ from .arguments import (
     check_limit,
     check_max_hold,
     check_name,
+    check_pause,
     check_semaphore,
     check_ttl,
     seconds,
@@ -40,7 +41,7 @@ from .lock_state import LockState, RunState
 from .multi import MultiLock
 from .once import Once
 from .policy import RetryPolicy
-from .protocol import job_runs, overview, release, retiring
+from .protocol import epoch, job_runs, overview, release, retiring
 from .protocol.attach import Detached
 from .protocol.schedule import Danger
 from .protocol.state import Pruned
@@ -591,6 +592,20 @@ class Locks:
         return self.database.run(
             retiring.retire(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )
+
+    def pause(self, longest_ttl: Seconds | None = None) -> float:
+        """Grant nothing until no lease of before is out; return in how many seconds that is.
+
+        For PostgreSQL, where leases may be out that these tables do not know: after they were
+        moved here from another server, or restored. Every lease of before is lost, and its holder
+        is told so. The pause lasts for the longest TTL that dblock knows of, or for
+        ``longest_ttl``. A shorter one ends a longer pause that goes on. Then you say that no
+        holder works for longer, and dblock cannot know that. MariaDB and SQLite have no pause:
+        Unsupported.
+        """
+        longest = None if longest_ttl is None else check_pause(longest_ttl)
+        now = self.database.runtime.now()
+        return self.database.run(epoch.pause(self.dialect, longest, self.timeouts.socket, now))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

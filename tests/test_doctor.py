@@ -137,6 +137,8 @@ def postgres(new_database: NewDatabase) -> str:
             "wrong",
         ),
         ("ALTER TABLE dblock_lock SET (autovacuum_enabled = off)", "autovacuum", "note"),
+        ("ALTER TABLE dblock_lock ENABLE TRIGGER ALL", "triggers", "wrong"),
+        ("DROP TRIGGER dblock_arrived ON dblock_epoch", "triggers", "wrong"),
     ],
 )
 def test_postgresql(postgres: str, statement: str, what: str, expected: str) -> None:

@@ -454,6 +454,10 @@ class AsyncLocks:
         """Delete the rows of unused names; see :meth:`dblock.Locks.prune_names`."""
         return await self.run(self.sync.prune_names, idle)
 
+    async def pause(self, longest_ttl: Seconds | None = None) -> float:
+        """Grant nothing until no lease of before is out; see :meth:`dblock.Locks.pause`."""
+        return await self.run(self.sync.pause, longest_ttl)
+
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ from .. import __version__
 from . import exits
 from .doctor import doctor
 from .metrics import metrics
+from .pause import pause
 from .prune import prune
 from .run import run
 from .runs import runs
@@ -56,6 +57,7 @@ for command in (
     release,
     resize,
     prune,
+    pause,
     doctor,
     metrics,
     upgrade,

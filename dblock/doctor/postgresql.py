@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
+from ..dialects.postgresql.arrivals import triggers
 from ..dialects.values import text
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
@@ -226,6 +227,39 @@ def index(patient: Patient) -> Iterator[Finding]:
             )
 
 
+def arrivals(patient: Patient) -> Iterator[Finding]:
+    """Check the triggers that tell of rows from another server: when they are fired."""
+    dialect = patient.dialect
+    if patient.ask("SELECT to_regclass(%(lock)s) IS NULL", lock=dialect.lock_table) == [(True,)]:
+        return
+    wanted = {"arrived of lock": "R", "emptied of lock": "R", "arrived of epoch": "A"}
+    found = {
+        f"{text(trigger).removeprefix(dialect.prefix)} of {text(table)}": text(fired)
+        for trigger, table, fired in patient.ask(
+            "SELECT t.tgname, wanted.name, t.tgenabled FROM (VALUES ('lock', %(lock)s), "
+            "('epoch', %(epoch)s)) AS wanted (name, place) JOIN pg_trigger AS t "
+            "ON t.tgrelid = to_regclass(wanted.place) WHERE NOT t.tgisinternal",
+            lock=dialect.lock_table,
+            epoch=dialect.table("epoch"),
+        )
+    }
+    lacking = [name for name, fired in wanted.items() if found.get(name) != fired]
+    if lacking:
+        yield wrong(
+            "triggers",
+            f"not there, or not as they were made: {', '.join(lacking)}",
+            "if another server's rows come by logical replication, dblock does not notice: two may "
+            "hold a name",
+            "\n".join(
+                f"{statement};"
+                for table in ("epoch", "lock")
+                for statement in triggers(table, dialect.schema, dialect.prefix)
+            ),
+        )
+    else:
+        yield ok("triggers", "rows from another server are noticed")
+
+
 def idle_timeouts(patient: Patient) -> Iterator[Finding]:
     limits = {name: value for name, value in _settings(patient, *IDLE).items() if value != "0"}
     if not limits:
@@ -305,6 +339,7 @@ CHECKS: tuple[Check, ...] = (
     replication,
     collation,
     index,
+    arrivals,
     idle_timeouts,
     vacuum,
     rights,

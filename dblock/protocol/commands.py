@@ -207,6 +207,12 @@ class WriteWitness(NamedTuple):
     """Write the witness anew if it is missing."""
 
 
+class Distrust(NamedTuple):
+    """Let nobody believe the witness; no lease is out for longer than ``longest``."""
+
+    longest: float | None
+
+
 class AnnounceTtl(NamedTuple):
     """Let it be known, for after a failover, that TTLs as long as this may be granted."""
 
@@ -504,6 +510,7 @@ Command = (
     | ListHeld
     | ReadWitness
     | WriteWitness
+    | Distrust
     | AnnounceTtl
     | RecordTtl
     | Create

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import LockLost
+from ..errors import LockLost, Unsupported
+from .explain import explain
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, retry
+from .retry import AWAY, PASSING, retry, retry_or_raise
 from .state import Witness
 from .steps import Procedure
 
@@ -70,6 +71,28 @@ def consult(
     raise StatementError(
         Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED"
     )
+
+
+def pause(
+    dialect: Statements, longest: float | None, patience: float, now: float
+) -> Procedure[float]:
+    """Begin a new epoch, whatever was lost; return the seconds until something is granted.
+
+    Every lease of before is lost, and none is out for more than ``longest`` seconds. Raises
+    Unsupported where there is no witness.
+    """
+    if not dialect.has_witness:
+        raise Unsupported(
+            f"{dialect.name} has no witness, and so no pause: dblock cannot tell all processes "
+            "there to wait. Stop what uses dblock for as long as the longest lease may still be out"
+        )
+    begun = dialect.distrust(longest)
+    reply = yield from retry_or_raise(dialect, begun, None, patience, now)
+    try:
+        found = yield from consult(dialect, 0.0, patience, reply.now)
+    except StatementError as failure:
+        raise explain(dialect, failure, harmless=True) from failure.__cause__
+    return max(0.0, found.opens - found.now)
 
 
 def ended(name: str, fence: int, witness: Witness) -> LockLost | None:

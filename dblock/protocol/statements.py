@@ -353,6 +353,13 @@ class Statements(ABC):
         """
         raise NotImplementedError
 
+    def distrust(self, longest: float | None) -> Query[int]:
+        """Have whoever looks next begin a new epoch, with a pause.
+
+        It lasts for ``longest`` seconds, or if that is None for the longest TTL.
+        """
+        raise NotImplementedError
+
     def announce_ttl(self, ttl: float) -> Query[int]:
         """Let it be known, for after a failover, that TTLs as long as this may be granted."""
         raise NotImplementedError

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import PrimaryKeyConstraint
 
+from ..dialects.postgresql.arrivals import triggers
 from ..dialects.postgresql.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
@@ -186,6 +187,8 @@ def tables(
         (lock, "ALTER TABLE %(fullname)s SET (fillfactor = 50, toast_tuple_target = 8160)"),
         (epoch, f"INSERT INTO %(fullname)s (id, epoch, server, writer) {FIRST_EPOCH}"),
         (witness, "ALTER TABLE %(fullname)s SET UNLOGGED"),
+        *((lock, text.replace("%", "%%")) for text in triggers("lock", schema, prefix)),
+        *((epoch, text.replace("%", "%%")) for text in triggers("epoch", schema, prefix)),
     ):
         ddl = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(table, "after_create", ddl.execute_if(dialect="postgresql"))

@@ -366,6 +366,7 @@ def test_help(here: Here) -> None:
         "runs",
         "release",
         "prune",
+        "pause",
         "doctor",
         "metrics",
         "upgrade",

@@ -15,6 +15,7 @@ import pytest
 from dblock import Locks
 from tests.cli.conftest import PYTHON, Here, Program
 from tests.cli.test_run import ON_TERM, rename
+from tests.conftest import NewDatabase
 from tests.servers import execute
 from tests.support import SECONDS, eventually, expire
 
@@ -333,6 +334,22 @@ def test_wrong_usage_of_prune(here: Here, arguments: list[str], says: str) -> No
     assert (code, out) == (64, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_pause(program: Program, new_database: NewDatabase, sqlite: Program) -> None:
+    postgresql = program.on(new_database("postgresql", migrated=True))
+    code, out, _ = postgresql("pause")
+    assert (code, out[:22]) == (0, "nothing is granted for")
+    code, out, err = postgresql("pause", "--longest-ttl", "1s")
+    assert (code, out) == (64, "")
+    assert "confirm with --yes" in err
+    assert postgresql("pause", "--longest-ttl", "0", "--yes")[:2] == (
+        0,
+        "nothing is granted for 0.0 s; leases of before are lost\n",
+    )
+    code, out, err = sqlite("pause")
+    assert (code != 0, out) == (True, "")
+    assert "no witness" in err
 
 
 def test_prune_names(sqlite: Program, told: Here) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from dblock import Locks, NotAcquired
+from dblock import LockLost, Locks, NotAcquired, Unsupported
 from dblock.schema import upgrade
-from tests.conftest import Database
-from tests.faults.database import WRITER, clock, epoch, grants_from, shorten_pause
+from tests.conftest import Database, NewDatabase
+from tests.faults.database import WRITER, clock, epoch, forget, grants_from, pause, shorten_pause
 from tests.faults.test_crash import CRASHES
 from tests.servers import PostgreSQL, execute
 from tests.support import LONG, SHORT
 from tests.worlds.world import World
+
+DAY = 24 * 3600.0
+YEAR = 366 * DAY
 
 
 def fail_over(server: PostgreSQL, url: str) -> None:
@@ -93,3 +96,50 @@ def test_a_clean_restart_in_a_pause_does_not_end_it(server: PostgreSQL, crashing
         server.restart()
         refused(others)
         assert grants_from(crashing.url) == ends
+
+
+# --- on an operator's word ---------------------------------------------------------------------
+
+
+def test_an_operator_begins_a_pause(unused: Database, world: World) -> None:
+    """For when leases may be out that these tables do not know: all of before are lost."""
+    with world.locks(unused.url) as locks, world.locks(unused.url) as others:
+        lease = locks.lease("report", ttl=LONG, renew=False)
+        assert lease.acquire()
+        fence = lease.fence
+        assert 0 < others.pause() <= LONG
+        refused(others)
+        with pytest.raises(LockLost) as caught:
+            lease.renew()
+        assert caught.value.reason == "failover"
+        shorten_pause(unused.url, 0)
+        others.release("report", force=True)
+        with others.lease("report", wait=0) as later:
+            assert later.fence > fence
+
+
+@pytest.mark.filterwarnings("ignore:a TTL is longer")
+def test_an_operator_ends_the_pause_of_a_year(unused: Database, world: World) -> None:
+    """One TTL of a year, long over; and a failover."""
+    with world.locks(unused.url) as locks:
+        with locks.lease("report", ttl=YEAR, wait=0):
+            pass
+        execute(unused.url, f"UPDATE dblock_epoch SET server = 'another', {WRITER}")
+        forget(unused.url)
+        refused(locks)
+        assert pause(unused.url) > YEAR - DAY
+        assert locks.pause(SHORT) <= SHORT
+        with locks.lease("report", wait=LONG):
+            pass
+        longest = epoch(unused.url).longest_ttl
+        assert longest is not None
+        assert longest <= LONG
+        with pytest.raises(OverflowError, match="longest_ttl is at most 366 days"):
+            locks.pause(YEAR + DAY)
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "sqlite"])
+def test_where_there_is_no_pause(new_database: NewDatabase, world: World, kind: str) -> None:
+    db = new_database(kind, migrated=True)
+    with world.locks(db.url) as locks, pytest.raises(Unsupported, match="no witness"):
+        locks.pause()

@@ -14,6 +14,7 @@ FAILOVER = (
 TESTS, TTLS = "tests/faults/test_witness.py", "tests/faults/test_longest_ttl.py"
 PAUSE, CLOCK = "tests/faults/test_pause.py", "tests/faults/test_clock.py"
 SYNCHRONOUS = "tests/faults/test_synchronous.py"
+LOGICAL = "tests/faults/test_logical_replication.py"
 
 # A select that has no witness to look for, and lets everything pass.
 NO_WITNESS = 'return f"SELECT epoch FROM {self.epoch_table}"'
@@ -300,5 +301,21 @@ CRASHES = (
         "if fence > witness.epoch:",
         "if True:",
         f"{TESTS}::test_old_holders_are_told[threads-renew]",
+    ),
+    Mutant(
+        "rows-from-elsewhere-are-vouched-for",
+        "a witness vouches for nothing that another server has granted",
+        "arrivals._FUNCTION",
+        "EXECUTE 'UPDATE ' || witness || ' SET writer = '''' WHERE writer <> ''''';",
+        "",
+        f"{LOGICAL}::test_rows_of_a_replication_by_other_means",
+    ),
+    Mutant(
+        "an-epoch-from-elsewhere-is-of-this-server",
+        "nor does it by a number that transactions of both servers have",
+        "arrivals._EPOCH_ARRIVED",
+        "NEW.server := NULL;",
+        "",
+        f"{LOGICAL}::test_a_transaction_of_the_same_number_is_another",
     ),
 )

@@ -82,6 +82,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command]] = [
     ("held", (), {}, commands.ListHeld()),
     ("witness", (), {}, commands.ReadWitness()),
     ("write_witness", (), {}, commands.WriteWitness()),
+    ("distrust", (30.0,), {}, commands.Distrust(30.0)),
     ("announce_ttl", (30.0,), {}, commands.AnnounceTtl(30.0)),
     ("record_ttl", (30.0,), {}, commands.RecordTtl(30.0)),
     ("create", ("report",), {}, commands.Create("report")),

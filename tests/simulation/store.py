@@ -269,6 +269,10 @@ class Store(ABC):
         """Put all back from a dump of the beginning, while it runs."""
         raise NotImplementedError(f"{self.name} has no dump")
 
+    def replicate(self) -> None:
+        """Take the place of a server that has published its first rows, and none of later."""
+        raise NotImplementedError(f"{self.name} is no replica")
+
     def set_durability(self, durability: str) -> None:
         """Let leases outlive a crash from now on, or not."""
         raise NotImplementedError(f"{self.name} has one durability")

@@ -201,6 +201,20 @@ class WitnessStatements(Dialect):
             commands.RecordTtl(ttl),
         )
 
+    def distrust(self, longest: float | None) -> Query[int]:
+        # As if another server had granted what is out, and no longer lease than that.
+        return Query(
+            f"""WITH another AS (
+                UPDATE {self.epoch_table} SET server = NULL, writer = {WRITER},
+                    longest_ttl = coalesce(%(longest)s::float8, longest_ttl)
+                RETURNING id, {DURABLE}
+            )
+            UPDATE {self.witness_table} AS w SET writer = ''
+            FROM another WHERE w.id = another.id""",
+            {"longest": longest},
+            commands.Distrust(longest),
+        )
+
     def announce_ttl(self, ttl: float) -> Query[int]:
         return Query(
             f"""UPDATE {self.epoch_table} AS e

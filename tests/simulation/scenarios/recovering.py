@@ -176,6 +176,15 @@ def restored(clients: Clients) -> None:
     clients.thread("c", once, after=1)
 
 
+def replicated(clients: Clients) -> None:
+    """Another server goes on, which granted leases before and has been subscribed to this one's
+    rows since. It has not got that of the name."""
+    clients.allowance.fails_over = True
+    clients.thread("a", lambda me: _keeping(me, 8, 7), may=(LockLost,))
+    clients.thread("b", lambda me: me.ledger.store.replicate(), after=0.5)
+    clients.thread("c", once, after=1)
+
+
 def made_durable(clients: Clients) -> None:
     """The server crashes, and before anybody has found that out its tables are made durable."""
     store = clients.store
@@ -264,6 +273,7 @@ SCENARIOS = {
     "clock-put-back": Scenario(clock_put_back, needs=OPERATORS),
     "made-durable": Scenario(made_durable, needs=OPERATORS),
     "restored": Scenario(restored, needs=OPERATORS),
+    "replicated": Scenario(replicated, needs=OPERATORS),
     "taken-at-midnight": Scenario(taken_at_midnight, needs=EPOCHS | LENDING, lasts=_DAYS),
     "begun-at-once": Scenario(begun_at_once, needs=EPOCHS | LENDING, lasts=_DAYS),
     "found-at-once": Scenario(found_at_once, needs=EPOCHS | LENDING),

@@ -16,6 +16,7 @@ from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.dialects.postgresql.election import OBSERVED
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
+from tests.servers import execute
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
@@ -78,6 +79,8 @@ class PostgreSQLStore(Store):
         upgrade(url, durability=self._durability)
         self._plain = PostgreSQL(None, "dblock_", Timeouts())
         server.install(self._database)
+        # A run begins with rows that are put there as they are.
+        execute(url, "ALTER TABLE dblock_epoch ENABLE REPLICA TRIGGER dblock_arrived")
         server.set_clock(0.0)
         server.set_timeline(1)
         with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
@@ -318,6 +321,12 @@ class PostgreSQLStore(Store):
         """Put all back from a dump of the beginning, while it runs."""
         self.falls += 1
         self.tables.restore()
+        self.note_loss()
+
+    def replicate(self) -> None:
+        """Take the place of a server that has published its first rows, and none of later."""
+        self.falls += 1
+        self.tables.replicate()
         self.note_loss()
 
     def promote(self, lost: int = 0) -> None:

@@ -1,0 +1,12 @@
+"""What tells of rows from another server, as Alembic's dblock_0010 has it."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from dblock.contrib.django.operations import Tables
+
+
+class Migration(migrations.Migration):
+    dependencies = (("dblock", "0010_identity"),)
+    operations = (Tables("dblock_0010", since="dblock_0009"),)
