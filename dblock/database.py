@@ -134,7 +134,8 @@ class Database:
         """Return the user's transaction; see :func:`.sqlalchemy_transaction.borrow`."""
         transaction = self._borrow(on, self.dialect, self.runtime)
         transaction.recognise()
-        self.whereabouts.find(transaction)
+        if self.dialect.place is None:
+            self.whereabouts.find(transaction)
         return transaction
 
     def withdraw(self, waiter: Waiter) -> None:

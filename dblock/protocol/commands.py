@@ -19,6 +19,10 @@ class LookAround(NamedTuple):
     """Look where the tables are, and in which version."""
 
 
+class SeeHidden(NamedTuple):
+    """See whether a temporary table hides one of dblock's."""
+
+
 # --- the lease -----------------------------------------------------------------------------------
 
 
@@ -488,6 +492,7 @@ class EndSession(NamedTuple):
 
 Command = (
     LookAround
+    | SeeHidden
     | Grant
     | GrantSlot
     | LookAtSlots

@@ -13,7 +13,7 @@ names the tables by their real place, so no ``search_path`` or ``USE`` leads els
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, SchemaMissing, Unsupported
 from ..version import SCHEMA_VERSION
@@ -66,7 +66,7 @@ def locate(
     settle(dialect, query.read(reply))
 
 
-def look_there(dialect: Statements, query: Query[Found], name: str | None) -> Procedure[Reply]:
+def look_there(dialect: Statements, query: Query[Any], name: str | None) -> Procedure[Reply]:
     """Look around in the user's transaction."""
     try:
         return (yield ExecuteInTransaction(query))
@@ -84,6 +84,7 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
     query = dialect.look_around(borrowed=True)
     there = query.read((yield from look_there(dialect, query, name))).place
     if there is not None and there.mark == before.mark:
+        yield from _refuse_hidden(dialect, name)
         return False
     yield from locate(dialect, patience, now)
     if dialect.place != before:
@@ -96,6 +97,16 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
             name=name,
         )
     raise elsewhere(before, there)
+
+
+def _refuse_hidden(dialect: Statements, name: str) -> Procedure[None]:
+    for query in dialect.hidden():
+        hidden = query.read((yield from look_there(dialect, query, name)))
+        if hidden is not None:
+            raise ValueError(
+                f"nothing can be locked in this transaction: a temporary table of its session "
+                f"hides {hidden}. Drop the temporary table, or give it another name"
+            )
 
 
 def elsewhere(place: Place, there: Place | str | None) -> ValueError:

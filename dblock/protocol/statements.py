@@ -95,6 +95,10 @@ class Statements(ABC):
         """Look where the tables are, and in which version; or which are where a user's transaction
         is."""
 
+    def hidden(self) -> tuple[Query[str | None], ...]:
+        """See which tables a temporary one hides from a user's session, by whatever name."""
+        return ()
+
     @abstractmethod
     def settle(self, place: Place | None) -> None:
         """Name the tables by their place from now on, in whatever session a statement runs.

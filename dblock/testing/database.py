@@ -14,7 +14,7 @@ from ..holding.callers import CallerRegistry
 from ..io.borrowed import Borrowed, Root
 from ..io.runtime import Runtime
 from ..io.sqlalchemy_transaction import borrow
-from ..protocol.commands import Create, Guard, LockRow
+from ..protocol.commands import Create, Guard, LockRow, LookAround
 from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Query, Reply
 from .process import Process
 from .wire import WiredSQLite
@@ -115,6 +115,8 @@ class StandIn(Borrowed):
             case Guard(name=name):
                 self._proves = True
                 self._process.wire.guard(name)
+                return self._sent(query)
+            case LookAround():
                 return self._sent(query)
             case LockRow(name=name) | Create(name=name):
                 root = self.root

@@ -12,6 +12,7 @@ THREADS_ONLY: Mapping[str, str] = {
     "function is what is decorated, and a plain one refused",
     "test_keeper_tells::test_a_coroutine_function_is_no_callback": "there it is one",
     "test_cron::test_a_coroutine_function_is_no_job": "there it is one",
+    "test_whereabouts::test_a_session_with_binds": "there a session's sync one does that",
     "test_keeper_tells::test_a_callback_that_blocks_harms_nobody": "whatever blocks an event loop "
     "holds up all in it; a coroutine function is for a callback that waits",
 }
@@ -28,6 +29,7 @@ EVERY_KIND = frozenset(
         "test_fencing",
         "test_once",
         "test_savepoint",
+        "test_whereabouts",
         "test_election",
         "test_semaphore",
         "test_shared",
@@ -111,6 +113,7 @@ BORROWING = frozenset(
         "test_fencing",
         "test_once",
         "test_savepoint",
+        "test_whereabouts",
     }
 )
 

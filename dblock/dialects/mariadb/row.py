@@ -6,8 +6,9 @@ import math
 
 from ...protocol import commands
 from ...protocol.state import Record, RowOutcome
-from ...protocol.steps import Query, any_row
+from ...protocol.steps import Query, Reply, any_row
 from ..dialect import read_fence, read_record, read_row_lock
+from ..values import text
 from .base import Tables
 from .fragments import EXACT, FREE, in_hex
 
@@ -21,6 +22,12 @@ class RowStatements(Tables):
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
+
+    def hidden(self) -> tuple[Query[str | None], ...]:
+        return tuple(
+            Query(f"SHOW CREATE TABLE {table}", {}, commands.SeeHidden(), read=_temporary)
+            for table in (self.guard_table, self.lock_table)
+        )
 
     def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
         return Query(
@@ -139,3 +146,9 @@ class RowStatements(Tables):
             commands.Gate(name, fence),
             read=read_fence,
         )
+
+
+def _temporary(reply: Reply) -> str | None:
+    """Read the name of a table that is temporary."""
+    name, made = map(text, reply.rows[0])
+    return name if made.startswith("CREATE TEMPORARY") else None
