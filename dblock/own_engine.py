@@ -44,6 +44,18 @@ def engine_like(
     return own
 
 
+def connect_with(own: Engine, adapter: Adapter, driver: str, url: Callable[[], URL]) -> None:
+    """Let an engine of dblock's own connect with a URL that is asked for each time.
+
+    ``driver`` is SQLAlchemy's name for the URL's driver.
+    """
+    carry = adapter.carried[driver]
+
+    @event.listens_for(own, "do_connect")
+    def connect(dialect: object, record: object, args: list[Any], params: dict[str, Any]) -> None:
+        params.update(carry(_fixed(url())))
+
+
 def _fixed(given: Engine | URL) -> Mapping[str, Any]:
     """Return what is connected with by the URL, and by an engine's connect_args.
 

@@ -21,7 +21,7 @@ from ..address import address
 from ..arguments import COUNT_MAX, check_name
 from .default import Default
 from .output import complain
-from .private import read_url
+from .url_file import UrlFile
 
 if TYPE_CHECKING:
     from ..locks import Locks
@@ -126,6 +126,8 @@ class Place:
     schema: str | None
     prefix: str
     trust: bool = False
+    #: The file that the URL was read from.
+    file: UrlFile | None = None
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -171,6 +173,8 @@ class Place:
 
         with arguments():
             locks = Locks(self.target(), label=label, **self.there)
+        if self.file is not None:
+            self.file.follow(locks)
         with locks:
             if self.default:
                 Default.migrate(locks, **self.tables)
@@ -211,8 +215,10 @@ def _refuse_empty(ctx: click.Context) -> None:
             )
 
 
-def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
-    """Return the URL from --url or --url-file, or else from the environment."""
+def _url(
+    ctx: click.Context, url: str | None, file: str | None
+) -> tuple[str | None, UrlFile | None]:
+    """Return the URL from --url or --url-file, or else from the environment; and its file."""
     if url is not None and file is not None:
         direct, indirect = map(ctx.get_parameter_source, ("url", "url_file"))
         if direct is indirect:
@@ -220,13 +226,14 @@ def _url(ctx: click.Context, url: str | None, file: str | None) -> str | None:
                 "give either --url or --url-file, and set either DBLOCK_URL or DBLOCK_URL_FILE"
             )
         if direct is ParameterSource.COMMANDLINE:
-            return url
+            return url, None
     if file is None:
-        return url if url is None else url.strip()
+        return url if url is None else url.strip(), None
     try:
-        return read_url(file)
+        found = UrlFile(file)
     except ValueError as error:
         raise click.UsageError(f"--url-file: {error}") from error
+    return found.url, found
 
 
 def database_options(command: Callable[P, T]) -> Callable[..., T]:
@@ -280,7 +287,8 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         place = ctx.find_object(Place)
         if place is None:
             _refuse_empty(ctx)
-            place = Place(_url(ctx, url, url_file), schema, prefix, trust_server)
+            given, file = _url(ctx, url, url_file)
+            place = Place(given, schema, prefix, trust_server, file)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

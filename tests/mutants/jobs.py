@@ -76,6 +76,15 @@ JOBS = (
         f"{CONTRACT}::test_a_word_that_is_no_period_is_refused[threads-sqlite-words2-day]",
     ),
     Mutant(
+        "url-file-is-read-once",
+        "a new connection has the password that is in the file then",
+        "Place.locks",
+        "if self.file is not None:",
+        "if False:",
+        "tests/cli/test_rotation.py"
+        "::test_a_new_password_in_the_file_is_used_for_the_next_connection[postgresql-option]",
+    ),
+    Mutant(
         "empty-variable-is-unset",
         "a variable that is set but empty does not mean the default file",
         "options._refuse_empty",

@@ -1,0 +1,75 @@
+"""A URL in a file. It is read anew for each connection, because the password in it may change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..address import address
+from ..protocol.faults import Fault, StatementError
+from .output import complain
+from .private import read_url
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from ..locks import Locks
+
+
+class UrlFile:
+    """The file at ``path``. ``url`` is what was in it at first."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.url = read_url(path)
+        self._complaint = ""
+
+    def follow(self, locks: Locks) -> None:
+        """Let each new connection of ``locks`` have the user and the password of that moment."""
+        if locks.dialect.one_writer:  # a database in a file has neither
+            return
+        from sqlalchemy.engine import make_url
+
+        from ..own_engine import connect_with
+
+        first = make_url(self.url)
+        adapter, backend = locks.dialect.adapter, locks.engine.url.get_backend_name()
+        driver = first.drivername.partition("+")[2] or adapter.drivers[0]
+
+        def now() -> URL:
+            url = self._read()
+            if _without_account(url) != _without_account(first):
+                raise ValueError(
+                    f"{self.path} names another database than at the start, {address(url)}: start "
+                    "dblock anew for that one"
+                )
+            return url.set(drivername=f"{backend}+{driver}")
+
+        def told() -> URL:
+            try:
+                url = now()
+            except ValueError as error:
+                self._complain(str(error))
+                raise StatementError(Fault.UNREACHABLE, str(error)) from error
+            self._complaint = ""
+            return url
+
+        connect_with(locks.engine, adapter, driver, told)
+
+    def _read(self) -> URL:
+        from sqlalchemy.engine import make_url
+
+        text = read_url(self.path)
+        try:
+            return make_url(text)
+        except Exception:  # it may show the text
+            raise ValueError(f"{self.path} has no database URL in it any more") from None
+
+    def _complain(self, said: str) -> None:
+        """Print it once, however often a connection is tried."""
+        if said != self._complaint:
+            self._complaint = said
+            complain(f"no new connection to the database: {said}")
+
+
+def _without_account(url: URL) -> str:
+    return address(url._replace(username=None))
