@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import LockLost
+from .orphans import guest, reap
 from .output import complain
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -55,12 +56,15 @@ _OWN_GROUP = 0
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Leave this process's signals as they were, where it goes on after the command."""
+    """Leave this process's signals as they were, and its children, where it goes on after the
+    command."""
     handlers = {n: signal.getsignal(n) for n in (*FORWARDED, CHILD_ENDED, LOOK)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = guest.set(True)
     try:
         yield
     finally:
+        guest.reset(before)
         # What is still pending of the last two was for the command: it goes to handlers of its own.
         main = threading.current_thread() is threading.main_thread()  # nowhere else can they be set
         for number in FORWARDED if main else ():
@@ -96,6 +100,8 @@ class Signals:
         """From now on a signal raises Interrupted; a second one ends the process at once."""
         for number in self.forwarded:
             signal.signal(number, self._raise)
+        signal.signal(CHILD_ENDED, _reap)  # of an orphan: the command has not begun
+        reap()
 
     def keep(self) -> None:
         """From now on signals are kept for :meth:`next`."""
@@ -130,6 +136,10 @@ class Signals:
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     pass
+
+
+def _reap(number: int, frame: FrameType | None) -> None:
+    reap()
 
 
 class Guard:
@@ -222,6 +232,12 @@ class Child:
                 self.code = code if code >= 0 else 128 - code
         return self.code is not None
 
+    def is_reaped(self, pid: int) -> bool:
+        """Wait for a child that has ended if it is the command, or its guard."""
+        if pid == self.pid:
+            return self.ended()
+        return self._guard is not None and pid == self._guard.pid and self._guard.ended()
+
     def all_ended(self) -> bool:
         """Return whether its group has ended too. From its own end on it needs no guard."""
         if not self.ended():
@@ -270,6 +286,7 @@ def supervise(
     signals.wake()  # it may have been lost by now
     while not (child.ended() if kill_at is None else child.all_ended()):
         number, from_terminal = signals.next()
+        reap(child.is_reaped)
         if number in FORWARDED and (child.apart or not from_terminal):
             child.send(number)
         if number != LOOK:

@@ -76,6 +76,14 @@ JOBS = (
         f"{CONTRACT}::test_a_word_that_is_no_period_is_refused[threads-sqlite-words2-day]",
     ),
     Mutant(
+        "orphans-stay-zombies",
+        "a container's first process waits for what the command leaves behind",
+        "child.supervise",
+        "reap(child.is_reaped)",
+        "pass",
+        "tests/cli/test_orphans.py::test_orphans_of_the_command_are_reaped[subreaper]",
+    ),
+    Mutant(
         "url-file-is-read-once",
         "a new connection has the password that is in the file then",
         "Place.locks",
