@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from .arguments import Seconds, check_after, check_ttl
 from .beliefs import Change
-from .errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
+from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown
 from .events import Kind
 from .handle import SingleHandle
 from .holding.handle_holds import HandleHolds
@@ -285,11 +285,11 @@ class Lease(SingleHandle):
         try:
             self._give_back(hold, after, now)
         except LockLost as loss:
-            raise self._lose(hold, loss) from loss.__cause__
+            raise self._lose(hold, loss, ending=True) from loss.__cause__
         except BaseException as failure:
             over = hold.loss is not None or hold.lease.term.over(now)
             if over and isinstance(failure, DBLockError):  # a loss is told before all else
-                raise self._lose(hold, hold.ran_out()) from failure
+                raise self._lose(hold, hold.ran_out(), ending=True) from failure
             told = isinstance(failure, DBLockError) and not isinstance(failure, OutcomeUnknown)
             hold.in_doubt = hold.in_doubt or not (told or after)
             self._holds.put_back(hold)  # for another try with its token
@@ -297,7 +297,7 @@ class Lease(SingleHandle):
         if hold.loss is not None:
             raise hold.loss
         if hold.lease.term.over(now):
-            raise self._lose(hold, hold.ran_out())
+            raise self._lose(hold, hold.ran_out(), ending=True)
         self._tell(Kind.RELEASED, hold.since)
 
     def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
@@ -341,8 +341,8 @@ class Lease(SingleHandle):
         if self._database.dialect.one_writer:
             self._database.callers.refuse_as_writer(self.name, "renewed")
         with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
-            if hold.loss is not None:
-                raise hold.loss
+            if hold.ended or hold.loss is not None:
+                raise hold.loss or self._holds.not_held()
             held, now = hold.lease, self._runtime.now()
             length = hold.schedule.length(now, length)
             asked = Term(now, length)
@@ -355,8 +355,7 @@ class Lease(SingleHandle):
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
             if not self._database.keeper().moved(hold, term):
-                assert hold.loss is not None
-                raise hold.loss
+                raise hold.loss or self._holds.not_held()
 
     def check(self) -> None:
         """Return if you still hold the lease, by the holder's own clock; raise LockLost if not.
@@ -365,10 +364,10 @@ class Lease(SingleHandle):
         NotHeld if you have not taken the lease.
         """
         hold = self._holds.get()
-        if hold.loss is None and hold.lease.term.over(self._runtime.now()):
-            self._lose(hold, hold.ran_out())
         if hold.loss is not None:
             raise hold.loss
+        if hold.lease.term.over(self._runtime.now()):
+            raise self._lose(hold, hold.ran_out())
 
     @contextlib.contextmanager
     def guard(self, session: Borrowable) -> Iterator[int]:
@@ -471,8 +470,14 @@ class Lease(SingleHandle):
         """Return the caller's hold."""
         return self._holds.find()
 
-    def _lose(self, hold: LeaseHold, loss: LockLost) -> LockLost:
-        """Take note of a loss found out here, in the user's thread; return the one that counts."""
+    def _lose(self, hold: LeaseHold, loss: LockLost, *, ending: bool = False) -> LockLost | NotHeld:
+        """Take note of a loss found out here, in the user's thread; return the error to raise.
+
+        A hold that is being given back here is not lost: its row is free by our own release. The
+        release itself, which is ``ending`` it, is who finds out if it was lost before.
+        """
+        if hold.ended and not ending:
+            return hold.loss or self._holds.not_held()
         self._database.keeper().drop(hold)
         if hold.lose(loss):
             hold.on_danger = None  # which may be about to be called

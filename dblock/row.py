@@ -164,6 +164,10 @@ class RowLock(SingleHandle):
         if not self._holds.take(hold):
             raise self._holds.not_held()
         assert hold.transaction is not None
+        if hold.renewing:  # another thread checks it, over the same connection
+            patience = self._database.timeouts.socket
+            with self._runtime.settled(lambda: not hold.renewing, patience):
+                pass
         if hold.loss is not None:
             raise hold.loss
         try:
@@ -184,13 +188,14 @@ class RowLock(SingleHandle):
         """
         hold = self._holds.get()
         assert hold.transaction is not None
-        if hold.loss is not None:
-            raise hold.loss
-        try:
-            hold.transaction.check()
-        except StatementError as failure:
-            self._end(failure.end)
-            raise self._lost(hold, failure) from failure.__cause__
+        with hold.renewed_here(self._database.timeouts.socket):
+            if hold.ended or hold.loss is not None:
+                raise hold.loss or self._holds.not_held()
+            try:
+                hold.transaction.check()
+            except StatementError as failure:
+                self._end(failure.end)
+                raise self._lost(hold, failure) from failure.__cause__
 
     def _abandon(self, end: Query[bool] | None, waiters: Sequence[Waiter]) -> None:
         """End what an interrupted wait may have left."""

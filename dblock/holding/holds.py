@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..beliefs import Belief, Change
 from ..errors import LockLost
-from ..io.process_lock import lock
+from ..io.process_lock import lock, settled
 
 if TYPE_CHECKING:
     from ..io.borrowed import Root
@@ -31,6 +33,8 @@ class Hold:
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
+    #: A renewal is under way, the keeper's or the holder's own; or the check of a row lock.
+    renewing: bool = False
     _lost: Event | None = None
 
     @property
@@ -75,6 +79,18 @@ class Hold:
             if first and not self.ended:
                 self.tell(Change.LOST)
             return first
+
+    @contextlib.contextmanager
+    def renewed_here(self, patience: float) -> Iterator[None]:
+        """Keep other renewals of this hold out, having waited for one under way, so long."""
+        with self.runtime.settled(lambda: not self.renewing, patience):
+            self.renewing = True
+        try:
+            yield
+        finally:
+            with lock:
+                self.renewing = False
+                settled.notify_all()
 
     @property
     def belief(self) -> Belief:

@@ -104,9 +104,10 @@ class Keeper:
         self._kept.pop(ref(hold), None)
 
     def moved(self, hold: LeaseHold, term: Term) -> bool:
-        """Take down a term that the holder asked for itself; False if the hold is lost by now."""
+        """Take down a term that the holder asked for itself; False if the hold is lost by now, or
+        being given back."""
         with lock:
-            if hold.loss is not None:
+            if hold.ended or hold.loss is not None:
                 return False
             hold.begin(term)
             hold.schedule.extended(term, self._runtime.random())
@@ -324,9 +325,10 @@ class Keeper:
 
 
 def warn(known: ref[LeaseHold], danger: Danger) -> None:
-    """Tell a holder of a danger, unless it found out itself meanwhile that its lease is lost."""
+    """Tell a holder of a danger, unless it has given its lease back meanwhile, or found out itself
+    that it is lost."""
     hold = known()
-    if hold is not None and hold.on_danger is not None:
+    if hold is not None and not hold.ended and hold.on_danger is not None:
         hold.on_danger(danger)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..beliefs import Belief, Change
 from ..errors import LockLost
-from ..io.process_lock import lock, settled
+from ..io.process_lock import lock
 from ..protocol.lease import Held
 from ..protocol.term import Term
 from ..protocol.tokens import STRATEGY
@@ -47,8 +46,6 @@ class LeaseHold(Hold):
     user_lock: UserLock | None = None
     #: A transaction was guarded with it, and may be open yet.
     guarded: bool = False
-    #: A renewal is under way, the keeper's or the holder's own.
-    renewing: bool = False
     #: A release may have been carried out: its outcome is unknown.
     in_doubt: bool = False
 
@@ -105,15 +102,3 @@ class LeaseHold(Hold):
             patience = min(patience, self.lease.term.remaining(now))
             with self.runtime.settled(lambda: not self.renewing, patience):
                 pass
-
-    @contextlib.contextmanager
-    def renewed_here(self, patience: float) -> Iterator[None]:
-        """Keep other renewals of this hold out, having waited for one under way, so long."""
-        with self.runtime.settled(lambda: not self.renewing, patience):
-            self.renewing = True
-        try:
-            yield
-        finally:
-            with lock:
-                self.renewing = False
-                settled.notify_all()

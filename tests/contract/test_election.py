@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from queue import Queue
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -29,6 +29,7 @@ from dblock import (
     NotHeld,
     Unavailable,
 )
+from dblock.io.connections import Connections
 from tests.contract.conftest import NewLocks
 from tests.lending import Database
 from tests.servers import execute
@@ -46,6 +47,7 @@ from tests.support import (
     named,
     new_session,
 )
+from tests.worlds.behind import held_up
 from tests.worlds.surface import Surface
 
 LOOKS = 0.02
@@ -196,6 +198,33 @@ def test_the_block_ends_well_where_another_thread_resigns(
         with suppress(NotHeld):
             resigning.result(SECONDS)
     assert election.leader() is None
+
+
+def test_who_resigns_beside_a_proclamation_has_not_lost(
+    locks: Locks, rival: Election, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks finds the row free by our own release: nobody has forced anything."""
+    told: list[LockLost] = []
+    term = locks.election("leader", ttl=LONG, on_lost=told.append).campaign(wait=0)
+    lost, begun, go_on = term.lost, Event(), Event()
+    execute = Connections.execute
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert held_up(go_on.wait, SECONDS)
+        return execute(*args, **options)
+
+    monkeypatch.setattr(Connections, "execute", slowly)
+    proclaiming = threads.attempt(term.proclaim, "mine")
+    assert begun.wait(SECONDS)
+    term.resign()
+    go_on.set()
+    with pytest.raises(NotHeld, match="is not held"):
+        proclaiming.result(SECONDS)
+    rival.campaign(wait=0).resign()
+    assert not told
+    assert not lost.is_set()
 
 
 def test_a_loss_that_is_found_by_resigning(election: Election, others: Locks) -> None:

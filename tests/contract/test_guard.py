@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Conflict, Lease, LockLost, Locks, NotHeld, RowLock
-from tests.conftest import Database
+from dblock.database import Database
+from tests import lending
 from tests.support import (
     BORROWED,
     LONG,
     MOMENT,
+    SECONDS,
     SHORT,
     Facts,
     Threads,
@@ -23,6 +26,7 @@ from tests.support import (
     expire,
     settings,
 )
+from tests.worlds.behind import held_up
 from tests.worlds.world import World
 
 how_borrowed = pytest.mark.parametrize("how", BORROWED)
@@ -31,7 +35,7 @@ ENOUGH = 2.0  # a TTL that lasts until the guard is there, and ends while the te
 
 @how_borrowed
 def test_a_holder_commits(
-    locks: Locks, engine: Engine, facts: Facts, db: Database, how: str
+    locks: Locks, engine: Engine, facts: Facts, db: lending.Database, how: str
 ) -> None:
     with locks.lease("report", ttl=LONG) as lease, borrowed(engine, how) as on:
         before = settings(on, db.kind)
@@ -187,6 +191,47 @@ def test_a_release_during_the_guard(
     later.release()
 
 
+@pytest.mark.parametrize("kind", ["lease", "shared", "slot"])
+def test_a_release_beside_a_guard_is_no_loss(
+    locks: Locks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Whoever looks finds the row free by our own release: nobody has forced anything."""
+    told: list[LockLost] = []
+    if kind == "slot":
+        semaphore = locks.semaphore("report", 2, ttl=LONG, on_lost=told.append)
+        assert semaphore.acquire()
+        lease = semaphore.slot
+    else:
+        lease = getattr(locks, kind)("report", ttl=LONG, on_lost=told.append)
+        assert lease.acquire()
+    lost, begun, go_on = lease.lost, threading.Event(), threading.Event()
+    borrow = Database.borrow
+
+    def slowly(*args: Any) -> Any:
+        begun.set()
+        assert held_up(go_on.wait, SECONDS)
+        return borrow(*args)
+
+    def guard() -> None:
+        with (
+            borrowed(engine, "session") as on,
+            pytest.raises(NotHeld, match="is not held"),
+            lease.guard(on),
+        ):
+            raise AssertionError("not reached")
+
+    monkeypatch.setattr(Database, "borrow", slowly)
+    guarding = threads.start(guard)
+    assert begun.wait(SECONDS)
+    lease.release()
+    go_on.set()
+    guarding.result(SECONDS)
+    with locks.lease("report", ttl=LONG):
+        pass
+    assert not told
+    assert not lost.is_set()
+
+
 def test_guards_do_not_exclude_each_other(locks: Locks, engine: Engine, facts: Facts) -> None:
     """Several transactions of one holder; on a database with one writer, one after the other."""
     with locks.lease("report", ttl=LONG) as lease, borrowed(engine, "session") as one:
@@ -202,7 +247,7 @@ def test_guards_do_not_exclude_each_other(locks: Locks, engine: Engine, facts: F
 
 
 def test_stale_after_a_takeover_since_the_snapshot(
-    locks: Locks, others: Locks, engine: Engine, facts: Facts, db: Database, world: World
+    locks: Locks, others: Locks, engine: Engine, facts: Facts, db: lending.Database, world: World
 ) -> None:
     level = "SERIALIZABLE" if db.kind == "sqlite" else "REPEATABLE READ"
     strict = world.engine(db.users_url, isolation_level=level)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from weakref import ref
 
 import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, LockLost, Locks, NotHeld
-from dblock.holding.keeper import Keeper
+from dblock.holding.keeper import Keeper, warn
 from dblock.io.runtime import Event
 from dblock.protocol.faults import Fault, StatementError
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
@@ -216,3 +217,15 @@ def test_lost_is_set_for_all_before_anybody_is_called(locks: Locks, world: World
     events += [lease.lost for lease in leases]
     eventually(lambda: len(seen) == 3)
     assert seen == [[True] * 3] * 3
+
+
+def test_no_danger_is_told_of_what_was_given_back(locks: Locks) -> None:
+    """The callbacks run one after the other, so its turn may come after the release."""
+    told: list[Danger] = []
+    lease = locks.lease("report", ttl=LONG, on_danger=told.append)
+    assert lease.acquire()
+    hold = inside(lease).current()
+    assert hold is not None
+    lease.release()
+    warn(ref(hold), Danger("report", 1, 1.0, None))
+    assert not told

@@ -14,6 +14,14 @@ ENDING = "tests/protocol/test_ending.py"
 PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPER = (
+    Mutant(
+        "a-hold-that-is-given-back-is-lost",
+        "what is given back here is not lost, whoever looks",
+        "lease.Lease._lose",
+        "if hold.ended and not ending:",
+        "if False:",
+        "tests/contract/test_guard.py::test_a_release_beside_a_guard_is_no_loss[threads-sqlite-lease]",
+    ),
     # --- 15: not two, although another server takes over
     Mutant(
         "another-server-is-believed",

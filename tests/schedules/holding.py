@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
-from dblock import Lease, LockLost, NotHeld
+from dblock import Lease, LockLost, NotHeld, RowLock
 from dblock.holding.callers import ThreadHolds
 from dblock.holding.handle_holds import HandleHolds
 from dblock.holding.holds import Hold
 from dblock.holding.lease_hold import LeaseHold
+from dblock.io.driver import OwnTransaction
 
 from .exploring import scenario
 from .leases import Leases
@@ -114,7 +116,62 @@ def lost_by_two(run: Run) -> None:
     assert hold.lost.is_set()
 
 
-@scenario(LeaseHold, early=False)
+@scenario(*RELEASING, Hold, Lease.renew, Lease.check, Lease._lose, preemptions=1, early=False)
+def used_while_released(run: Run) -> None:
+    """One renews and checks what another gives back: it may be told that it has none, and nothing
+    is lost."""
+    leases = Leases(run)
+    lease = leases.unkept()
+    lost = lease.lost
+
+    def use() -> None:
+        with suppress(NotHeld):
+            lease.renew()
+            lease.check()
+
+    run.start("user", use)
+    run.start("other", lease.release)
+    run.go()
+    assert not leases.told
+    assert not lost.is_set()
+    assert not lease.locked()
+
+
+class Checked(OwnTransaction):
+    """The transaction of a row lock, on a connection that two may not use at the same time."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._used, self._connection = run, False, None
+
+    def check(self) -> None:
+        self._run.retry_or_raise(not self._used, "two use the connection at the same time")
+        self._used = True
+        self._run.pause("asking")
+        self._used = False
+
+    finish = check
+
+
+@scenario(Hold, HandleHolds, RowLock._release, RowLock.check, early=False)
+def checked_while_released(run: Run) -> None:
+    """One checks the row lock that another gives back."""
+    leases = Leases(run)
+    row = leases.locks.row(f"{id(run)}")
+    hold = Hold(row.name, RunRuntime(run), run.now, transaction=Checked(run))
+    row._holds.add(hold)
+
+    def check() -> None:
+        with suppress(NotHeld):
+            row.check()
+
+    run.start("user", check)
+    run.start("other", row.release)
+    run.go()
+    assert hold.loss is None
+    assert not row.held
+
+
+@scenario(Hold, LeaseHold, early=False)
 def renewed_by_two(run: Run) -> None:
     """One renewal at a time; and none, once a release goes on."""
     leases = Leases(run)

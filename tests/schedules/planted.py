@@ -52,7 +52,7 @@ CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
-LEASE, USER_LOCKS = "dblock.lease", "dblock.io.user_locks"
+LEASE, ROW, USER_LOCKS = "dblock.lease", "dblock.row", "dblock.io.user_locks"
 
 PLANTED = (
     # --- the worker
@@ -171,11 +171,15 @@ PLANTED = (
         "each_has_its_own", HANDLE_HOLDS, "HandleHolds.find", "if hold.caller is mine:", "if True:"
     ),
     Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
+    Planted(
+        "used_while_released", LEASE, "Lease._lose", "if hold.ended and not ending:", "if False:"
+    ),
+    Planted("checked_while_released", ROW, "RowLock._release", "if hold.renewing:", "if False:"),
     Planted("renewed_by_two", LEASE_HOLD, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(
         "renewed_by_two",
-        LEASE_HOLD,
-        "LeaseHold.renewed_here",
+        HOLDS,
+        "Hold.renewed_here",
         "lambda: not self.renewing",
         "lambda: True",
     ),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dblock import DeadlockDetected, Lease, LockLost, NotHeld
+from contextlib import suppress
+from functools import partial
+
+from dblock import DeadlockDetected, Leadership, Lease, LockLost, NotHeld
+from tests.simulation.lending import lent
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
 from tests.simulation.scenarios.waiting import NAME, once
@@ -129,6 +133,40 @@ def released_at_once(clients: Clients) -> None:
     clients.thread("b", once, after=0.002)
 
 
+def used_while_given_back(clients: Clients) -> None:
+    """A thread gives back what another one renews, guards and proclaims with: nothing is lost."""
+    terms: list[Leadership] = []
+
+    def leading(me: Thread) -> None:
+        term = me.term(NAME, ttl=6)
+        if me.acquire(term, 0):
+            terms.append(term)
+            me.work(0.05)
+            me.release(term)
+
+    def guard(me: Thread, term: Leadership) -> None:
+        if "lending" in me.ledger.store.has:
+            with me.transaction() as connection, lent(connection):
+                term.guard(connection).__enter__()
+
+    def using(me: Thread) -> None:
+        uses = (
+            lambda term: term.proclaim("x"),
+            partial(guard, me),
+            Leadership.renew,
+            Leadership.check,
+        )
+        for term in terms:
+            with suppress(NotHeld):
+                for _ in range(5):
+                    for use in uses:
+                        use(term)
+                        me.work(0.001)
+
+    clients.thread("a", leading)
+    clients.thread("a", using, after=0.04)
+
+
 def reentrant(clients: Clients) -> None:
     """A thread takes again what it has, without asking; another one waits."""
     lease = None
@@ -179,6 +217,7 @@ SCENARIOS = {
     "given-back-while-renewed": Scenario(later_renewed),
     "anothers": Scenario(anothers),
     "released-at-once": Scenario(released_at_once),
+    "used-while-given-back": Scenario(used_while_given_back),
     "reentrant": Scenario(reentrant),
     "self-wait": Scenario(self_wait),
 }
