@@ -29,12 +29,10 @@ def run(**where: Any) -> None:
     )
     with context.begin_transaction():
         context.run_migrations()
-        for statement in config.attributes.get("statements", ()):
-            context.execute(statement)
 
 
 if context.is_offline_mode():
-    run(dialect_name=config.attributes.get("dialect") or x.get("dialect", "postgresql"))
+    run(dialect_name=x.get("dialect", "postgresql"))
 elif "connection" in config.attributes:
     run(connection=config.attributes["connection"])
 else:

@@ -67,8 +67,9 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
     from ..schema import downgrade as run
 
     with _known_revision():
-        run(place.target(), revision=revision, **place.there)
+        done = run(place.target(), revision=revision, **place.there)
     place.tell()
+    click.echo(str(done))
     return exits.OK
 
 

@@ -52,6 +52,9 @@ class Dialect(Values, Statements):
     #: any other is a double.
     dynamic_types: ClassVar[bool] = False
 
+    #: What a transaction did to tables is undone with it.
+    undoes_ddl: ClassVar[bool] = True
+
     #: The seconds to a row's expiry.
     remaining: ClassVar[str]
     #: The server's clock, in UTC where the database keeps no zone; ``age`` seconds before it; and

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import MetaData, create_engine, event, inspect, select, text
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
@@ -21,10 +20,11 @@ from ..io.connecting import detached
 from ..protocol.faults import Fault
 from ..target import resolve
 from ..timeouts import Timeouts
-from ..version import SCHEMA_VERSION, Schema
+from ..version import SCHEMA_VERSION
 from .migration_lock import alone, told
+from .ours import Ours
 from .place import config
-from .tables import tables
+from .revisions import printed
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 DURABILITIES = ("durable", "volatile")
 # How many seconds to wait for another process that creates or upgrades dblock's tables.
 PATIENCE = 60.0
+HEAD = f"dblock_{SCHEMA_VERSION:04d}"
+_ANOTHERS = (
+    "other migrations created dblock's tables here, Django's or your own: upgrade the tables with "
+    "those"
+)
 # Alembic keeps its environment in module globals.
 _one_at_a_time = threading.Lock()
 
@@ -55,6 +60,27 @@ class Upgraded(NamedTuple):
         return f"upgraded from revision {self.before} to {self.after}"
 
 
+class Downgraded(NamedTuple):
+    """What a downgrade did.
+
+    ``dropped`` has the names of the tables that it dropped. ``before`` and ``after`` are the
+    revisions of the tables, None if there were none, or only some. ``str()`` says it in one line.
+    """
+
+    dropped: tuple[str, ...]
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        found = "" if self.before else ", which an upgrade that was cut off had left"
+        if self.after is None:
+            there_were_none = "there are no tables of dblock's here"
+            return f"dropped {', '.join(self.dropped)}{found}" if self.dropped else there_were_none
+        if self.before == self.after:
+            return f"already at revision {self.after}"
+        return f"downgraded from revision {self.before} to {self.after}"
+
+
 def upgrade(
     target: Target,
     *,
@@ -67,7 +93,7 @@ def upgrade(
     """Create dblock's tables, or bring them to ``revision``. Return what it did.
 
     You can run it again, and in several processes at once: one migrates, and the others wait and
-    find it done.
+    find it done. If it was cut off, or a downgrade was, run it again: it does what is missing.
 
     ``target``, ``schema``, ``prefix`` and ``trust_server`` are as for :class:`dblock.Locks`.
     ``durability`` says what happens to the lock table in a crash:
@@ -84,7 +110,25 @@ def upgrade(
     rights, if the database has no volatile tables, or if other migrations (Django's, or your own)
     created the tables and have to upgrade them.
     """
-    return _run(command.upgrade, target, schema, prefix, revision, durability, trust_server)
+    _check(durability)
+    _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
+    # Refused before any I/O, if the database has no such tables.
+    statements = dialect.set_durability(durability) if durability else ()
+    place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
+    with migrating(target, **place) as connection:
+        ours = Ours(connection, schema, prefix)
+        there, before = ours.names(), ours.revision()
+        if ours.are_anothers():
+            if revision == "head" and before == HEAD and not durability:
+                return Upgraded((), before, before)
+            raise Unsupported(_ANOTHERS)
+        if ours.half_downgraded():
+            command.stamp(_config(dialect, connection), before or "base")
+        command.upgrade(_config(dialect, connection), revision)
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+        created = tuple(name for name in ours.names() if name not in there)
+        return Upgraded(created, before, ours.revision())
 
 
 def downgrade(
@@ -94,12 +138,25 @@ def downgrade(
     prefix: str = "dblock_",
     revision: str = "base",
     trust_server: bool = False,
-) -> None:
-    """Go back to ``revision``. ``"base"`` drops the tables, with all locks and fences.
+) -> Downgraded:
+    """Go back to ``revision``; return what it did. ``"base"`` drops the tables, with all locks and
+    fences, and also what an upgrade that was cut off has left of them.
 
     The other arguments, and what it raises, are as for :func:`upgrade`.
     """
-    _run(command.downgrade, target, schema, prefix, revision, None, trust_server)
+    _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
+    place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
+    with migrating(target, **place) as connection:
+        ours = Ours(connection, schema, prefix)
+        there, before = ours.names(), ours.revision()
+        if ours.are_anothers():
+            raise Unsupported(_ANOTHERS)
+        command.downgrade(_config(dialect, connection), revision)
+        if revision == "base":
+            ours.drop()
+        now = ours.names()
+        dropped = tuple(name for name in there if name not in now)
+        return Downgraded(dropped, before, ours.revision())
 
 
 def sql(
@@ -111,68 +168,15 @@ def sql(
 ) -> str:
     """Return the SQL statements of :func:`upgrade`, without any I/O.
 
-    Use it for a review, or for another migration tool.
+    Use it for a review, or for another migration tool. They can be run again, if they were cut off.
     """
+    _check(durability)
     engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
-    out = io.StringIO()
-    alembic = _config(dialect, durability)
-    alembic.output_buffer = out
-    alembic.attributes["dialect"] = engine.dialect.name
-    with _one_at_a_time:
-        command.upgrade(alembic, "head", sql=True)
-    return out.getvalue()
-
-
-def _run(
-    run: Any,
-    target: Target,
-    schema: str | None,
-    prefix: str,
-    revision: str,
-    durability: str | None,
-    trust_server: bool,
-) -> Upgraded:
-    _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
-    alembic = _config(dialect, durability)
-    place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
-    with migrating(target, **place) as connection:
-        there = _there(connection, schema, prefix)
-        before = _revision(connection, schema, prefix, there)
-        if _anothers(connection, schema, prefix):
-            if (
-                run is command.upgrade
-                and revision == "head"
-                and before == f"dblock_{SCHEMA_VERSION:04d}"
-                and durability is None
-            ):
-                return Upgraded((), before, before)
-            raise Unsupported(
-                "other migrations created dblock's tables here, Django's or your own: upgrade the "
-                "tables with those"
-            )
-        alembic.attributes["connection"] = connection
-        run(alembic, revision)
-        now = _there(connection, schema, prefix)
-        created = tuple(name for name in now if name not in there)
-        return Upgraded(created, before, _revision(connection, schema, prefix, now))
-
-
-def _there(connection: Connection, schema: str | None, prefix: str) -> list[str]:
-    """Return the names of the tables that exist."""
-    present = set(inspect(connection).get_table_names(schema))
-    wanted = [table.name for table in tables(MetaData(), schema=schema, prefix=prefix).values()]
-    return [name for name in wanted if name in present]
-
-
-def _revision(
-    connection: Connection, schema: str | None, prefix: str, there: Sequence[str]
-) -> str | None:
-    """Return the revision of the tables that are there; None if there are none."""
-    if f"{prefix}schema" not in there:
-        return None
-    table = tables(MetaData(), schema=schema, prefix=prefix)["schema"]
-    row = connection.execute(select(text("*")).select_from(table)).first()
-    return f"dblock_{Schema.of(row).revision:04d}"
+    made = printed(engine.dialect, HEAD, schema=schema, prefix=prefix)
+    made += dialect.set_durability(durability) if durability else ()
+    if dialect.undoes_ddl:
+        made = ["BEGIN", *made, "COMMIT"]
+    return "".join(f"{statement};\n\n" for statement in made)
 
 
 @contextlib.contextmanager
@@ -205,19 +209,14 @@ def migrating(
         yield connection
 
 
-def _anothers(connection: Connection, schema: str | None, prefix: str) -> bool:
-    """Whether the tables exist, but other migrations created them."""
-    look = inspect(connection)
-    there = look.has_table(f"{prefix}schema", schema)
-    return there and not look.has_table(f"{prefix}version", schema)
-
-
-def _config(dialect: Dialect, durability: str | None) -> Config:
+def _check(durability: str | None) -> None:
     if durability not in (None, *DURABILITIES):
         raise ValueError(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+
+
+def _config(dialect: Dialect, connection: Connection) -> Config:
     made = config(dialect.schema, dialect.prefix)
-    if durability is not None:
-        made.attributes["statements"] = dialect.set_durability(durability)
+    made.attributes["connection"] = connection
     return made
 
 

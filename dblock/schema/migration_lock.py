@@ -291,6 +291,11 @@ def _explain(dialect: Dialect, error: BaseException) -> BaseException:
     said = first_line(error)
     if fault is Fault.PRIVILEGE:
         return Unsupported(f"the database role lacks the rights to migrate: {said}")
+    if fault is Fault.SCHEMA:
+        return Unsupported(
+            f"a table here has the name of one of dblock's, and is another's: {said}. Rename it, "
+            "or give dblock's tables another prefix"
+        )
     if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
         return Unavailable(f"the migration did not run: {said}")
     return explain(dialect, StatementError(fault, said))

@@ -8,6 +8,9 @@ from typing import Any
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Column, MetaData, String, Table
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateTable, PrimaryKeyConstraint
 
 from .place import config
 
@@ -65,6 +68,27 @@ def statements(
     for script in scripts if down else reversed(scripts):
         _run(script, context, "downgrade" if down else "upgrade")
     return said.statements
+
+
+def printed(dialect: Dialect, revision: str, *, schema: str | None, prefix: str) -> list[str]:
+    """Return the statements that create the tables, with the version table of ``dblock upgrade``.
+
+    They can be run again, from the first on.
+    """
+    version = Table(
+        f"{prefix}version",
+        MetaData(),
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name=f"{prefix}version_pkc"),
+        schema=schema,
+    )
+    name = dialect.identifier_preparer.format_table(version)
+    return [
+        str(CreateTable(version, if_not_exists=True).compile(dialect=dialect)).strip(),
+        *statements(dialect.name, revision, schema=schema, prefix=prefix),
+        f"DELETE FROM {name}",
+        f"INSERT INTO {name} (version_num) VALUES ('{revision}')",
+    ]
 
 
 class _Said:

@@ -6,6 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dblock.schema.steps import Steps
+
 revision = "dblock_0001"
 down_revision = None
 branch_labels = None
@@ -25,16 +27,10 @@ LABEL = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *MYSQ
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 
 
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
 def upgrade() -> None:
-    schema, prefix = place()
-    op.create_table(
-        f"{prefix}lock",
+    steps = Steps(op)
+    steps.create_table(
+        "lock",
         sa.Column("lock_name", NAME, nullable=False, comment="The name."),
         sa.Column(
             "fence",
@@ -50,35 +46,27 @@ def upgrade() -> None:
         sa.Column("owner", LABEL, comment="Who holds it: host, process, or what label= says."),
         sa.Column("acquired_at", MOMENT, comment="When the hold began."),
         sa.Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
-        sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
+        sa.PrimaryKeyConstraint("lock_name", name=f"{steps.prefix}lock_pkey"),
         comment="One row for each name that was ever locked.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    if op.get_context().dialect.name == "postgresql":
+    if steps.kind == "postgresql":
         # Not an argument of the table: SQLAlchemy 2.0 has none for it.
-        lock = sa.table(f"{prefix}lock", schema=schema)
-        quoted = op.get_context().dialect.identifier_preparer.format_table(lock)
-        op.execute(f"ALTER TABLE {quoted} SET (fillfactor = 50)")
-    op.create_table(
-        f"{prefix}guard",
+        steps.execute(f"ALTER TABLE {steps.name('lock')} SET (fillfactor = 50)")
+    steps.create_table(
+        "guard",
         sa.Column("lock_name", NAME, nullable=False, comment="The name."),
-        sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
+        sa.PrimaryKeyConstraint("lock_name", name=f"{steps.prefix}guard_pkey"),
         comment="What a guard locks in a user's transaction (MariaDB).",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    op.create_table(
-        f"{prefix}applied",
+    steps.create_table(
+        "applied",
         sa.Column("idempotency_key", NAME, nullable=False, comment="The key."),
         sa.Column("applied_at", MOMENT, nullable=False, comment="When the change was made."),
-        sa.PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
+        sa.PrimaryKeyConstraint("idempotency_key", name=f"{steps.prefix}applied_pkey"),
         comment="Idempotency keys of counter changes.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    version = op.create_table(
-        f"{prefix}schema",
+    steps.create_table(
+        "schema",
         sa.Column(
             "version",
             sa.Integer(),
@@ -86,15 +74,17 @@ def upgrade() -> None:
             autoincrement=False,
             comment="The oldest code that works with these tables.",
         ),
-        sa.PrimaryKeyConstraint("version", name=f"{prefix}schema_pkey"),
+        sa.PrimaryKeyConstraint("version", name=f"{steps.prefix}schema_pkey"),
         comment="How far dblock's tables have been brought.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    op.bulk_insert(version, [{"version": 1}])
+    steps.execute(
+        f"INSERT INTO {steps.name('schema')} (version) SELECT first.version "
+        "FROM (SELECT 1 AS version) AS first "
+        f"WHERE NOT EXISTS (SELECT 1 FROM {steps.name('schema')})"
+    )
 
 
 def downgrade() -> None:
-    schema, prefix = place()
+    steps = Steps(op)
     for name in ("schema", "applied", "guard", "lock"):
-        op.drop_table(f"{prefix}{name}", schema=schema)
+        steps.drop_table(name)

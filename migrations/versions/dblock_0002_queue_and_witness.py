@@ -2,8 +2,7 @@
 
 For a table in use: it is locked for adding a column, which rewrites nothing. Where a transaction is
 in the way of that, all who come later wait behind this one. So it gives up after a moment, or after
-the ``lock_timeout`` that was set (MariaDB: ``lock_wait_timeout``); run it again then. MariaDB keeps
-what was done before, so there each step is harmless when it is done already.
+the ``lock_timeout`` that was set (MariaDB: ``lock_wait_timeout``); run it again then.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql, postgresql
+
+from dblock.schema.steps import Steps
 
 revision = "dblock_0002"
 down_revision = "dblock_0001"
@@ -41,47 +42,25 @@ SELECT 1, 0,
     (SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
         FROM pg_control_system()),
     pg_current_xact_id()::xid::text
-FROM {lock}"""
-
-
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
-def quoted(name: str) -> str:
-    """Return a table's name for a statement of text."""
-    schema, prefix = place()
-    table = sa.table(prefix + name, schema=schema)
-    return op.get_context().dialect.identifier_preparer.format_table(table)
-
-
-def set_version(version: int) -> None:
-    op.execute(f"UPDATE {quoted('schema')} SET version = {version}")
+FROM {lock} HAVING NOT EXISTS (SELECT FROM {epoch})"""
 
 
 def upgrade() -> None:
-    schema, prefix = place()
-    on_postgresql = op.get_context().dialect.name == "postgresql"
-    again = op.get_context().dialect.name in MYSQL or None
-    create_witness(on_postgresql, again)
-    create_waiter(again)
-    if on_postgresql:  # before the table is locked, since it reads the whole
-        op.execute(FIRST_EPOCH.format(epoch=quoted("epoch"), lock=quoted("lock")))
-    op.add_column(
-        f"{prefix}lock",
+    steps = Steps(op)
+    create_witness(steps)
+    create_waiter(steps)
+    if steps.kind == "postgresql":  # before the table is locked, since it reads the whole
+        steps.execute(FIRST_EPOCH.format(epoch=steps.name("epoch"), lock=steps.name("lock")))
+    steps.add_column(
+        "lock",
         sa.Column("waiters", QUEUE, comment="Tickets of the queue, first come first (PostgreSQL)."),
-        schema=schema,
-        if_not_exists=again,
     )
-    set_version(2)
+    steps.done(2, "version")
 
 
-def create_witness(on_postgresql: bool, again: bool | None) -> None:
-    schema, prefix = place()
-    op.create_table(
-        f"{prefix}epoch",
+def create_witness(steps: Steps) -> None:
+    steps.create_table(
+        "epoch",
         sa.Column("id", sa.Integer(), nullable=False, autoincrement=False, comment="Always 1."),
         sa.Column(
             "epoch",
@@ -97,14 +76,11 @@ def create_witness(on_postgresql: bool, again: bool | None) -> None:
         sa.Column(
             "writer", sa.Text(), nullable=False, comment="The transaction that wrote this row."
         ),
-        sa.PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
-        if_not_exists=again,
+        sa.PrimaryKeyConstraint("id", name=f"{steps.prefix}epoch_pkey"),
         comment="Since when leases are granted without a gap (PostgreSQL).",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    op.create_table(
-        f"{prefix}witness",
+    steps.create_table(
+        "witness",
         sa.Column("id", sa.Integer(), nullable=False, autoincrement=False, comment="Always 1."),
         sa.Column(
             "epoch",
@@ -127,19 +103,15 @@ def create_witness(on_postgresql: bool, again: bool | None) -> None:
         sa.Column(
             "writer", sa.Text(), nullable=False, comment="The transaction that wrote this row."
         ),
-        sa.PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
-        if_not_exists=again,
+        sa.PrimaryKeyConstraint("id", name=f"{steps.prefix}witness_pkey"),
         comment="A copy of the epoch that a crash empties (PostgreSQL).",
-        schema=schema,
-        mysql_engine="InnoDB",
-        prefixes=["UNLOGGED"] if on_postgresql else [],
+        prefixes=["UNLOGGED"] if steps.kind == "postgresql" else [],
     )
 
 
-def create_waiter(again: bool | None) -> None:
-    schema, prefix = place()
-    op.create_table(
-        f"{prefix}waiter",
+def create_waiter(steps: Steps) -> None:
+    steps.create_table(
+        "waiter",
         sa.Column("id", TOKEN, nullable=False, comment="The waiter's own number."),
         sa.Column("lock_name", NAME, nullable=False, comment="The name that it waits for."),
         sa.Column("strategy", STRATEGY, nullable=False, comment="lease or row."),
@@ -154,18 +126,14 @@ def create_waiter(again: bool | None) -> None:
             comment="When the waiter counts as dead unless it says more.",
         ),
         sa.Column("holds", HOLDS, comment="What it holds meanwhile, to find deadlocks."),
-        sa.PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
-        if_not_exists=again,
+        sa.PrimaryKeyConstraint("id", name=f"{steps.prefix}waiter_pkey"),
         comment="Who waits for a lock.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
 
 
 def downgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
-    op.drop_column(f"{prefix}lock", "waiters", schema=schema, if_exists=again)
+    steps = Steps(op)
+    steps.undo(2, "version")
+    steps.drop_column("lock", "waiters")
     for name in ("waiter", "witness", "epoch"):
-        op.drop_table(f"{prefix}{name}", schema=schema, if_exists=again)
-    set_version(1)
+        steps.drop_table(name)

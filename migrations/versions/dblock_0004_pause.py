@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dblock.schema.steps import Steps
+
 revision = "dblock_0004"
 down_revision = "dblock_0003"
 branch_labels = None
@@ -17,12 +19,6 @@ depends_on = None
 
 MYSQL = ("mysql", "mariadb")
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
-
-
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
 
 
 def added() -> tuple[tuple[str, sa.Column[object]], ...]:
@@ -42,16 +38,14 @@ def added() -> tuple[tuple[str, sa.Column[object]], ...]:
 
 
 def upgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
+    steps = Steps(op)
+    steps.add_key()  # first: MariaDB may refuse to change a table without
     for name, column in added():
-        op.add_column(f"{prefix}{name}", column, schema=schema, if_not_exists=again)
-    table = sa.table(f"{prefix}schema", sa.column("revision", sa.Integer()), schema=schema)
-    op.execute(table.update().values(revision=op.inline_literal(4)))
+        steps.add_column(name, column)
+    steps.done(4)
 
 
 def downgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
+    steps = Steps(op)
     for name, column in reversed(added()):
-        op.drop_column(f"{prefix}{name}", column.name, schema=schema, if_exists=again)
+        steps.drop_column(name, column.name)

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dblock.schema.steps import Steps
+
 revision = "dblock_0005"
 down_revision = "dblock_0004"
 branch_labels = None
@@ -30,22 +32,10 @@ RESULT = sa.Text().with_variant(mysql.LONGTEXT(charset="ascii"), *MYSQL)
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 
 
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
-def set_revision(revision: int) -> None:
-    schema, prefix = place()
-    table = sa.table(f"{prefix}schema", sa.column("revision", sa.Integer()), schema=schema)
-    op.execute(table.update().values(revision=op.inline_literal(revision)))
-
-
 def upgrade() -> None:
-    schema, prefix = place()
-    op.create_table(
-        f"{prefix}once",
+    steps = Steps(op)
+    steps.create_table(
+        "once",
         sa.Column("idempotency_key", NAME, nullable=False, comment="The key of the call."),
         sa.Column("token", TOKEN, nullable=False, comment="Which transaction recorded the call."),
         sa.Column(
@@ -58,17 +48,13 @@ def upgrade() -> None:
         ),
         sa.Column("made_at", MOMENT, nullable=False, comment="When the call was recorded."),
         sa.Column("expires_at", MOMENT, nullable=False, comment="Until when the record counts."),
-        sa.PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
-        if_not_exists=op.get_context().dialect.name in MYSQL or None,
+        sa.PrimaryKeyConstraint("idempotency_key", name=f"{steps.prefix}once_pkey"),
         comment="Calls that are made once, and what came of them.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    set_revision(5)
+    steps.done(5)
 
 
 def downgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
-    op.drop_table(f"{prefix}once", schema=schema, if_exists=again)
-    set_revision(4)
+    steps = Steps(op)
+    steps.undo(5)
+    steps.drop_table("once")

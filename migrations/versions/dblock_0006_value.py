@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dblock.schema.steps import Steps
+
 revision = "dblock_0006"
 down_revision = "dblock_0005"
 branch_labels = None
@@ -24,22 +26,10 @@ VALUE = sa.Text().with_variant(mysql.LONGTEXT(charset="ascii"), *MYSQL)
 MOMENT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 
 
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
-def set_revision(revision: int) -> None:
-    schema, prefix = place()
-    table = sa.table(f"{prefix}schema", sa.column("revision", sa.Integer()), schema=schema)
-    op.execute(table.update().values(revision=op.inline_literal(revision)))
-
-
 def upgrade() -> None:
-    schema, prefix = place()
-    op.create_table(
-        f"{prefix}value",
+    steps = Steps(op)
+    steps.create_table(
+        "value",
         sa.Column("lock_name", NAME, nullable=False, comment="The name."),
         sa.Column(
             "fence",
@@ -49,17 +39,13 @@ def upgrade() -> None:
         ),
         sa.Column("value", VALUE, comment="The value, as JSON."),
         sa.Column("written_at", MOMENT, nullable=False, comment="When it was written."),
-        sa.PrimaryKeyConstraint("lock_name", name=f"{prefix}value_pkey"),
-        if_not_exists=op.get_context().dialect.name in MYSQL or None,
+        sa.PrimaryKeyConstraint("lock_name", name=f"{steps.prefix}value_pkey"),
         comment="Values of names: what a leader proclaims, the limit of a semaphore.",
-        schema=schema,
-        mysql_engine="InnoDB",
     )
-    set_revision(6)
+    steps.done(6)
 
 
 def downgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
-    op.drop_table(f"{prefix}value", schema=schema, if_exists=again)
-    set_revision(5)
+    steps = Steps(op)
+    steps.undo(6)
+    steps.drop_table("value")

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dblock.schema.steps import Steps
+
 revision = "dblock_0007"
 down_revision = "dblock_0006"
 branch_labels = None
@@ -18,31 +20,16 @@ MYSQL = ("mysql", "mariadb")
 READERS = sa.Text().with_variant(mysql.LONGTEXT(charset="ascii", collation="ascii_bin"), *MYSQL)
 
 
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
-def set_revision(revision: int) -> None:
-    schema, prefix = place()
-    table = sa.table(f"{prefix}schema", sa.column("revision", sa.Integer()), schema=schema)
-    op.execute(table.update().values(revision=op.inline_literal(revision)))
-
-
 def upgrade() -> None:
-    schema, prefix = place()
-    op.add_column(
-        f"{prefix}lock",
+    steps = Steps(op)
+    steps.add_column(
+        "lock",
         sa.Column("readers", READERS, comment="Tokens of those who share the hold, its own first."),
-        schema=schema,
-        if_not_exists=op.get_context().dialect.name in MYSQL or None,
     )
-    set_revision(7)
+    steps.done(7)
 
 
 def downgrade() -> None:
-    schema, prefix = place()
-    again = op.get_context().dialect.name in MYSQL or None
-    op.drop_column(f"{prefix}lock", "readers", schema=schema, if_exists=again)
-    set_revision(6)
+    steps = Steps(op)
+    steps.undo(7)
+    steps.drop_column("lock", "readers")

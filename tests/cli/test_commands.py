@@ -304,8 +304,11 @@ def test_upgrade_and_downgrade(here: Here, database: Database) -> None:
         assert out.endswith((f", at revision {at}\n", f"already at revision {at}\n"))
     assert there("show", "a")[0] == 1
     assert "dblock_lock" in tables(database)
-    assert there("downgrade", "--revision", "base", "--yes") == (0, "", "")
+    code, out, err = there("downgrade", "--revision", "base", "--yes")
+    assert (code, out.startswith("dropped dblock_lock, "), err) == (0, True, "")
     assert "dblock_lock" not in tables(database)
+    nothing = "there are no tables of dblock's here\n"
+    assert there("downgrade", "--revision", "base", "--yes") == (0, nothing, "")
 
 
 def test_sql(here: Here, tmp_path: Path) -> None:

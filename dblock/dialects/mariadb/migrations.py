@@ -10,6 +10,8 @@ from ..dialect import Dialect
 class MigrationStatements(Dialect):
     """User locks are the whole server's, so their names tell the database too."""
 
+    undoes_ddl = False
+
     def migration_settings(self) -> tuple[str, ...]:
         # 86400 is the default: a day.
         usual = "IF(@@lock_wait_timeout < 86400, @@lock_wait_timeout, 2)"

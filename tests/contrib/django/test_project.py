@@ -26,6 +26,7 @@ from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
 from dblock.contrib.django.models import Lock, Run
 from dblock.schema import migration_lock, upgrade
+from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.servers import execute
@@ -66,6 +67,46 @@ def test_the_same_tables_as_alembics(empty: Database, new_database: NewDatabase)
     upgrade(empty.url)  # sees that they are there, and another's
     call_command("migrate", "dblock", "zero", verbosity=0)
     assert "dblock_lock" not in tables(empty.url)
+
+
+class CutOff(Exception):
+    """Django's process ends here."""
+
+
+def test_a_migration_that_was_cut_off_is_run_again(new_database: NewDatabase, site: Site) -> None:
+    """Also where the database keeps what was done before."""
+    database = new_database("mariadb")
+    site.use(**of(database))
+
+    def cut_off(number: int, *target: str) -> bool:
+        """Cut migrate off after so many changes of tables; False if there are not so many."""
+        count = 0
+
+        def execute(run: Any, sql: Any, *arguments: Any) -> Any:
+            nonlocal count
+            result = run(sql, *arguments)
+            count += "dblock_" in sql and sql.split()[0] not in ("SELECT", "SHOW")
+            if count == number:
+                raise CutOff
+            return result
+
+        try:
+            with connection.execute_wrapper(execute):
+                call_command("migrate", "dblock", *target, verbosity=0)
+        except CutOff:
+            return True
+        return False
+
+    number = 1
+    while cut_off(number):
+        call_command("migrate", "dblock", verbosity=0)
+        with locks.lease("a", wait=0):
+            pass
+        cut_off(number, "zero")
+        call_command("migrate", "dblock", "zero", verbosity=0)
+        assert not {name for name in tables(database.url) if name.startswith("dblock_")}
+        number += 2
+    assert number > SCHEMA_VERSION
 
 
 def tables(url: str) -> set[str]:
@@ -120,7 +161,7 @@ def test_sqlmigrate_prints_the_statements(dj: Database) -> None:
     """Although the tables are there."""
     out = io.StringIO()
     call_command("sqlmigrate", "dblock", "0001", stdout=out)
-    assert re.search(r"CREATE TABLE \W?dblock_lock\W", out.getvalue())
+    assert re.search(r"CREATE TABLE (IF NOT EXISTS )?\W?dblock_lock\W", out.getvalue())
     out = io.StringIO()
     call_command("sqlmigrate", "dblock", "0003", backwards=True, stdout=out)
     assert re.search(r"DROP TABLE (IF EXISTS )?\W?dblock_run\W", out.getvalue())

@@ -1,0 +1,144 @@
+"""What dblock's revisions are made of: steps that can be done again.
+
+Where the database keeps what was done before a revision was cut off, the revision is run again from
+its beginning. So each step leaves alone what is there already, or is gone already. What a table is
+made of stands in the revision.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+
+class Kind(NamedTuple):
+    """What a kind of database can do."""
+
+    #: ADD COLUMN IF NOT EXISTS, DROP COLUMN IF EXISTS.
+    looks: bool
+    #: What is printed for it is run as one transaction: nothing can be there from before.
+    whole: bool
+    add_key: str | None
+
+
+_KINDS = {
+    # Where there is a key, PostgreSQL makes it anew: it has no IF NOT EXISTS for that.
+    "postgresql": Kind(
+        looks=True,
+        whole=True,
+        add_key="ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {key}, "
+        "ADD CONSTRAINT {key} PRIMARY KEY (version)",
+    ),
+    "mysql": Kind(
+        looks=True,
+        whole=False,
+        add_key="ALTER TABLE {table} ADD PRIMARY KEY IF NOT EXISTS (version)",
+    ),
+    "sqlite": Kind(looks=False, whole=False, add_key=None),
+}
+_NAMES = {"mariadb": "mysql"}
+
+
+class Steps:
+    """The steps of a revision, on a database or printed; ``op`` is Alembic's.
+
+    Tables are named without their prefix.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+        context = op.get_context()
+        self._dialect = context.dialect
+        self._printed: bool = context.as_sql
+        #: Without a place there are the defaults: this runs in a history of the user's.
+        self.schema: str | None = context.opts.get("dblock_schema")
+        self.prefix: str = context.opts.get("dblock_prefix", "dblock_")
+        #: "postgresql", "mysql" or "sqlite".
+        self.kind: str = _NAMES.get(self._dialect.name, self._dialect.name)
+        self._can = _KINDS[self.kind]
+
+    def name(self, table: str) -> str:
+        """Return a table's name for a statement of text."""
+        found = sa.table(self.prefix + table, schema=self.schema)
+        return str(self._dialect.identifier_preparer.format_table(found))
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that is harmless when it has been run before."""
+        self._op.execute(statement)
+
+    def create_table(self, table: str, *parts: Any, comment: str, **more: Any) -> None:
+        again = not (self._printed and self._can.whole)
+        self._op.create_table(
+            self.prefix + table,
+            *parts,
+            comment=comment,
+            schema=self.schema,
+            mysql_engine="InnoDB",
+            if_not_exists=again or None,
+            **more,
+        )
+        if again:  # a table that was there already has to be dblock's: this fails if it is not
+            columns = [part.name for part in parts if isinstance(part, sa.Column)]
+            listed = ", ".join(map(self._dialect.identifier_preparer.quote, columns))
+            self.execute(f"SELECT {listed} FROM {self.name(table)} WHERE 1 = 0")
+
+    def drop_table(self, table: str) -> None:
+        self._op.drop_table(self.prefix + table, schema=self.schema, if_exists=True)
+
+    def add_column(self, table: str, column: sa.Column[Any]) -> None:
+        if not self._can.looks and column.name in self._columns(table):
+            return
+        self._op.add_column(
+            self.prefix + table,
+            column,
+            schema=self.schema,
+            if_not_exists=self._can.looks or None,
+        )
+
+    def drop_column(self, table: str, column: str) -> None:
+        if self._can.looks:
+            quoted = self._dialect.identifier_preparer.quote(column)
+            self.execute(f"ALTER TABLE IF EXISTS {self.name(table)} DROP COLUMN IF EXISTS {quoted}")
+        elif self._printed or column in self._columns(table):
+            self._op.drop_column(self.prefix + table, column, schema=self.schema)
+
+    def add_key(self) -> None:
+        """Give ``dblock_schema`` a primary key, where an older dblock made it without."""
+        if self._can.add_key is None or self._has_key():
+            return
+        key = self._dialect.identifier_preparer.quote(f"{self.prefix}schema_pkey")
+        self.execute(self._can.add_key.format(table=self.name("schema"), key=key))
+
+    def done(self, number: int, mark: str = "revision") -> None:
+        """Write down that this revision was applied: an upgrade's last step."""
+        if not self._printed:
+            self.add_key()  # else a server that replicates the table may refuse the change
+        table = self.name("schema")
+        lower = f"{mark} < {number}" if mark == "version" else f"COALESCE({mark}, 0) < {number}"
+        self.execute(f"UPDATE {table} SET {mark} = {number} WHERE {lower}")
+
+    def undo(self, number: int, mark: str = "revision") -> None:
+        """Write down that this revision goes: a downgrade's first step.
+
+        If the downgrade is cut off, nobody takes the tables for what they no longer are.
+        """
+        if self._printed or mark in self._columns("schema"):
+            table, before = self.name("schema"), number - 1
+            self.execute(f"UPDATE {table} SET {mark} = {before} WHERE {mark} > {before}")
+
+    def _columns(self, table: str) -> set[str]:
+        """Return the names of a table's columns; none if there is no such table."""
+        look = sa.inspect(self._op.get_bind()) if not self._printed else None
+        if look is None or not look.has_table(self.prefix + table, schema=self.schema):
+            return set()
+        found = look.get_columns(self.prefix + table, schema=self.schema)
+        return {column["name"] for column in found}
+
+    def _has_key(self) -> bool:
+        if self._printed:
+            return False
+        found = sa.inspect(self._op.get_bind()).get_pk_constraint(
+            self.prefix + "schema", schema=self.schema
+        )
+        return bool(found["constrained_columns"])
