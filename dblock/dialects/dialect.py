@@ -37,6 +37,10 @@ from .values import UNPLACED, Values, text, utc
 _COLUMNS = 8
 
 
+#: A statement as SQLAlchemy's text() has it, and its parameters.
+Bound = tuple[str, dict[str, str]]
+
+
 class Dialect(Values, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
@@ -327,6 +331,23 @@ class Dialect(Values, Statements):
         Everybody else waits behind it. What somebody has set stays.
         """
         return ()
+
+    def migration_place(self) -> tuple[str, ...]:
+        """Return questions, of one value each, that tell where unqualified tables are.
+
+        They are asked on a user's connection. None of them takes a snapshot.
+        """
+        return ()
+
+    def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
+        """Return the statements that take a connection there, by the answers."""
+        return ()
+
+    def look_at_place(
+        self, found: tuple[str | None, ...]
+    ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
+        """Return statements before a look and after it, where a connection must not stay there."""
+        return (), ()
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         """Return the statements of one try for the lock of migrations, which needs no table.

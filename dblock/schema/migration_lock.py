@@ -17,9 +17,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from alembic import context as alembic_context
-from alembic.migration import MigrationContext
-from alembic.util import CommandError, to_tuple
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -36,9 +33,7 @@ from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from ..target import resolve
 from ..timeouts import Timeouts
-
-Needed = Callable[[Connection], bool]
-"""Says whether there is anything to migrate. It gets the lock's own connection."""
+from .looking import Needed, Place, alembic_needs
 
 
 @contextlib.contextmanager
@@ -58,14 +53,17 @@ def migration_lock(
             context.run_migrations()
 
     The others go on as soon as the database is where they would bring it. If it is there already,
-    nobody locks anything. With Alembic dblock finds that out by itself. With another tool give
-    ``needed``: a function that gets a connection and returns whether there is anything to migrate.
+    nobody locks anything. With Alembic dblock finds that out by itself, where ``connection`` is:
+    on its ``search_path``, or in the database that it uses. With another tool give ``needed``: a
+    function that gets a connection to there and returns whether there is anything to migrate.
 
     It works before dblock's tables exist, behind a transaction pooler, and with migrations that
     commit by themselves. If the block ends while ``connection`` is in a transaction, the lock lasts
     until that connection goes back to its pool, because nobody else can see the migration earlier.
 
-    ``name`` is the name of the lock: migrations with different names may run at the same time.
+    ``name`` is the name of the lock: migrations with different names may run at the same time. By
+    default there is one for a database: with schemas of tenants on PostgreSQL give each its own,
+    ``name=f"migrations of {tenant}"``, if they may be migrated at the same time.
     ``wait`` is in seconds, None for ever. ``trust_server`` is as for :class:`dblock.Locks`.
 
     Raises NotAcquired if the wait is over. Raises LockLost at the end of the block if the lock
@@ -76,8 +74,12 @@ def migration_lock(
     lock = contextlib.ExitStack()
     with lock:
         if needed is None:
-            needed = _alembic_needs(connection)
-        check = lock.enter_context(alone(engine, dialect, name, wait=wait, needed=needed))
+            needed = alembic_needs(connection)
+        with told(dialect):
+            place = Place(connection, dialect)
+        check = lock.enter_context(
+            alone(engine, dialect, name, wait=wait, needed=needed, place=place)
+        )
         yield
         check()
         if connection.in_transaction():
@@ -92,8 +94,12 @@ def alone(
     *,
     wait: Seconds | None = None,
     needed: Needed | None = None,
+    place: Place | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Hold the migration lock; yield a function that raises LockLost if the lock has ended."""
+    """Hold the migration lock; yield a function that raises LockLost if the lock has ended.
+
+    Nothing is locked if nothing is ``needed``, in that ``place``.
+    """
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
         who: Callable[[], str] = str  # nothing is said
@@ -105,10 +111,18 @@ def alone(
             attempt = _session_lock(own, dialect, name)
             who = partial(_holder, own, dialect, name)
         with told(dialect):
+            if own is not None and place is not None:
+                place.go(own)
+                needed = needed and partial(_needed_there, place, needed)
             if not _wait(attempt, name, patience, own, needed, who):
                 stack.close()
                 attempt = _nothing
         yield lambda: _check(name, own, attempt)
+
+
+def _needed_there(place: Place, needed: Needed, own: Connection) -> bool:
+    with place.stay(own):
+        return needed(own)
 
 
 def _check(name: str, own: Connection | None, attempt: Callable[[], bool]) -> None:
@@ -228,34 +242,6 @@ def _resolve(engine: Engine, trust_server: bool) -> tuple[Engine, Dialect]:
     except Unsupported:
         url = engine.url.set(drivername=engine.dialect.name)
         return resolve(url, **place)
-
-
-# --- what Alembic is about to do -----------------------------------------------------------------
-
-
-def _alembic_needs(connection: Connection) -> Needed | None:
-    """Return a function that says whether the running Alembic command has work to do."""
-    try:
-        migration = alembic_context.get_context()
-        destination = set(to_tuple(alembic_context.get_revision_argument(), ()))
-    except KeyError:
-        return lambda own: False  # `current`, `check`, `revision`: they only look
-    except (NameError, CommandError):
-        return None  # not run by Alembic; or a relative revision
-    except Exception:  # its own kind for "not configured yet"
-        return None
-    options = {
-        name: migration.opts[name]
-        for name in ("version_table", "version_table_schema")
-        if migration.opts.get(name) is not None
-    }
-
-    def needed(own: Connection) -> bool:
-        # On the lock's own connection: a look on the user's would be the start of its snapshot.
-        there = MigrationContext.configure(own, opts=options)
-        return set(there.get_current_heads()) != destination
-
-    return needed
 
 
 # --- the end -------------------------------------------------------------------------------------

@@ -139,7 +139,10 @@ def test_upgrade_and_downgrade(sites: Any) -> None:
     with site.app.app_context():
         with site.locks.lease("a", wait=0):
             pass
-        assert "CREATE TABLE my_lock" in runner.invoke(args=["dblock", "upgrade", "--sql"]).output
+        assert (
+            "CREATE TABLE IF NOT EXISTS my_lock"
+            in runner.invoke(args=["dblock", "upgrade", "--sql"]).output
+        )
         assert runner.invoke(args=["dblock", "downgrade", "--revision", "base"]).exit_code != 0
         args = ["dblock", "downgrade", "--revision", "base", "--yes"]
         assert runner.invoke(args=args).exit_code == 0

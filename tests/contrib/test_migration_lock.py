@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 from sqlalchemy.engine import Connection
 
 from dblock import LockLost, Locks, NotAcquired, Timeouts
@@ -254,3 +254,96 @@ def test_its_transaction_may_be_idle_for_as_long_as_it_takes(new_database: NewDa
             own.execute(statement)
         assert own.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
         assert own.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+
+
+# --- tenants -----------------------------------------------------------------------------------
+
+# How an env.py chooses a tenant's schema, as Alembic's cookbook has it, or another way.
+CHOOSE = {
+    "search_path": """connection.execute(text('SET search_path TO tenant'))
+    connection.commit()
+    connection.dialect.default_schema_name = "tenant"
+    """,
+    "role": """connection.execute(text('SET ROLE tenant; SET search_path TO "$user"'))
+    connection.commit()
+    """,
+    "in the transaction": """connection.execute(text('SET LOCAL search_path TO tenant'))
+    """,
+    "version_table_schema": """connection = connection.execution_options(
+        schema_translate_map={None: "tenant"})
+    """,
+    "use": """connection.execute(text('USE tenant_of_' + connection.engine.url.database))
+    connection.commit()
+    connection.dialect.default_schema_name = 'tenant_of_' + connection.engine.url.database
+    """,
+}
+ROW = """op.execute("INSERT INTO counted (n) VALUES (1)")"""
+COUNTED = """op.create_table("counted", Column("n", Integer))"""
+
+
+def of_a_tenant(made: Project, choose: str) -> None:
+    """Let env.py migrate the tenant."""
+    options = ', version_table_schema="tenant"' if choose == "version_table_schema" else ""
+    run = LOCKED
+    if choose == "in the transaction":
+        run = INSIDE + "; connection.commit()"
+    made.env(run, imports=f"from sqlalchemy import text; {IMPORT}", options=options)
+    env = made.directory / "migrations" / "env.py"
+    env.write_text(
+        env.read_text().replace("context.configure(", f"{CHOOSE[choose]}context.configure(", 1)
+    )
+
+
+@pytest.mark.parametrize("choose", list(CHOOSE))
+def test_one_migrates_a_tenant_where_the_default_is_at_the_head(
+    new_database: NewDatabase, tmp_path: Path, choose: str
+) -> None:
+    """The look is where the migration is. A data migration is run once."""
+    database = new_database("mariadb" if choose == "use" else "postgresql")
+    made = Project(tmp_path, database.url)
+    made.revision("counted", None, COUNTED)
+    made.revision("row", "counted", f"{STAYS}\n    {ROW}")
+    url = make_url(database.url)
+    tenant = f"tenant_of_{url.database}" if choose == "use" else "tenant"
+    try:
+        if choose == "use":
+            execute(database.url, f"CREATE DATABASE {tenant}")
+        elif choose == "role":
+            execute(database.url, "DROP ROLE IF EXISTS tenant", "CREATE ROLE tenant SUPERUSER")
+            execute(database.url, "CREATE SCHEMA tenant")
+        else:
+            execute(database.url, "CREATE SCHEMA tenant")
+        made.env(LOCKED, imports=IMPORT)
+        made.alembic("upgrade", "head")
+        of_a_tenant(made, choose)
+        (made.directory / "stay").touch()
+        first = made.start("-m", "alembic", "upgrade", "head")
+        eventually((made.directory / "staying").exists)
+        second = made.start("-m", "alembic", "upgrade", "head")
+        with pytest.raises(NotAcquired), lock_of(made, tenant if choose == "use" else None):
+            raise AssertionError("not reached")
+        time.sleep(MOMENT)
+        assert second.poll() is None, second.communicate()
+        assert made.revisions_run().count("row") == 2  # the default's, and that of the first
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        output, _ = second.communicate(timeout=60)
+        assert second.returncode == 0, output
+        assert made.revisions_run().count("row") == 3
+        third = made.start("-m", "alembic", "upgrade", "head")
+        assert third.wait(60) == 0
+        # One for the default, and one for the tenant, wherever text without a schema goes.
+        both = f"SELECT n FROM {tenant}.counted UNION ALL SELECT n FROM counted"
+        assert execute(database.url, both) == [(1,), (1,)]
+    finally:
+        made.end()
+        if choose == "use":
+            execute(database.url, f"DROP DATABASE IF EXISTS {tenant}")
+        elif choose == "role":
+            execute(database.url, "DROP SCHEMA tenant CASCADE", "DROP ROLE tenant")
+
+
+def lock_of(made: Project, database: str | None) -> contextlib.AbstractContextManager[Connection]:
+    url = make_url(made.url)
+    url = url.set(database=database) if database else url
+    return lock(url.render_as_string(hide_password=False), wait=MOMENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..dialect import Dialect
+from ..dialect import Bound, Dialect
 
 
 class MigrationStatements(Dialect):
@@ -16,6 +16,16 @@ class MigrationStatements(Dialect):
         # 86400 is the default: a day.
         usual = "IF(@@lock_wait_timeout < 86400, @@lock_wait_timeout, 2)"
         return (f"SET SESSION lock_wait_timeout = {usual}",)
+
+    def migration_place(self) -> tuple[str, ...]:
+        return ("SELECT DATABASE()",)
+
+    def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
+        (database,) = found
+        if database is None:
+            return ()
+        quoted = "`" + database.replace("`", "``").replace(":", "\\:") + "`"
+        return ((f"USE {quoted}", {}),)
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         return (f"SELECT GET_LOCK({_migrations(name)}, 0)",)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from ..dialect import Dialect
+from ..dialect import Bound, Dialect
 
 # It can create something here that lasts, or owns or can change something that does; or a role that
 # it can become.
@@ -41,6 +41,22 @@ class MigrationStatements(Dialect):
             "SELECT set_config('lock_timeout', '2s', true) "
             "WHERE current_setting('lock_timeout') = '0'",
         )
+
+    def migration_place(self) -> tuple[str, ...]:
+        # SHOW, because a SELECT would take a snapshot, in a transaction before the lock.
+        return ("SHOW search_path", "SHOW role", "SHOW session_authorization")
+
+    def look_at_place(
+        self, found: tuple[str | None, ...]
+    ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
+        path, role, session = map(str, found)
+        user = (session if role == "none" else role).replace('"', '""')
+        path = path.replace('"$user"', f'"{user}"')
+        before: tuple[Bound, ...] = (
+            ("BEGIN ISOLATION LEVEL READ COMMITTED", {}),
+            ("SELECT set_config('search_path', :path, true)", {"path": path}),
+        )
+        return before, (("ROLLBACK", {}),)
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
