@@ -68,6 +68,8 @@ class TaskTurns:
 
     def get(self, block: bool = True, timeout: float | None = None) -> None:
         if self._free.locked():
+            if not block:
+                raise Empty
             await_(self._acquire(timeout))
             return
         try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
     from ..dialects.adapter import Adapter, Send, ServerSession
+    from .runtime import Turns
 
 _log = logging.getLogger("dblock")
 
@@ -30,7 +31,7 @@ reached: set[str] = set()
 replaced: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class OwnConnection:
     """A driver's connection, and how the server knows it."""
 
@@ -40,6 +41,8 @@ class OwnConnection:
     send: Send
     #: How often its :class:`.Connections` had been cleared when it was made.
     cleared: int = 0
+    #: Whose turn is to be given back with it.
+    turns: Turns | None = None
 
 
 class Connector:

@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,10 @@ UNLIMITED = Unlimited()
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
-    At most ``limit`` are in use at once. A statement waits for its turn up to ``Timeouts.socket``.
+    At most ``limit`` are in use at once, and one more for what ends or keeps a hold, which so waits
+    for nobody who only asks. A statement waits for its turn for as long as the server answers
+    others, and up to ``Timeouts.socket`` if it does not.
+
     ``check`` looks at the first connection. ``placed`` returns a statement with the place of the
     tables, where that is still to be put in. ``lent`` is as with :class:`.Connector`. ``beside``
     are other Connections. If the server takes no more, their idle connections are used, except the
@@ -79,39 +83,56 @@ class Connections:
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
         self._limit = limit
-        self._turns = self._new_turns()
+        self._turns, self._last = self._new_turns()
+        self._answered = -inf
         self._closed = False
         self._cleared = 0
         weakref.finalize(self, close_all, self._idle, adapter)
         begins_anew(self)
 
-    def _new_turns(self) -> Turns:
-        return UNLIMITED if self._limit is None else self._runtime.turns(self._limit)
+    def _new_turns(self) -> tuple[Turns, Turns]:
+        if self._limit is None:
+            return UNLIMITED, UNLIMITED
+        return self._runtime.turns(self._limit), self._runtime.turns(1)
 
-    def take(self) -> OwnConnection:
-        """Return a usable connection.
+    def take(self, *, first: bool = False) -> OwnConnection:
+        """Return a usable connection; ``first`` is for what ends or keeps a hold.
 
         Raises StatementError when none can be made: nothing was sent.
         """
         if self._closed:
             raise ValueError("these Locks are closed")
+        turns = self._turns
         try:
-            self._turns.get(True, self._adapter.timeouts.socket)
+            turns.get(not first, self._adapter.timeouts.socket)
         except Empty:
-            busy = f"all {self._limit} connections of dblock are busy"
-            raise StatementError(Fault.UNREACHABLE, busy) from None
+            turns = self._wait_on(first)
         try:
-            idle = self._take_idle()
-            if idle is not None:
-                return idle
-            return self._runtime.connect(partial(self._connect, self._cleared), self._keep)
+            connection = self._take_idle()
+            if connection is None:
+                make = partial(self._connect, self._cleared)
+                connection = self._runtime.connect(make, self._keep)
         except BaseException as error:
             refused = isinstance(error, StatementError) and not error.timed_out
             connection = self._beside._spare() if refused and self._beside is not None else None
-            if connection is not None:
-                return connection
-            self._turns.put(None)
-            raise
+            if connection is None:
+                turns.put(None)
+                raise
+        connection.turns = turns
+        return connection
+
+    def _wait_on(self, first: bool) -> Turns:
+        """Wait for a turn, for as long as the server answers those who have one."""
+        turns = self._last if first else self._turns
+        socket = self._adapter.timeouts.socket
+        left = socket if first else self._answered + socket - self._runtime.now()
+        while left > 0:
+            with contextlib.suppress(Empty):
+                turns.get(True, left)
+                return turns
+            left = self._answered + socket - self._runtime.now()
+        busy = f"all {self._limit} connections of dblock are busy, and the server answers none"
+        raise StatementError(Fault.UNREACHABLE, busy)
 
     def _connect(self, cleared: int) -> OwnConnection:
         return self._connector.connect(cleared, self._verify)
@@ -174,12 +195,15 @@ class Connections:
             ) from error
         if session.doubts:  # as good as none
             raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
-        return Reply(rows, matched, sent, self._runtime.now(), session.server)
+        self._answered = answered = self._runtime.now()
+        return Reply(rows, matched, sent, answered, session.server)
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
+        turns = connection.turns
+        assert turns is not None
         self._keep(connection)
-        self._turns.put(None)
+        turns.put(None)
 
     def _keep(self, connection: OwnConnection) -> None:
         self._idle.append(connection)
@@ -193,7 +217,8 @@ class Connections:
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. What it held on the server ends with it."""
         close(connection.driver, self._adapter)
-        self._turns.put(None)
+        assert connection.turns is not None
+        connection.turns.put(None)
 
     def clear(self) -> None:
         """Close the connections that there are, those in use when they are put back.
@@ -210,7 +235,7 @@ class Connections:
     def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
         self._idle.clear()
-        self._turns = self._new_turns()
+        self._turns, self._last = self._new_turns()
 
 
 def close_all(connections: deque[OwnConnection], adapter: Adapter) -> None:

@@ -131,7 +131,7 @@ class Driver:
         return Reply((), 0, sent, self.runtime.now())
 
     def _run(self, step: Execute, orphaned: list[Query[bool]] | None) -> Reply:
-        connection = self.connections.take()
+        connection = self.connections.take(first=type(step.query.command) in commands.FIRST)
         try:
             reply = self.connections.execute(connection, step.query, step.within)
         except StatementError as failure:

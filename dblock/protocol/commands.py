@@ -560,6 +560,9 @@ Command = (
     | EndSession
 )
 
+#: What ends a hold or a place in the queue, or keeps a hold. It waits for nobody who only asks.
+FIRST = frozenset({Release, PassOn, LeaveReaders, Leave, Renew, EndSession})
+
 
 @cache
 def word(name: str) -> str:

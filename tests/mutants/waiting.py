@@ -20,7 +20,25 @@ FOUND = "tests/simulation/test_found.py::test_it_is_mended"
 STRANGERS = "tests/waiting/test_strangers.py"
 IGNORED = "what strangers say to who waits is nothing"
 
+TURNS = "tests/contract/test_turns.py"
+
 CALLS = (
+    Mutant(
+        "a-release-waits-for-those-who-only-ask",
+        "what ends or keeps a hold goes before those who only ask",
+        "Driver._run",
+        "first=type(step.query.command) in commands.FIRST",
+        "first=False",
+        f"{TURNS}::test_what_ends_a_hold_goes_before_those_who_ask[threads-sqlite]",
+    ),
+    Mutant(
+        "a-full-house-is-taken-for-a-dead-server",
+        "a waiter waits until its wait is over",
+        "Connections.execute",
+        "self._answered = answered = self._runtime.now()",
+        "answered = self._runtime.now()",
+        f"{TURNS}::test_who_waits_for_a_turn_goes_on_while_the_server_answers[threads-sqlite]",
+    ),
     Mutant(
         "strangers-speak-utf-8",
         IGNORED,
@@ -100,13 +118,15 @@ CALLS = (
         (
             "LAST_INSERT_ID(fence + 1),\n"
             "    token = %(token)s, owner = %(owner)s, waiters = {rest},\n"
-            "    acquired_at = SYSDATE(6), expires_at = {LATER}\n"
+            "    acquired_at = SYSDATE(6), expires_at = {LATER}"
+            """{f", {NOTED}" if shares else ""}\n"""
             "WHERE lock_name = {name} AND {free}\n"
         ),
         (
             "LAST_INSERT_ID(fence + {free}),\n"
             "    token = IF({free}, %(token)s, token), owner = %(owner)s, waiters = {rest},\n"
-            "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)\n"
+            "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)"
+            """{f", {NOTED}" if shares else ""}\n"""
             "WHERE lock_name = {name}\n"
         ),
         f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",

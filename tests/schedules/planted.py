@@ -145,9 +145,9 @@ PLANTED = (
     Planted(
         "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
     ),
-    Planted("three_turns", CONNECTIONS, "Connections.drop", "self._turns.put(None)", "pass"),
-    Planted("three_turns", CONNECTIONS, "Connections.give", "self._turns.put(None)", "pass"),
-    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "self._turns.put(None)", "pass"),
+    Planted("three_turns", CONNECTIONS, "Connections.drop", "connection.turns.put(None)", "pass"),
+    Planted("three_turns", CONNECTIONS, "Connections.give", "turns.put(None)", "pass"),
+    Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "turns.put(None)", "pass"),
     Planted("the_last_is_left", CONNECTIONS, "Connections._spare", "not self._idle:", "False:"),
     # --- user locks
     Planted("the_last_user_lock", USER_LOCKS, "UserLocks.admit", "with lock:", "if True:"),
