@@ -72,6 +72,14 @@ class Once:
         return self._replayed
 
     @property
+    def active(self) -> bool:
+        """Whether its transaction goes on inside the block, as far as can be told without asking.
+
+        If not, it was ended or has failed, and no result can be recorded in it.
+        """
+        return self._active and self._transaction is not None and self._transaction.usable
+
+    @property
     def result(self) -> Any:
         """What came of the call. Set it inside the block, to what JSON can express.
 

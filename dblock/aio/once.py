@@ -21,6 +21,14 @@ class AsyncOnce(AsyncContext[Once]):
         return self.sync.replayed
 
     @property
+    def active(self) -> bool:
+        """Whether its transaction goes on inside the block, as far as can be told without asking.
+
+        If not, it was ended or has failed, and no result can be recorded in it.
+        """
+        return self.sync.active
+
+    @property
     def result(self) -> Any:
         """What came of the call. Set it inside the block, to what JSON can express.
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from http.client import responses
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from ..arguments import Seconds, check_callback, check_flag, check_json, check_keep, check_wait
-from ..errors import DBLockError, InProgress, KeyReused
+from ..errors import DBLockError, InProgress, KeyReused, Unsupported
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -59,6 +60,8 @@ class Answer:
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    #: The words beside the status, where an application has set its own.
+    reason: str | None = None
 
     @classmethod
     def problem(cls, status: int, detail: str, *headers: tuple[str, str]) -> Answer:
@@ -76,6 +79,7 @@ class Answer:
             recorded["status"],
             (*((name, value) for name, value in recorded["headers"]), (REPLAYED, "true")),
             base64.b64decode(recorded["base64"]) if body is None else body.encode(),
+            recorded.get("reason"),
         )
 
     def recorded(self) -> dict[str, Any]:
@@ -86,10 +90,17 @@ class Answer:
             [name, value] for name, value in self.headers if name.lower() not in _OF_ONE_ANSWER
         ]
         made: dict[str, Any] = {"status": self.status, "headers": headers}
+        if self.reason is not None:
+            made["reason"] = self.reason
         try:
             return {**made, "text": self.body.decode()}
         except UnicodeDecodeError:
             return {**made, "base64": base64.b64encode(self.body).decode()}
+
+
+def reason_of(status: int, said: str) -> str | None:
+    """Return the words beside a status; None for those that belong to it anyway."""
+    return None if said.lower() == responses.get(status, "").lower() else said
 
 
 def too_large(length: int) -> ValueError:
@@ -134,7 +145,7 @@ class Call:
     def once(self, make: Callable[..., Any]) -> Any:
         """Return what :meth:`Locks.once` makes for the key; without one, what stands for it."""
         if self.key is None:
-            return nullcontext(SimpleNamespace(replayed=False, result=None))
+            return nullcontext(SimpleNamespace(replayed=False, result=None, active=True))
         return make(self.key, **self.options)
 
     def refusal(self, error: DBLockError) -> Answer:
@@ -200,9 +211,20 @@ class Rules(Generic[Request]):
 
         return made
 
-    def record(self, status: int) -> bool:
-        """Whether an answer is the end of a call."""
-        return status < 500 and status not in TRY_AGAIN
+    def record(self, status: int, active: bool) -> bool:
+        """Whether an answer is the end of a call, and is recorded. Else what the view did is rolled
+        back, and the answer is sent all the same.
+
+        ``active`` says that the view has left its transaction as it has to be for a record. Raises
+        Unsupported if it has not, and says that it succeeded.
+        """
+        if active or status >= 400:
+            return active and status < 500 and status not in TRY_AGAIN
+        raise Unsupported(
+            f"an idempotent view answered with {status}, but its transaction has failed, or the "
+            "view has rolled it back, so what it did is undone: answer with a status of 400 or "
+            "above then, or put what may fail into a savepoint"
+        )
 
 
 def read_key(header: str) -> str:

@@ -23,6 +23,7 @@ from ..arguments import Seconds
 from ..functions import wraps
 from . import http
 from .http import REFUSALS, Answer, Refused, Rules, Unrecorded
+from .sessions import uncommitted
 
 P = ParamSpec("P")
 
@@ -82,7 +83,8 @@ def idempotent(
                     if recorded.replayed:
                         return _replayed(recorded.result)
                     response = await function(*args, **kwargs)
-                    if isinstance(response, Response) and not rules.record(response.status_code):
+                    status = response.status_code if isinstance(response, Response) else 200
+                    if not rules.record(status, recorded.active):
                         raise Unrecorded(response)
                     recorded.result = _recorded(response)
                     return response
@@ -100,7 +102,9 @@ def idempotent(
 async def _transaction(session: Any) -> AsyncIterator[None]:
     """Commit the session's transaction, which may have begun before, or roll it back."""
     try:
-        yield
+        found = session() if isinstance(session, async_scoped_session) else session
+        with uncommitted(found.sync_session):
+            yield
         await session.commit()
     except BaseException:
         await session.rollback()

@@ -65,6 +65,11 @@ class Borrowed(ABC):
         """Where the connection is from. Two with the same source reach the same server."""
         return self
 
+    @property
+    def usable(self) -> bool:
+        """Whether it has not failed, as far as its driver knows."""
+        return self.driver.transaction_problem(self.driver_connection, True) is None
+
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
         """Run one statement. Raises StatementError for what a database can do."""

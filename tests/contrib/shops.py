@@ -6,17 +6,18 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import httpx
-from django.db import connection, connections
+from django.db import IntegrityError, connection, connections, transaction
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import Client, override_settings
 from django.urls import path as django_path
 from flask import Flask, Response, request
 from flask import Request as FlaskRequest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 from starlette.applications import Starlette
@@ -36,6 +37,8 @@ from tests.contrib.django.conftest import Site, of
 from tests.support import SECONDS
 
 COUNT = "UPDATE facts SET n = n + 1 WHERE id = 0"
+#: The database refuses it: there is such a row.
+FAILING = "INSERT INTO facts (id, n) VALUES (0, 1)"
 BINARY = bytes(range(256))
 
 
@@ -43,6 +46,8 @@ class Reply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+    #: The words beside the status; ASGI has none.
+    reason: str = ""
 
     @property
     def replayed(self) -> bool:
@@ -60,7 +65,7 @@ class Made(NamedTuple):
 def made(order: bytes) -> Made:
     """What is answered to an order, after its effect."""
     headers = {"Content-Type": "text/plain; charset=utf-8", "X-Order": "7"}
-    match order.decode():
+    match order.decode().rpartition(" ")[2]:  # the status is behind what is done before
         case "raise":
             raise KeyError("of the endpoint")
         case "large":
@@ -122,8 +127,16 @@ class DjangoShop(Shop):
                 self.wait()
             if asked.body == b"stream":
                 return StreamingHttpResponse(iter([b"one"]))
+            if asked.body.startswith(b"undo"):
+                transaction.set_rollback(True)
+            if asked.body.startswith(b"commit"):
+                transaction.commit()
+            if asked.body.startswith(b"fail"):
+                with suppress(IntegrityError), connection.cursor() as cursor:
+                    cursor.execute(FAILING)
             status, body, headers = made(asked.body)
-            return HttpResponse(body, status=status, headers=headers)
+            reason = "Out of Stock" if asked.body.startswith(b"reason") else None
+            return HttpResponse(body, status=status, headers=headers, reason=reason)
 
         with override_settings(ROOT_URLCONF=(django_path("orders", orders),), MIDDLEWARE=[]):
             yield
@@ -135,7 +148,7 @@ class DjangoShop(Shop):
         try:
             found = client.generic(method, path, body, content_type=kind, headers=headers)
             told = {name.lower(): value for name, value in found.headers.items()}
-            return Reply(found.status_code, told, found.content)
+            return Reply(found.status_code, told, found.content, found.reason_phrase)
         finally:
             connections.close_all()
 
@@ -161,7 +174,16 @@ class FlaskShop(Shop):
                 self.wait()
             if order == b"stream":
                 return iter([b"one"])
+            if order.startswith(b"undo"):
+                session.rollback()
+            if order.startswith(b"commit"):
+                session.commit()
+            if order.startswith(b"fail"):
+                with suppress(DBAPIError):
+                    session.execute(text(FAILING))
             status, body, headers = made(order)
+            if order.startswith(b"reason"):
+                return Response(body, f"{status} Out of Stock", headers)
             return Response(body, status, headers)
 
         @app.teardown_request
@@ -177,7 +199,7 @@ class FlaskShop(Shop):
     def send(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         found = self._app.test_client().open(path, method=method, headers=headers, data=body)
         told = {name.lower(): value for name, value in found.headers.items()}
-        return Reply(found.status_code, told, found.data)
+        return Reply(found.status_code, told, found.data, found.status.partition(" ")[2])
 
 
 class StarletteShop(Shop):
@@ -209,6 +231,13 @@ class StarletteShop(Shop):
                 await asyncio.to_thread(self.wait)
             if order == b"stream":
                 return StreamingResponse(iter([b"one"]))
+            if order.startswith(b"undo"):
+                await session.rollback()
+            if order.startswith(b"commit"):
+                await session.commit()
+            if order.startswith(b"fail"):
+                with suppress(DBAPIError):
+                    await session.execute(text(FAILING))
             status, body, headers = made(order)
             return StarletteResponse(body, status, headers)
 

@@ -137,6 +137,50 @@ def test_what_fails_is_not_recorded(open_shop: Open) -> None:
     assert (told.body, told.headers["x-order"]) == (b"told 503", "7")
 
 
+@each
+def test_a_view_that_rolls_back(open_shop: Open) -> None:
+    """Nothing has happened, so nothing is recorded. A success would not be true."""
+    shop = open_shop()
+    for _ in range(2):
+        told = shop.post('"undo"', "undo 409")
+        assert (told.status, told.body, told.replayed) == (409, b"told 409", False)
+        assert shop.post('"undone"', "undo 201").status == 500
+    assert sold(shop) == 0
+    for key in ('"undo"', '"undone"'):  # as good as new
+        assert shop.post(key, "stick").status == 201
+
+
+@each
+def test_a_view_that_commits(open_shop: Open) -> None:
+    """It is refused before it does, so its key is not left without an answer."""
+    shop = open_shop()
+    assert [shop.post(KEY, "commit 201").status for _ in range(2)] == [500, 500]
+    assert sold(shop) == 0
+    assert shop.post(KEY, "stick").status == 201
+
+
+@each
+def test_a_view_whose_transaction_has_failed(open_shop: Open) -> None:
+    """PostgreSQL ends the whole transaction, the others undo the statement alone."""
+    shop = open_shop()
+    whole = shop.db.kind == "postgresql"
+    told = [shop.post(KEY, "fail 409") for _ in range(2)]
+    assert [one.status for one in told] == [409, 409]
+    assert [one.replayed for one in told] == [False, not whole]
+    assert sold(shop) == (0 if whole else 1)
+    assert shop.post('"another"', "fail 201").status == (500 if whole else 201)
+    assert sold(shop) == (0 if whole else 2)
+
+
+@each
+def test_the_reason_phrase(open_shop: Open) -> None:
+    shop = open_shop()
+    for order in ("reason 409", "409", "404"):
+        first, again = (shop.post(f'"{order}"', order) for _ in range(2))
+        assert again.replayed
+        assert again.reason == first.reason
+
+
 def post_and_stop(say: Say, wait: Wait, url: str, order: str) -> None:
     """Send an order, and stop for ever in its view, or when it is answered."""
 

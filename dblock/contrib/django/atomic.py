@@ -67,6 +67,10 @@ class AtomicBlock(Borrowed):
     def source(self) -> object:
         return self._wrapper
 
+    @property
+    def usable(self) -> bool:
+        return not self._wrapper.needs_rollback and super().usable
+
     def execute(self, query: Query[Any]) -> Reply:
         sent = self._runtime.now()
         rows, count, _ = self.send(query)

@@ -54,10 +54,10 @@ def decorator(alias: str | None, rules: Rules[HttpRequest]) -> Callable[[View], 
                     if recorded.replayed:
                         return _response(Answer.replayed(recorded.result))
                     response = _given(view(request, *args, **kwargs))
-                    answer = _answer(response)
-                    if not rules.record(answer.status):
+                    undone = transaction.get_rollback(using=locks.alias)
+                    if not rules.record(response.status_code, recorded.active and not undone):
                         raise Unrecorded(response)
-                    recorded.result = answer.recorded()
+                    recorded.result = _answer(response).recorded()
                     return response
             except Unrecorded as unrecorded:
                 return _given(unrecorded.response)
@@ -95,11 +95,13 @@ def _answer(response: HttpResponseBase) -> Answer:
         response = render()
     if not isinstance(response, HttpResponse):
         raise http.streamed(response)
-    return Answer(response.status_code, tuple(response.headers.items()), response.content)
+    reason = http.reason_of(response.status_code, response.reason_phrase)
+    headers = tuple(response.headers.items())
+    return Answer(response.status_code, headers, response.content, reason)
 
 
 def _response(answer: Answer) -> HttpResponse:
-    response = HttpResponse(answer.body, status=answer.status)
+    response = HttpResponse(answer.body, status=answer.status, reason=answer.reason)
     del response["Content-Type"]
     for name, value in answer.headers:
         response[name] = value

@@ -8,10 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from flask import Request, Response, current_app, request
+from sqlalchemy.orm import scoped_session
 
 from ...functions import check_runnable, wraps
 from .. import http
 from ..http import REFUSALS, Answer, Refused, Rules, Unrecorded
+from ..sessions import uncommitted
 
 if TYPE_CHECKING:
     from ...io.borrowed import Borrowable
@@ -42,10 +44,9 @@ def decorator(
                     if recorded.replayed:
                         return _response(Answer.replayed(recorded.result))
                     response = current_app.make_response(view(*args, **kwargs))
-                    answer = _answer(response)
-                    if not rules.record(answer.status):
+                    if not rules.record(response.status_code, recorded.active):
                         raise Unrecorded(response)
-                    recorded.result = answer.recorded()
+                    recorded.result = _answer(response).recorded()
                     return response
             except Unrecorded as unrecorded:
                 return unrecorded.response
@@ -61,7 +62,8 @@ def decorator(
 def _transaction(session: Any) -> Iterator[None]:
     """Commit the session's transaction, which may have begun before, or roll it back."""
     try:
-        yield
+        with uncommitted(session() if isinstance(session, scoped_session) else session):
+            yield
         session.commit()
     except BaseException:
         session.rollback()
@@ -76,8 +78,11 @@ def _payload(asked: Request, rules: Rules[Request]) -> object:
 def _answer(response: Response) -> Answer:
     if response.is_streamed or response.direct_passthrough:
         raise http.streamed(response)
-    return Answer(response.status_code, tuple(response.headers.items()), response.get_data())
+    reason = http.reason_of(response.status_code, response.status.partition(" ")[2])
+    headers = tuple(response.headers.items())
+    return Answer(response.status_code, headers, response.get_data(), reason)
 
 
 def _response(answer: Answer) -> Response:
-    return Response(answer.body, answer.status, list(answer.headers))
+    status = answer.status if answer.reason is None else f"{answer.status} {answer.reason}"
+    return Response(answer.body, status, list(answer.headers))
