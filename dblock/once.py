@@ -83,8 +83,9 @@ class Once:
     def result(self) -> Any:
         """What came of the call. Set it inside the block, to what JSON can express.
 
-        That is a mebibyte of it at most. Raises TypeError or ValueError for what JSON cannot
-        express, and ValueError for more, outside the block, or if the call was made before.
+        That is a mebibyte of it at most. A replay gets the same. Raises TypeError or ValueError for
+        what JSON cannot express or would make another one of (a tuple, a key that is no text), and
+        ValueError for more, outside the block, or if the call was made before.
         """
         return self._result
 
@@ -186,7 +187,13 @@ def fingerprint_of(payload: Any) -> str:
 
 
 def _recorded(result: Any) -> str:
+    """Return what is recorded of a result, which a replay is to get as it is."""
     recorded = check_json("a result", result)
+    if json.loads(recorded) != result:
+        raise TypeError(
+            "a result is the same in the first call and in a replay, and JSON would make another "
+            "one of this: give dicts whose keys are text, not numbers, and lists, not tuples"
+        )
     if len(recorded) > RESULT_MAX:
         raise ValueError(
             f"a result is at most {RESULT_MAX} characters of JSON, this one has {len(recorded)}: "

@@ -32,8 +32,9 @@ class AsyncOnce(AsyncContext[Once]):
     def result(self) -> Any:
         """What came of the call. Set it inside the block, to what JSON can express.
 
-        That is a mebibyte of it at most. Raises TypeError or ValueError for what JSON cannot
-        express, and ValueError for more, outside the block, or if the call was made before.
+        That is a mebibyte of it at most. A replay gets the same. Raises TypeError or ValueError for
+        what JSON cannot express or would make another one of (a tuple, a key that is no text), and
+        ValueError for more, outside the block, or if the call was made before.
         """
         return self.sync.result
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import wait
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -154,6 +156,39 @@ def test_a_result_that_cannot_be_recorded(locks: Locks, engine: Engine) -> None:
             finish(locks, session, growing, lambda: growing.append(object()))
         session.commit()
     assert keys(engine) == 0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [{1: "a"}, {1: "a", "1": "b"}, {None: 0}, {True: 0}, (1, 2), {"lines": [(1, "pot")]}],
+    ids=repr,
+)
+def test_a_result_that_a_replay_would_not_get(locks: Locks, engine: Engine, result: Any) -> None:
+    with borrowed(engine, "session") as session:
+        changing: dict[str, Any] = {}
+        with pytest.raises(TypeError, match="the same in the first call and in a replay"):
+            finish(locks, session, changing, lambda: changing.update(n=result))
+        with locks.once(session, "key") as made:
+            with pytest.raises(TypeError, match="the same in the first call and in a replay"):
+                made.result = result
+            assert made.result is None
+        session.rollback()
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_a_result_that_a_replay_gets(locks: Locks, engine: Engine) -> None:
+    """What JSON reads back is equal, whatever kind of text or number it was."""
+    result = {"colour": Colour.RED, "size": OrderedDict(w=1.5, h=-0.0), "at": 2**70}
+    for _ in range(2):
+        with borrowed(engine, "session") as session:
+            with locks.once(session, "key") as made:
+                if not made.replayed:
+                    made.result = result
+                assert made.result == result
+            session.commit()
 
 
 def test_a_result_that_is_set_outside_the_block(locks: Locks, engine: Engine) -> None:

@@ -57,6 +57,11 @@ def application(locks: AsyncLocks) -> FastAPI:
         await count(session)
         return Placed(product=order.product)
 
+    @app.post("/lines")
+    @once
+    async def lines(request: Request, session: Session) -> Any:
+        return {1: ("pot", 2)}
+
     @app.post("/large")
     @once
     async def large(request: Request, session: Session) -> str:
@@ -84,7 +89,7 @@ def application(locks: AsyncLocks) -> FastAPI:
     return app
 
 
-ROUTES = ("model", "model", "large", "object", "refused", "refused", "form")
+ROUTES = ("model", "model", "lines", "lines", "large", "object", "refused", "refused", "form")
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
@@ -117,6 +122,7 @@ def test_what_a_route_returns(new_database: NewDatabase, kind: str) -> None:
     told = asyncio.run(main())
     # What FastAPI leaves out of the first response it leaves out of the next one.
     assert told[:2] == [("model", (201, {"product": "pot"}))] * 2
+    assert told[2:4] == [("lines", (200, {"1": ["pot", 2]}))] * 2  # both as JSON has it
     said = dict(told)
     assert "bytes, and at most 65536 are recorded" in said["large"]
     assert "a model of Pydantic or what JSON can express, not object" in said["object"]
