@@ -23,7 +23,10 @@ from tests.servers import (
     PgBouncer,
     PostgreSQL,
     Server,
+    ServerMissing,
     execute,
+    mariadb,
+    postgresql,
     shared_postgresql,
 )
 from tests.servers.postgresql import VARIABLE
@@ -212,6 +215,19 @@ def test_given_server(own_server: OwnServers, monkeypatch: pytest.MonkeyPatch) -
     assert answers(own)
 
 
+@pytest.mark.parametrize(
+    ("make", "variable"),
+    [(PostgreSQL, postgresql.PROGRAMS), (MariaDB, mariadb.PROGRAMS)],
+)
+def test_a_folder_without_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: type[OwnServer], variable: str
+) -> None:
+    """Nothing takes the place of the version that was asked for."""
+    monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(ServerMissing, match=f"{variable} has no server's programs in {tmp_path}"):
+        make()
+
+
 SCRIPT = """
     import sys
     from tests.servers import {make}
@@ -265,7 +281,7 @@ def test_missing_server(variable: str) -> None:
         options = ["-n0", "-p", "no:cacheprovider", "-k", selection]
         sys.exit(pytest.main(["tests/test_servers.py", *options]))
     """
-    unset = ("CI", "DBLOCK_TEST_STRICT", "DBLOCK_TEST_MARIADB", "PYTEST_ADDOPTS")
+    unset = ("CI", "DBLOCK_TEST_STRICT", "DBLOCK_TEST_MARIADB", mariadb.PROGRAMS, "PYTEST_ADDOPTS")
     environment = {k: v for k, v in os.environ.items() if k not in unset}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, ClassVar, NoReturn, Self
@@ -14,6 +15,12 @@ class ServerMissing(Exception):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} tests skipped: {why}")
+
+
+def missing(variable: str, otherwise: str) -> str:
+    """Say why there is no server where the variable may name the folder of its programs."""
+    folder = os.environ.get(variable)
+    return f"{variable} has no server's programs in {folder}" if folder else otherwise
 
 
 class ServerFailed(RuntimeError):

