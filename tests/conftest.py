@@ -33,7 +33,7 @@ from tests.servers import (
     shared_postgresql,
 )
 from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
-from tests.support import Threads
+from tests.support import Threads, examples
 
 EVER = 3600.0  # the longest TTL that tests take for granted
 
@@ -45,7 +45,7 @@ os.environ["SSL_CERT_FILE"] = os.devnull
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes is the machine's matter.
-settings.register_profile("any machine", deadline=None)
+settings.register_profile("any machine", deadline=None, max_examples=examples(100))
 settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -29,6 +30,9 @@ LONG = 30.0  # a TTL that does not run out within a test
 SHORT = 0.3  # a TTL that runs out while a test waits for it
 ROUNDING = 0.001  # of SQLite's clock
 MOMENT = 0.25  # for what must not happen, where no event can tell that it did not
+
+#: How many times as many examples as usual are made of a property.
+EXAMPLES = int(os.environ.get("DBLOCK_TEST_EXAMPLES") or 1)
 
 EAGER = RetryPolicy(wait=wait_random(0, 0.01))
 TABLE, WAITERS = (tables(MetaData())[table] for table in ("lock", "waiter"))
@@ -155,6 +159,13 @@ def told_to_retry(error: Exception) -> None:
 
 
 Borrowed = Connection | Session | scoped_session[Any]
+
+
+def examples(usual: int) -> int:
+    """Return how many examples to make of a property that usually gets so many."""
+    return usual * EXAMPLES
+
+
 BORROWED = ("connection", "session", "scoped_session")
 
 

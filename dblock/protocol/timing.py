@@ -33,6 +33,7 @@ class Timing:
     look_max: float = 5.0
     #: Between two looks of one who observes a leader and is called when there is something to see.
     observe: float = 5.0
-    #: To leave the queue, or to give back, is tried so long where others are at the row; and to end
-    #: a session, where there is no time left to wait for that.
+    #: To leave the queue is tried so long where others are at the row, and then so long again to give
+    #: back, each from when it is first asked; and to end a session, where there is no time left to
+    #: wait for that. A try that began in time may be answered later.
     leaving: float = 1.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy.engine import Engine
 
 from dblock import Locks
-from tests.support import LONG, borrowed
+from tests.support import LONG, borrowed, examples
 
 ALIKE = [
     "a",
@@ -103,7 +103,7 @@ NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @given(names=st.sets(NAMES.filter(lambda name: len(name) <= 255), min_size=1, max_size=4))
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_text(locks: Locks, names: set[str]) -> None:
