@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 class Compiled:
     """A Core statement as text and parameters for the driver."""
 
-    statement: Any
     sql: str
     order: tuple[str, ...] | None
     constants: dict[str, Any]
@@ -30,7 +29,8 @@ class Compiled:
     types: tuple[TypeEngine[Any], ...] = ()
 
     @classmethod
-    def of(cls, statement: ClauseElement, dialect: SQLAlchemyDialect) -> Compiled:
+    def of(cls, statement: ClauseElement, dialect: SQLAlchemyDialect, begin: str = "") -> Compiled:
+        """``begin`` is what the text begins with."""
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
         processors = {}
@@ -44,7 +44,8 @@ class Compiled:
             types = tuple(
                 column.type.dialect_impl(dialect) for column in statement.selected_columns
             )
-        return cls(statement, str(compiled), order, dict(compiled.params), processors, types)
+        text = f"{begin} {compiled}" if begin else str(compiled)
+        return cls(text, order, dict(compiled.params), processors, types)
 
     def query(self, values: dict[str, Any]) -> Query[int]:
         params = {**self.constants, **values}

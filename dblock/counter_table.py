@@ -252,7 +252,9 @@ class CounterTable(ABC, Generic[Transaction]):
         key = transaction.driver.package, name
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = Compiled.of(make(), transaction.written_for)
+            found = self._compiled[key] = Compiled.of(
+                make(), transaction.written_for, self._dialect.newest
+            )
         return found
 
     def rows(self, transaction: Transaction, query: Compiled, key: Any) -> Sequence[Sequence[Any]]:

@@ -256,6 +256,23 @@ def test_mariadbs_settings(
         execute(own_mariadb, f"SET GLOBAL {variable} = {well}")
 
 
+def test_a_mariadb_that_insists_on_snapshots(own_mariadb: str) -> None:
+    """From 11.4.2 on dblock's own statements say that they do not mind."""
+    ((version, before),) = execute(
+        own_mariadb, "SELECT VERSION(), @@GLOBAL.innodb_snapshot_isolation"
+    )
+    spared = tuple(map(int, version.partition("-")[0].split("."))) >= (11, 4, 2)
+    try:
+        execute(own_mariadb, "SET GLOBAL innodb_snapshot_isolation = OFF")
+        assert level(own_mariadb, "rollbacks") == "ok"
+        assert "undoes" not in findings(own_mariadb)["isolation"].consequence
+        execute(own_mariadb, "SET GLOBAL innodb_snapshot_isolation = ON")
+        assert level(own_mariadb, "rollbacks") == ("ok" if spared else "wrong")
+        assert "undoes" in findings(own_mariadb)["isolation"].consequence
+    finally:
+        execute(own_mariadb, f"SET GLOBAL innodb_snapshot_isolation = {before}")
+
+
 def test_mariadbs_start_options(own_server: OwnServers) -> None:
     options = ["--innodb-rollback-on-timeout=ON", "--log-bin", "--binlog-format=STATEMENT"]
     server = own_server(lambda: MariaDB(options=options))

@@ -58,6 +58,9 @@ class Dialect(Values, Statements):
 
     #: What a transaction did to tables is undone with it.
     undoes_ddl: ClassVar[bool] = True
+    #: What a statement in a user's transaction begins with that may lock a row, as one that only
+    #: reads does under SERIALIZABLE: it is to judge by the newest row, if the level lets it.
+    newest: ClassVar[str] = ""
 
     #: The seconds to a row's expiry.
     remaining: ClassVar[str]
@@ -70,7 +73,7 @@ class Dialect(Values, Statements):
     #: Of the table ``s`` with the identity, what :class:`.Place` has; nothing that it does not.
     found: ClassVar[dict[str, str]]
     #: Ends a look in a user's transaction that must not be the beginning of its snapshot.
-    newest: ClassVar[str] = ""
+    locking: ClassVar[str] = ""
 
     def __init__(
         self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
@@ -133,9 +136,9 @@ class Dialect(Values, Statements):
                 vars(self).pop(name, None)
 
     def look_around(self, *, borrowed: bool = False) -> Query[Found]:
-        told, newest = ", ".join(self.found.values()), self.newest if borrowed else ""
+        told, locking = ", ".join(self.found.values()), self.locking if borrowed else ""
         return Query(
-            f"SELECT {told}, s.* FROM {self.schema_table} AS s{newest}",
+            f"SELECT {told}, s.* FROM {self.schema_table} AS s{locking}",
             {},
             commands.LookAround(),
             self.patience,

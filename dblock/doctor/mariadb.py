@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
@@ -9,6 +10,8 @@ from ..dialects.values import text
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 
+# From this version on dblock's statements can tell a server not to insist on a snapshot.
+SPARED = (11, 4, 2)
 # With less, connections end that are idle between two renewals.
 SHORT_WAIT = 60
 
@@ -43,10 +46,18 @@ def isolation(patient: Patient) -> Iterator[Finding]:
     if level == "READ-COMMITTED":
         yield ok("isolation", level)
     else:
+        follows = (
+            "in your own transaction a plain SELECT may return data from before you got the lock"
+        )
+        if _insists(patient):
+            follows += (
+                ", and where a statement of yours changes a row that is newer than your first "
+                "SELECT, the server undoes the whole transaction (innodb_snapshot_isolation = ON)"
+            )
         yield note(
             "isolation",
             f"{level} by default",
-            "in your own transaction a plain SELECT may return data from before you got the lock",
+            follows,
             "take the lock before the first SELECT, or read with FOR UPDATE, or use READ COMMITTED",
         )
 
@@ -62,8 +73,30 @@ def rollbacks(patient: Patient) -> Iterator[Finding]:
             "put this into the server's configuration, and restart it:\n"
             "innodb_rollback_on_timeout = OFF",
         )
+    elif _insists(patient) and _version(patient) < SPARED:
+        yield wrong(
+            "rollbacks",
+            "innodb_snapshot_isolation = ON before MariaDB 11.4.2",
+            "if a row lock, a guard or a counter meets a row that is newer than what your own "
+            "transaction has read, the server undoes the whole transaction",
+            _set("innodb_snapshot_isolation", "OFF"),
+        )
     else:
         yield ok("rollbacks", "a refused statement undoes only itself")
+
+
+def _insists(patient: Patient) -> bool:
+    """Whether the server lets no transaction change what is newer than its snapshot."""
+    values = patient.ask(
+        "SELECT variable_value FROM information_schema.global_variables "
+        "WHERE variable_name = 'innodb_snapshot_isolation'"  # which not every server has
+    )
+    return any(value == "ON" for (value,) in values)
+
+
+def _version(patient: Patient) -> tuple[int, ...]:
+    ((version,),) = patient.ask("SELECT VERSION()")
+    return tuple(int(part) for part in re.findall(r"\d+", text(version))[:3])
 
 
 def binary_log(patient: Patient) -> Iterator[Finding]:

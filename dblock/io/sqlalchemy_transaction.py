@@ -268,10 +268,21 @@ class BorrowedTransaction(TableTransaction):
         return self.connection.dialect
 
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        query = compiled.query(values)
         if self.watched:
-            return self.execute_core(compiled.statement, values).all()
-        rows, _, kinds = self._send(compiled.query(values), typed=True)
+            rows, kinds = self._listened(query)
+        else:
+            rows, _, kinds = self._send(query, typed=True)
         return [compiled.convert(row, kinds, self.written_for) for row in rows]
+
+    def _listened(self, query: Query[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Run a query through SQLAlchemy; return its rows, and the driver's types."""
+        try:
+            result = self.connection.exec_driver_sql(*self.driver.written(query))
+            kinds = [column[1] for column in result.cursor.description]
+            return result.fetchall(), kinds
+        except FAILURES as error:
+            raise self._told(error) from cause_of(error)
 
     def execute_core(self, statement: Executable, values: Any) -> CursorResult[Any]:
         """Run a statement on the user's own tables as SQLAlchemy would."""

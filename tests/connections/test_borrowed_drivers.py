@@ -52,6 +52,7 @@ CODES: dict[int, Fault | None] = {
     1205: Fault.BUSY,
     1213: Fault.DEADLOCK,
     1020: Fault.SERIALIZATION,
+    1412: Fault.SERIALIZATION,
     1317: Fault.CANCELED,
     1969: Fault.CANCELED,
     1146: Fault.SCHEMA,

@@ -7,6 +7,7 @@ knows what belongs to whom: dblock never ends a transaction that is not its own 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from tests.simulation.transport import LOCKING, READING, Link, connecting
 if TYPE_CHECKING:
     from tests.simulation.store import Store
 
+_COMMENT = re.compile(r"/\*.*?\*/")
 # Nobody but the user may say these in the user's transaction.
 _ENDS = ("commit", "rollback", "begin", "set")
 # What locks nothing in it.
@@ -124,7 +126,8 @@ class LentCursor:
         self._rows: Iterator[Any] = iter(())
 
     def execute(self, sql: str, params: Any = ()) -> None:
-        kind = "savepoint" if "SAVEPOINT" in sql else sql.split(None, 1)[0].lower()
+        words = _COMMENT.sub("", sql).split(None, 1)
+        kind = "savepoint" if "SAVEPOINT" in sql else words[0].lower()
         if kind == "select" and ("FOR UPDATE" in sql or "SHARE" in sql):
             kind = LOCKING
         statement = Statement(sql, params or (), kind)

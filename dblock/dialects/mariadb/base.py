@@ -26,13 +26,13 @@ class Tables(Dialect):
     }
     # Under REPEATABLE READ a plain look would show the transaction what there was before its wait
     # for the lock.
-    newest = " LOCK IN SHARE MODE"
+    locking = " LOCK IN SHARE MODE"
 
     def _name_tables(self) -> None:
         super()._name_tables()
         self.guard_table = self._named("guard")
         #: In what only reads.
-        self.here_now = self._is_here(f"{self.newest} NOWAIT")
+        self.here_now = self._is_here(f"{self.locking} NOWAIT")
 
     @property
     def longest_patience(self) -> float:

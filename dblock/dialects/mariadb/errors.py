@@ -9,6 +9,8 @@ _FAULTS = {
     1205: Fault.BUSY,  # lock wait timeout, NOWAIT: the statement alone is undone
     1213: Fault.DEADLOCK,
     1020: Fault.SERIALIZATION,  # record has changed since the snapshot
+    1412: Fault.SERIALIZATION,  # so has the table's definition
+    159: Fault.SERIALIZATION,  # the same, told by InnoDB itself
     1317: Fault.CANCELED,  # KILL QUERY
     1969: Fault.CANCELED,  # max_statement_time
     1146: Fault.SCHEMA,  # no such table

@@ -10,18 +10,20 @@ from ...protocol.steps import Query, Reply, any_row
 from ..dialect import read_fence, read_record, read_row_lock
 from ..values import text
 from .base import Tables
-from .fragments import EXACT, FREE, in_hex
+from .fragments import EXACT, FREE, NEWEST, in_hex, newest_and
 
 # Seconds. The statement itself takes time too.
 _WORTH_WAITING = 0.05
 
 
 class RowStatements(Tables):
-    """A user's session has settings of the user's: each statement says for itself how it waits."""
+    """A user's session has settings of the user's: each statement says for itself how it waits, and
+    that it judges by the newest rows."""
 
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     looks_itself = True
+    newest = NEWEST
 
     def hidden(self) -> tuple[Query[str | None], ...]:
         return tuple(
@@ -48,10 +50,10 @@ class RowStatements(Tables):
         if seconds < _WORTH_WAITING:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
             # permitted". The error of NOWAIT undoes this statement alone.
-            limit, wait, seconds = "", "NOWAIT", 0.0
+            begin, wait, seconds = NEWEST, "NOWAIT", 0.0
         else:
             # So does the end of its time, which is exact: WAIT knows whole seconds.
-            limit = f"SET STATEMENT max_statement_time = {seconds:.3f} FOR "
+            begin = newest_and(f"max_statement_time = {seconds:.3f}")
             wait = f"WAIT {math.ceil(seconds) + 1}"
         key, here = EXACT, f" AND {self.here_now}" if borrowed else ""
         if not borrowed:
@@ -59,7 +61,8 @@ class RowStatements(Tables):
             # sessions it sees what is newest. So the row of a held lease is left alone.
             key = f"(SELECT lock_name FROM {self.lock_table} WHERE lock_name = {key} AND {FREE})"
         return Query(
-            f"""{limit}SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
+            f"""{begin}
+            SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
             JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
             WHERE g.lock_name = {key}
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}
@@ -73,7 +76,8 @@ class RowStatements(Tables):
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
         # That the lease is this one is for the look that follows: no grant can come before it.
         return Query(
-            f"""SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
+            f"""{NEWEST}
+            SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
             LOCK IN SHARE MODE NOWAIT""",
             in_hex(name),
             commands.Guard(name, token, fence),
@@ -83,7 +87,8 @@ class RowStatements(Tables):
 
     def apply(self, key: str) -> Query[int]:
         return Query(
-            f"""INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
+            f"""{NEWEST}
+            INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
             SELECT {EXACT}, UTC_TIMESTAMP(6) FROM DUAL WHERE {self.here}""",
             in_hex(key),
             commands.Apply(key),
@@ -106,11 +111,11 @@ class RowStatements(Tables):
     ) -> Query[Record | None]:
         seconds = self.longest_patience if patience is None else patience
         if seconds < _WORTH_WAITING:
-            limit, seconds = "innodb_lock_wait_timeout = 0", 0.0
+            limits, seconds = "innodb_lock_wait_timeout = 0", 0.0
         else:
             # The second is exact, and undoes no more than its statement.
-            limit = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}, "
-            limit += f"max_statement_time = {seconds:.3f}"
+            limits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}, "
+            limits += f"max_statement_time = {seconds:.3f}"
         # Each is set in its turn, so the expiry comes last. Not IGNORE: it takes a shared lock on a
         # record that is there, and of two that have one neither could put its own there.
         changes = ", ".join(
@@ -118,7 +123,8 @@ class RowStatements(Tables):
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
         )
         return Query(
-            f"""SET STATEMENT {limit} FOR INSERT INTO {self.once_table}
+            f"""{newest_and(limits)}
+            INSERT INTO {self.once_table}
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
             SELECT {self.exact_key}, %(token)s, %(fingerprint)s, NULL,
                 UTC_TIMESTAMP(6), {self.kept_until} FROM DUAL WHERE {self.here}
@@ -139,7 +145,8 @@ class RowStatements(Tables):
 
     def gate(self, table: str, name: str, fence: int) -> Query[int]:
         return Query(
-            f"""INSERT INTO {table} (name, fence) VALUES ({EXACT}, %(fence)s)
+            f"""{NEWEST}
+            INSERT INTO {table} (name, fence) VALUES ({EXACT}, %(fence)s)
             ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
             RETURNING fence""",
             {**in_hex(name), "fence": fence},

@@ -246,20 +246,23 @@ BEGIN NOT ATOMIC
 END
 
 -- lock_row, waits 2.5 s
-SET STATEMENT max_statement_time = 2.500 FOR SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ max_statement_time = 2.500 FOR
+SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
     AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
 FOR UPDATE WAIT 4
 
 -- lock_row, waits 2.5 s
-SET STATEMENT max_statement_time = 2.500 FOR SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ max_statement_time = 2.500 FOR
+SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = UNHEX(%(name)s)
     AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' LOCK IN SHARE MODE NOWAIT)
 FOR UPDATE WAIT 4
 
 -- lock_row, waits 0 s
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */
 SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
@@ -267,6 +270,7 @@ WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name 
 FOR UPDATE NOWAIT
 
 -- lock_row, waits 0 s
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */
 SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = UNHEX(%(name)s)
@@ -274,17 +278,20 @@ WHERE g.lock_name = UNHEX(%(name)s)
 FOR UPDATE NOWAIT
 
 -- lock_row, waits 5 s
-SET STATEMENT max_statement_time = 5.000 FOR SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ max_statement_time = 5.000 FOR
+SELECT STRAIGHT_JOIN l.fence FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name = UNHEX(%(name)s) AND (token IS NULL OR expires_at <= UTC_TIMESTAMP(6)))
     AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6))
 FOR UPDATE WAIT 6
 
 -- guard, waits 0 s
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */
 SELECT 1 FROM `shop`.`dblock_guard` WHERE lock_name = UNHEX(%(name)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' LOCK IN SHARE MODE NOWAIT)
 LOCK IN SHARE MODE NOWAIT
 
 -- apply
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */
 INSERT IGNORE INTO `shop`.`dblock_applied` (idempotency_key, applied_at)
 SELECT UNHEX(%(name)s), UTC_TIMESTAMP(6) FROM DUAL WHERE EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef')
 
@@ -293,12 +300,14 @@ DELETE FROM `shop`.`dblock_applied` WHERE idempotency_key = UNHEX(%(name)s)
 
 
 -- gate
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */
 INSERT INTO fences (name, fence) VALUES (UNHEX(%(name)s), %(fence)s)
 ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 RETURNING fence
 
 -- claim_once, waits 2.5 s
-SET STATEMENT innodb_lock_wait_timeout = 4, max_statement_time = 2.500 FOR INSERT INTO `shop`.`dblock_once`
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ innodb_lock_wait_timeout = 4, max_statement_time = 2.500 FOR
+INSERT INTO `shop`.`dblock_once`
 (idempotency_key, token, fingerprint, result, made_at, expires_at)
 SELECT UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
     UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND FROM DUAL WHERE EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef')
@@ -306,7 +315,8 @@ ON DUPLICATE KEY UPDATE token = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(token)
 RETURNING token, fingerprint, result
 
 -- claim_once, waits 0 s
-SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT INTO `shop`.`dblock_once`
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ innodb_lock_wait_timeout = 0 FOR
+INSERT INTO `shop`.`dblock_once`
 (idempotency_key, token, fingerprint, result, made_at, expires_at)
 SELECT UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
     UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND FROM DUAL WHERE EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef')
@@ -314,7 +324,8 @@ ON DUPLICATE KEY UPDATE token = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(token)
 RETURNING token, fingerprint, result
 
 -- claim_once, waits 5 s
-SET STATEMENT innodb_lock_wait_timeout = 6, max_statement_time = 5.000 FOR INSERT INTO `shop`.`dblock_once`
+SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ innodb_lock_wait_timeout = 6, max_statement_time = 5.000 FOR
+INSERT INTO `shop`.`dblock_once`
 (idempotency_key, token, fingerprint, result, made_at, expires_at)
 SELECT UNHEX(%(key)s), %(token)s, %(fingerprint)s, NULL,
     UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND FROM DUAL WHERE EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef')

@@ -363,11 +363,11 @@ THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_sys
 
 -- distrust
 WITH another AS (
-    UPDATE "dblock_epoch" SET server = NULL, writer = pg_current_xact_id()::xid::text,
+    UPDATE "public"."dblock_epoch" SET server = NULL, writer = pg_current_xact_id()::xid::text,
         longest_ttl = coalesce(%(longest)s::float8, longest_ttl)
     RETURNING id, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 )
-UPDATE "dblock_witness" AS w SET writer = ''
+UPDATE "public"."dblock_witness" AS w SET writer = ''
 FROM another WHERE w.id = another.id
 
 -- announce_ttl

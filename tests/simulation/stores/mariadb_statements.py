@@ -32,6 +32,7 @@ _FOR_ROWS = re.compile(r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+) FOR\s
 _FOR_BOTH = re.compile(
     r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+), max_statement_time = ([\d.]+) FOR\s"
 )
+_NEWEST = re.compile(r"SET STATEMENT (/\*M!\d+ [\w ]+= OFF), \*/ ")  # apart from what times it
 _FOR_LOCK = re.compile(r"\bGET_LOCK\(")
 _SETS = re.compile(r"\s*SET\s+(?!STATEMENT)")
 
@@ -66,6 +67,9 @@ def virtual(sql: str) -> Statement:
         made = _BEGINNING.sub(_NOW, made)
     if (compound and _OTHERS.search(made)) or "SYSDATE" in made:
         raise ValueError(f"this asks for the time in another way: {sql}")
+    newest = _NEWEST.match(made)
+    if newest:
+        made = f"SET STATEMENT {made[newest.end() :]}"
     if limited := _LONGEST.match(made):
         longest = float(limited[1])
         made = made[limited.end() :]
@@ -76,6 +80,10 @@ def virtual(sql: str) -> Statement:
         for_rows = float(limited[1] or limited[2])
         if for_rows:
             made = made.replace(limited[0], re.sub(r"\d+", str(ENDLESS), limited[0]))
+    if newest and made.startswith("SET STATEMENT "):
+        made = f"{newest[0]}{made.removeprefix('SET STATEMENT ')}"
+    elif newest:
+        made = f"{newest[1].replace(' ', ' SET STATEMENT ', 1)} FOR */ {made}"
     impatient, for_lock = made, ""
     if found := _FOR_LOCK.search(made):
         lock, for_lock, end = _arguments(made, found.end())
