@@ -33,7 +33,8 @@ class Timing:
     look_max: float = 5.0
     #: Between two looks of one who observes a leader and is called when there is something to see.
     observe: float = 5.0
-    #: To leave the queue is tried so long where others are at the row, and then so long again to give
-    #: back, each from when it is first asked; and to end a session, where there is no time left to
-    #: wait for that. A try that began in time may be answered later.
+    #: For how long a waiter tries to leave the queue where others are at the row, and again for how
+    #: long it tries to give back what it may have got, each from when it first asks. Also for how
+    #: long dblock tries to end a session where there is no time left. The answer to a try that
+    #: began in time may come later.
     leaving: float = 1.0

@@ -601,9 +601,9 @@ CATALOGUE = (
     Mutant(
         "counter-forgets-keys",
         "a change with an idempotency key is made once",
-        "Counter._change",
-        "applied.matched == 0:",
-        "applied.matched < 0:",
+        "CounterTable.record",
+        "self._retried(apply, ours=True).matched",
+        "self._retried(apply, ours=True).matched >= 0",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     Mutant(

@@ -59,8 +59,8 @@ RETIRING = (
         "a-row-below-the-floor",
         "so does one that a row lock has made",
         "sqlite.row.RowStatements.create",
-        "VALUES (:name, {self.floor})",
-        "VALUES (:name, 0)",
+        "SELECT :name, {self.floor}",
+        "SELECT :name, 0",
         f"{TESTS}::test_fences_grow[threads-sqlite]",
     ),
     Mutant(

@@ -15,6 +15,10 @@ REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6"
 EXACT = "UNHEX(%(name)s)"
 
 
+def in_hex(name: str) -> dict[str, str]:
+    return {"name": name.encode().hex()}
+
+
 # MariaDB takes a whole transaction back, from 11.6.2 on by default, where a statement would lock a
 # row that is newer than what the transaction has read. The row of a lock or of a counter is to be
 # judged as it is. A server reads what is in such a comment from that version on, and all of those
@@ -26,10 +30,6 @@ NEWEST = f"/*M!110402 SET STATEMENT {_AS_IT_IS} FOR */"
 def newest_and(settings: str) -> str:
     """Return :data:`NEWEST` for a statement that has other settings as well."""
     return f"SET STATEMENT /*M!110402 {_AS_IT_IS}, */ {settings} FOR"
-
-
-def in_hex(name: str) -> dict[str, str]:
-    return {"name": name.encode().hex()}
 
 
 def microseconds(ttl: float) -> int:
