@@ -15,6 +15,7 @@
     ├── KeyReused                          the key belongs to a call with another payload
     ├── LimitMismatch (also a ValueError)  the semaphore has another limit
     ├── Unavailable                        the database was not reached, or cannot serve now
+    │   ├── Misconfigured                  a password, a name or an option of the URL is wrong
     │   ├── ConnectTimeout                 no connection within Timeouts.connect
     │   ├── QueryTimeout                   the server gave a statement up, after Timeouts.query
     │   └── SocketTimeout                  no answer within Timeouts.socket
@@ -193,6 +194,15 @@ class LimitMismatch(DBLockError, ValueError):
 
 class Unavailable(DBLockError):
     """dblock could not reach the database, or the database refused to serve. Nothing changed."""
+
+
+class Misconfigured(Unavailable):
+    """The database cannot be connected to as it is set up.
+
+    The password or the user is wrong, there is no such database, or an option of the URL has no
+    such value. To try again does not help before somebody changes that. dblock tries all the same
+    for as long as it tries a database that is away, because the password may be changing just now.
+    """
 
 
 class ConnectTimeout(Unavailable):

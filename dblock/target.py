@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,8 @@ def resolve(
             f"a database is given as a URL or an SQLAlchemy Engine, not "
             f"{type(target).__name__}{hint}"
         )
+    if isinstance(target, str):
+        _refuse_open_at(target)
     try:
         url = make_url(target)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
@@ -108,6 +111,21 @@ def resolve(
     dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
     url = url.set(drivername=f"{backend}+{driver}")
     return _engine(url, dialect, driver, create or create_engine), dialect
+
+
+# As SQLAlchemy reads a URL: the password ends at the first @.
+_BEHIND_PASSWORD = re.compile(r"[\w+]+://[^:/]*:[^@]*@(.*)", re.DOTALL)
+
+
+def _refuse_open_at(url: str) -> None:
+    """Refuse a URL in whose password an @ may be: what follows would count as the host, and be
+    shown as such."""
+    found = _BEHIND_PASSWORD.match(url)
+    if found is not None and "@" in found[1]:
+        raise ValueError(
+            "this database URL has an @ too many: write %40 for an @ in the password, and for any "
+            "behind it"
+        )
 
 
 def _engine(

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from dblock import Locks, SchemaMissing, Timeouts, Unavailable, Unsupported
+from dblock import Locks, Misconfigured, SchemaMissing, Timeouts, Unavailable, Unsupported
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
@@ -194,7 +194,7 @@ def test_nobody_answers() -> None:
 def test_no_such_file() -> None:
     with Locks("sqlite:////no/such/directory/locks.db") as locks:
         for use in every_use(locks)[:2]:
-            with pytest.raises(Unavailable, match="not reached: unable to open database file"):
+            with pytest.raises(Misconfigured, match="set up: unable to open database file"):
                 use()
 
 

@@ -18,6 +18,7 @@ from dblock import (
     LimitMismatch,
     LockLost,
     LockState,
+    Misconfigured,
     NotAcquired,
     NotEnough,
     NotHeld,
@@ -55,6 +56,7 @@ ERRORS: list[tuple[DBLockError, dict[str, object]]] = [
         {"name": "api", "limit": 3, "stored": 2},
     ),
     (Unavailable("why", name="report"), {"name": "report"}),
+    (Misconfigured("why", name="report"), {"name": "report"}),
     (ConnectTimeout("why", name="report"), {"name": "report"}),
     (QueryTimeout("why", name="report"), {"name": "report"}),
     (SocketTimeout("why", name="report"), {"name": "report"}),
@@ -89,7 +91,7 @@ def test_every_error_is_tested() -> None:
 def test_one_tree() -> None:
     for error, _ in ERRORS:
         assert isinstance(error, DBLockError)
-        if isinstance(error, ConnectTimeout | QueryTimeout | SocketTimeout):
+        if isinstance(error, Misconfigured | ConnectTimeout | QueryTimeout | SocketTimeout):
             assert type(error).__bases__ == (Unavailable,)
         elif isinstance(error, StaleFence):
             assert type(error).__bases__ == (LockLost,)

@@ -247,11 +247,12 @@ def test_the_pages_exit_codes_are_the_programs() -> None:
     codes = {int(code) for row in rows for code in row[:2] if code}
     assert codes == {
         exits.OK,
+        exits.FREE,
         exits.USAGE,
         exits.UNAVAILABLE,
         exits.INTERNAL,
         exits.BUSY,
-        exits.SCHEMA,
+        exits.CONFIG,
         exits.LOST,
         exits.NOT_EXECUTABLE,
         exits.NOT_FOUND,

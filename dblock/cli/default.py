@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import SchemaMissing, Unavailable
+from ..errors import Misconfigured, SchemaMissing
 from . import private
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Default:
             try:
                 state = Path.home() / ".local" / "state"
             except RuntimeError as error:
-                raise Unavailable(
+                raise Misconfigured(
                     f"there is no home directory for the default database ({error}): set DBLOCK_URL"
                 ) from error
         return cls(state / "dblock" / "locks.db")
@@ -39,7 +39,7 @@ class Default:
         try:
             private.make(self.file)
         except OSError as error:
-            raise Unavailable(
+            raise Misconfigured(
                 f"dblock cannot create the default database ({error}): "
                 "set DBLOCK_URL or XDG_STATE_HOME"
             ) from error

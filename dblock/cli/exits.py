@@ -8,6 +8,7 @@ from ..errors import (
     DBLockError,
     LimitMismatch,
     LockLost,
+    Misconfigured,
     NotAcquired,
     SchemaMissing,
     Unavailable,
@@ -22,7 +23,7 @@ USAGE = 64  # EX_USAGE
 UNAVAILABLE = 69  # EX_UNAVAILABLE
 INTERNAL = 70  # EX_SOFTWARE
 BUSY = 75  # EX_TEMPFAIL
-SCHEMA = 78  # EX_CONFIG
+CONFIG = 78  # EX_CONFIG
 LOST = 79  # the first above sysexits; neither shells nor timeout(1) use it
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -35,10 +36,11 @@ Exit codes:
   {FREE:3}  show, release: nobody held it; resize: no such semaphore; doctor: something is wrong;
        runs: nothing to reopen
   {USAGE:3}  wrong usage
-  {UNAVAILABLE:3}  the database was not reached, or cannot serve now
+  {UNAVAILABLE:3}  the database was not reached, or cannot serve now: try again later
   {INTERNAL:3}  the outcome is unknown, or an internal error
   {BUSY:3}  busy: another holds the lock (run -E changes that)
-  {SCHEMA:3}  dblock's tables are missing: run dblock upgrade
+  {CONFIG:3}  wrong set-up: no tables (run dblock upgrade), a wrong password or database, no driver,
+       a role without rights
   {LOST:3}  the lock was lost while the command ran, or --at-most was over
   {NOT_EXECUTABLE:3}  the command cannot be executed
   {NOT_FOUND:3}  the command was not found
@@ -49,9 +51,10 @@ _CODES: tuple[tuple[type[DBLockError], int], ...] = (
     (NotAcquired, BUSY),
     (LockLost, LOST),
     (LimitMismatch, USAGE),
-    (SchemaMissing, SCHEMA),
+    (SchemaMissing, CONFIG),
+    (Unsupported, CONFIG),
+    (Misconfigured, CONFIG),
     (Unavailable, UNAVAILABLE),
-    (Unsupported, UNAVAILABLE),
 )
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from ..errors import Unavailable
+from ..errors import Misconfigured
 
 OTHERS_WRITE, OTHERS_USE = 0o022, 0o077
 # A group may be let in to read, as a service's that is not the file's owner.
@@ -18,7 +18,7 @@ NOT_FOR_OTHERS = 0o027
 def make(file: Path) -> None:
     """Create a file and its directory, for this user alone.
 
-    Raises Unavailable if either belongs to somebody else. Anybody who can write to the directory
+    Raises Misconfigured if either belongs to somebody else. Anybody who can write to the directory
     could replace the file at any time. So this checks the directory first, and follows no symbolic
     link.
     """
@@ -64,8 +64,8 @@ def _make(file: Path, directory: int) -> None:
         os.chmod(file.name, 0o600, dir_fd=directory)
 
 
-def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Unavailable:
-    return Unavailable(
+def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Misconfigured:
+    return Misconfigured(
         f"dblock does not use the default database: {path} {wrong}, but it must be {only}. "
         f"{mend or 'Move it away'}, or name another database with DBLOCK_URL or XDG_STATE_HOME"
     )

@@ -135,6 +135,11 @@ class Adapter(BorrowedDriver):
         """Close a connection, whatever state it is in."""
         connection.close()
 
+    def misconfigured(self, error: BaseException) -> bool:
+        """Return whether a failure to connect lasts until somebody changes the URL, the account or
+        the server, by what the driver raised."""
+        return False
+
     # --- statements --------------------------------------------------------------------------
 
     def sender(self, connection: Any) -> Send:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dblock")
 
+_NO_FILE = (FileNotFoundError, PermissionError)
+
 #: The servers that this process has reached; and those of them that another's failover replaced.
 reached: set[str] = set()
 replaced: set[str] = set()
@@ -91,10 +93,12 @@ class Connector:
                 if session.server in replaced:
                     raise StatementError(Fault.UNREACHABLE, _BEHIND)
             verify(connection)
-        except TypeError as error:
+        except (TypeError, ValueError, AttributeError, *_NO_FILE) as error:
             if driver is not None:
                 raise
-            # An option of the URL that the driver does not have.
+            if isinstance(error, _NO_FILE):  # of a certificate, which may be there again
+                raise StatementError(Fault.UNREACHABLE, str(error), misconfigured=True) from error
+            # An option of the URL that the driver does not have, or with such a value.
             raise Unsupported(f"the driver refuses to connect: {error}") from error
         except BaseException as raised:
             if driver is not None:
@@ -109,10 +113,15 @@ class Connector:
 
     def _unreachable(self, cause: BaseException) -> StatementError:
         """Return what to tell of a connection that could not be made."""
-        fault = self.adapter.classify(cause)
-        if fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
+        fault, misconfigured = self.adapter.classify(cause), self.adapter.misconfigured(cause)
+        if misconfigured or fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
             fault = Fault.UNREACHABLE
-        return StatementError(fault, first_line(cause), timed_out=self.adapter.timed_out(cause))
+        return StatementError(
+            fault,
+            first_line(cause),
+            timed_out=self.adapter.timed_out(cause),
+            misconfigured=misconfigured,
+        )
 
 
 def _note(server: str, adapter: Adapter) -> None:

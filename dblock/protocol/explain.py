@@ -9,6 +9,7 @@ from ..errors import (
     ConnectTimeout,
     DBLockError,
     DeadlockDetected,
+    Misconfigured,
     OutcomeUnknown,
     QueryTimeout,
     SchemaMissing,
@@ -31,6 +32,8 @@ def explain(
     """
     said = str(failure)
     match failure.fault:
+        case Fault.UNREACHABLE if failure.misconfigured:
+            return misconfigured(said, name)
         case Fault.UNREACHABLE:
             kind = ConnectTimeout if failure.timed_out else Unavailable
             return kind(f"the database was not reached: {said}", name=name)
@@ -79,6 +82,13 @@ def explain(
                 f"the server gave the statement up, because its row or file was in use: {said}",
                 name=name,
             )
+
+
+def misconfigured(said: str, name: str | None = None) -> Misconfigured:
+    """Return the error for a connection that cannot be made as it is set up."""
+    return Misconfigured(
+        f"dblock cannot connect to the database as it is set up: {said}", name=name
+    )
 
 
 def unknown(said: object, name: str | None = None) -> OutcomeUnknown:

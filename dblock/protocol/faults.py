@@ -26,14 +26,23 @@ class Fault(Enum):
 class StatementError(Exception):
     """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
-    ``timed_out`` tells that the client gave up. ``end`` is the statement that ends what the lost
-    session may still do on the server, as in :class:`~dblock.dialects.adapter.ServerSession`.
+    ``timed_out`` tells that the client gave up. ``misconfigured`` tells of a connection that cannot
+    be made before somebody changes the URL, the account or the server. ``end`` is the statement
+    that ends what the lost session may still do on the server, as in
+    :class:`~dblock.dialects.adapter.ServerSession`.
     """
 
     def __init__(
-        self, fault: Fault, message: str, *, timed_out: bool = False, end: Query[bool] | None = None
+        self,
+        fault: Fault,
+        message: str,
+        *,
+        timed_out: bool = False,
+        misconfigured: bool = False,
+        end: Query[bool] | None = None,
     ) -> None:
         super().__init__(message)
         self.fault = fault
         self.timed_out = timed_out
+        self.misconfigured = misconfigured
         self.end = end

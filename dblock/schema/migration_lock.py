@@ -29,7 +29,7 @@ from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
 from ..io.connecting import detached
 from ..io.driver_errors import first_line, is_driver_error
 from ..policy import RetryPolicy
-from ..protocol.explain import explain
+from ..protocol.explain import explain, misconfigured
 from ..protocol.faults import Fault, StatementError
 from ..target import resolve
 from ..timeouts import Timeouts
@@ -275,6 +275,8 @@ def told(dialect: Dialect) -> Iterator[None]:
 def _explain(dialect: Dialect, error: BaseException) -> BaseException:
     fault = dialect.adapter.classify(error)
     said = first_line(error)
+    if dialect.adapter.misconfigured(error):
+        return misconfigured(said)
     if fault is Fault.PRIVILEGE:
         return Unsupported(f"the database role lacks the rights to migrate: {said}")
     if fault is Fault.SCHEMA:

@@ -165,6 +165,11 @@ class Here:
         return ended.value.code, *self._capture.readouterr()
 
 
+def beside_the_place(err: str) -> str:
+    """What is said beside where the locks are."""
+    return "".join(line for line in err.splitlines(True) if "locks are in" not in line)
+
+
 @pytest.fixture
 def here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

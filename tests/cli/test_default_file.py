@@ -47,7 +47,7 @@ def test_many_make_the_default_file_at_once(program: Program) -> None:
 def test_the_default_file_cannot_be_made(here: Here, tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     code, out, err = here("run", "a", "--", "echo", "ran")
-    assert (code, out) == (69, "")
+    assert (code, out) == (78, "")
     assert "DBLOCK_URL" in err
     assert err.count("\n") == 1
 

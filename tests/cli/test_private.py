@@ -95,7 +95,7 @@ def test_what_others_may_have_a_hand_in_is_refused(
     prepare(state)
     for command in (["run", "a", "--", "echo", "ran"], ["list"], ["upgrade"]):
         code, out, err = here(*command)
-        assert (code, out) == (69, "")
+        assert (code, out) == (78, "")
         assert WRONG[prepare] in err
         assert str(state) in err
         assert "DBLOCK_URL" in err
@@ -112,7 +112,7 @@ def test_what_belongs_to_another_is_refused(
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     code, out, err = here("list")
-    assert (code, out) == (69, "")
+    assert (code, out) == (78, "")
     assert f"{state} belongs to the user {me}" in err
 
     real = os.fstat

@@ -22,7 +22,7 @@ import pytest
 import dblock.holding.handle_holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
 from dblock.address import address
-from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program
+from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program, beside_the_place
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
 from tests.support import SECONDS, eventually
@@ -308,7 +308,7 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
     assert (code, out) == (64, "")
     assert err.startswith("dblock: ")
     assert says in err
-    assert err.count("\n") == 1
+    assert beside_the_place(err).count("\n") == 1
 
 
 @pytest.mark.parametrize("option", ["--ttl", "--at-least"])
@@ -331,7 +331,7 @@ def test_a_ttl_beyond_a_day_is_said_once(sqlite: Program, option: str) -> None:
 )
 def test_unsupported_databases(here: Here, url: str, says: str) -> None:
     code, out, err = here("run", "a", "--url", url, "--", "echo", "ran")
-    assert (code, out) == (69, "")
+    assert (code, out) == (78, "")
     assert says in err
     assert err.count("\n") == 1
 
@@ -548,7 +548,8 @@ def test_errors_that_are_hard_to_come_by(
         raise error
 
     monkeypatch.setattr(Locks, "lease", fail)
-    assert here("run", "a", "--", "echo", "ran") == (code, "", f"dblock: {error}\n")
+    ended, out, err = here("run", "a", "--", "echo", "ran")
+    assert (ended, out, beside_the_place(err)) == (code, "", f"dblock: {error}\n")
 
 
 def test_a_defect_is_told_in_full(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,5 +559,5 @@ def test_a_defect_is_told_in_full(here: Here, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Locks, "lease", fail)
     code, out, err = here("run", "a", "--", "echo", "ran")
     assert (code, out) == (70, "")
-    assert err.startswith("Traceback")
+    assert beside_the_place(err).startswith("Traceback")
     assert err.endswith("KeyError: 'a defect'\n")

@@ -76,6 +76,25 @@ JOBS = (
         f"{CONTRACT}::test_a_word_that_is_no_period_is_refused[threads-sqlite-words2-day]",
     ),
     Mutant(
+        "wrong-set-up-is-away",
+        "what never heals is not told as a database that is away",
+        "exits",
+        "(Misconfigured, CONFIG)",
+        "(Misconfigured, UNAVAILABLE)",
+        "tests/connections/test_misconfigured.py"
+        "::test_what_never_heals_is_not_told_as_a_database_that_is_away[command0]",
+    ),
+    Mutant(
+        "an-at-begins-the-host",
+        "nothing of a password is shown",
+        "target._refuse_open_at",
+        '"@" in found[1]',
+        "False",
+        "tests/connections/test_misconfigured.py"
+        "::test_an_at_in_a_password_is_told_without_the_password"
+        "[postgres://app:p@Swordfish-1@host/db]",
+    ),
+    Mutant(
         "orphans-stay-zombies",
         "a container's first process waits for what the command leaves behind",
         "child.supervise",

@@ -14,7 +14,7 @@ from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
 from .arguments import CARRIED
 from .drivers import AioMySQL, MySQLdb, problem_of
-from .errors import fault_of
+from .errors import REFUSALS, code_of, fault_of
 from .sender import Sender
 
 
@@ -87,6 +87,9 @@ class PyMySQL(Adapter):
 
     def classify(self, error: BaseException) -> Fault | None:
         return fault_of(error, self.package)
+
+    def misconfigured(self, error: BaseException) -> bool:
+        return code_of(error, self.package) in REFUSALS
 
     def timed_out(self, error: BaseException) -> bool:
         # PyMySQL keeps the cause of a failed connect here, of a failed read there.

@@ -39,10 +39,32 @@ _FAULTS = {
 }
 
 
-def fault_of(error: BaseException, package: str) -> Fault | None:
-    """Return what an error of a package's drivers means, which has its code first; None for a
-    defect that is no fault of the database's."""
+#: Of a connection, until somebody changes the URL, the account or the server.
+REFUSALS = frozenset(
+    {
+        1045,  # access denied: the user or the password
+        1049,  # no such database
+        1115,  # no such character set
+        1130,  # this host may not connect
+        1251,  # an authentication that the client does not know
+        1524,  # an authentication that the server does not have
+        1698,  # access denied, without a password
+        1862,  # the password has expired
+        2059,  # an authentication that the client cannot load
+        4151,  # the account is locked
+    }
+)
+
+
+def code_of(error: BaseException, package: str) -> int | None:
+    """Return the code of an error of a package's drivers, which has it first."""
     code = error.args[0] if error.args else None
-    if isinstance(code, int) and type(error).__module__.split(".")[0] == package:
-        return _FAULTS.get(code)
-    return None
+    known = isinstance(code, int) and type(error).__module__.split(".")[0] == package
+    return code if known else None
+
+
+def fault_of(error: BaseException, package: str) -> Fault | None:
+    """Return what an error of a package's drivers means; None for a defect that is no fault of the
+    database's."""
+    code = code_of(error, package)
+    return None if code is None else _FAULTS.get(code)

@@ -21,7 +21,7 @@ from . import read_deadline
 from .arguments import CARRIED
 from .drivers import IDLE, Asyncpg, Psycopg2, problem_of, raised_in
 from .election import OBSERVED
-from .errors import fault_of
+from .errors import fault_of, refuses
 from .fragments import milliseconds
 from .opening import Opener, opener
 from .queue import CHANNEL, CLASS, PREFIX
@@ -175,6 +175,11 @@ class Psycopg(Adapter):
             return fault_of(state, raised_in(error))
         # psycopg raises without a state when the connection broke under it, and only then.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
+
+    def misconfigured(self, error: BaseException) -> bool:
+        if getattr(error, "sqlstate", None) is not None:
+            return False
+        return type(error).__name__ == "ProgrammingError" or refuses(str(error))
 
     def timed_out(self, error: BaseException) -> bool:
         return type(error).__name__ == "ConnectionTimeout" or read_deadline.given_up(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ...protocol.faults import Fault
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -32,6 +34,25 @@ IN_FAILED_TRANSACTION = "25P02"
 # Where the server finds that a table was altered since a statement on it was prepared. The state is
 # that of a feature it lacks; but the transaction only wants to be run again.
 _STALE_PLAN = ("0A000", "RevalidateCachedQuery")
+
+
+# libpq has no codes for why it could not connect, only what the server said, which is understood
+# here in English alone. In another language the server counts as not reached.
+_REFUSALS = re.compile(
+    r"(password|Peer|Ident|GSSAPI|certificate) authentication failed|no password supplied"
+    r"|(role|database) \".*\" does not exist|is not permitted to log in|pg_hba\.conf"
+    r"|no such (database|user)|(SASL|auth) (authentication )?failed"  # PgBouncer
+    r"|permission denied for database|unrecognized configuration parameter"
+    r"|invalid ([\w ]+ )?value|invalid port number|bad value for"
+    r"|certificate verify failed|does not support SSL"
+    r"|(certificate|private key) file .* does not exist"
+)
+
+
+def refuses(said: str) -> bool:
+    """Return whether what libpq or the server said of a connection holds until somebody changes
+    the URL, the role or the server."""
+    return _REFUSALS.search(said) is not None
 
 
 def fault_of(state: str, raised_in: str | None = None) -> Fault | None:

@@ -32,6 +32,9 @@ _PRIMARY = {
     26: Fault.UNREACHABLE,  # SQLITE_NOTADB
 }
 
+# SQLITE_CANTOPEN, as of a file in no directory, and SQLITE_NOTADB.
+_NO_DATABASE = (14, 26)
+
 # Seconds that a lease's statement waits for the file's writer. One commit is done by then; longer
 # waits are the protocol's, which knows the caller's deadline.
 TURN = 0.05
@@ -152,6 +155,9 @@ class SQLite3(Adapter):
             # wrong with one of them at run time is a table or column that is not there.
             return Fault.SCHEMA
         return _PRIMARY.get(code & 0xFF)
+
+    def misconfigured(self, error: BaseException) -> bool:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_DATABASE
 
     def timed_out(self, error: BaseException) -> bool:
         return False
