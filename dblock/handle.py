@@ -11,6 +11,7 @@ from .arguments import Seconds, check_acquire, check_wait
 from .errors import DBLockError, NotAcquired
 from .events import Kind, outcome, tell, wanted
 from .functions import check_runnable, wraps
+from .io.process_lock import at_the_end, take_over
 from .io.runtime import Runtime
 
 P = ParamSpec("P")
@@ -92,6 +93,8 @@ class SingleHandle(Handle):
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""
+        if at_the_end():
+            take_over()
         start = self._runtime.now()
         try:
             refusal = self._try_within(wait)

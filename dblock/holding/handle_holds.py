@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..beliefs import Change
 from ..errors import NotHeld
+from ..io.process_lock import at_the_end, take_over
 from .holds import Hold
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class HandleHolds(Generic[H]):
         holds = list(self._holds)
         if not holds:
             return None
+        if at_the_end():
+            take_over()
         mine = self._callers.mine()
         for hold in reversed(holds):
             if hold.caller is mine:

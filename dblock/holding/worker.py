@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-from ..io.process_lock import lock
+from ..io.process_lock import at_the_end, lock
 
 logger = logging.getLogger("dblock")
 
@@ -75,7 +75,13 @@ class Worker:
 
 
 def start_quietly(thread: threading.Thread) -> None:
-    """Start a thread that gets no signal: the application waits for them where it likes."""
+    """Start a thread that gets no signal: the application waits for them where it likes.
+
+    Raises RuntimeError at the end of the interpreter. Before Python 3.12 one would be waited for
+    there that never begins.
+    """
+    if at_the_end():
+        raise RuntimeError("no thread starts at the end of the interpreter")
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         thread.start()

@@ -15,6 +15,15 @@ PROCESSES = "tests/processes/test_keeper.py"
 
 KEEPER = (
     Mutant(
+        "a-stopped-thread-keeps-the-lock",
+        "an interpreter ends, whatever its daemon threads were at",
+        "process_lock.take_over",
+        "lock._at_fork_reinit()",
+        "lock.acquire()",
+        "tests/processes/test_exit.py::"
+        "test_a_process_ends_whose_daemon_thread_is_stopped_within_the_lock[a finalizer-sqlite]",
+    ),
+    Mutant(
         "a-hold-that-is-given-back-is-lost",
         "what is given back here is not lost, whoever looks",
         "lease.Lease._lose",
