@@ -138,10 +138,13 @@ def _engine(
     adapter = dialect.adapter
     try:
         if isinstance(given, URL) and driver in adapter.drivers:
-            return create(given, connect_args=_connect_args(dialect, given))
-        from .own_engine import engine_like
+            made = create(given, connect_args=_connect_args(dialect, given))
+        else:
+            from .own_engine import engine_like
 
-        return engine_like(given, adapter, driver, create)
+            made = engine_like(given, adapter, driver, create)
+        adapter.bound_connecting(made)
+        return made
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         own = adapter.drivers[0]
         beside = "" if driver in adapter.drivers else f", which dblock needs beside {driver},"

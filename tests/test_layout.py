@@ -186,6 +186,8 @@ def test_time_and_randomness_are_the_runtimes() -> None:
         "clock.py": {"time"},
         "policy.py": {"random", "time"},
         "retrying.py": {"clock", "time"},
+        "dialects/mariadb/connecting.py": {"clock"},
+        "dialects/mariadb/reader.py": {"clock"},
         "dialects/postgresql/read_deadline.py": {"clock"},
         "dialects/postgresql/sender.py": {"clock"},
         "dialects/postgresql/migrations.py": {"secrets"},

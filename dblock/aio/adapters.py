@@ -61,6 +61,9 @@ class AsyncMy(PyMySQL):
         creator = partial(_connect_mysql, self.timeouts.connect)
         return {"async_creator_fn": creator, "program_name": "dblock"}
 
+    def bound_connecting(self, engine: Any) -> None:
+        """The function that connects does it."""
+
     def unbounded(self, connection: Any) -> list[str]:
         return []
 

@@ -107,6 +107,9 @@ class Adapter(BorrowedDriver):
     def connect_args(self) -> dict[str, Any]:
         """Return the driver's arguments that carry out the timeouts."""
 
+    def bound_connecting(self, engine: Any) -> None:
+        """Let an engine of dblock's own give up in time what its driver would go on waiting for."""
+
     def plain(self, url: str) -> Callable[[], Any] | None:
         """Return what connects to a URL as SQLAlchemy does, where it takes no more than a call."""
         return None

@@ -68,6 +68,7 @@ class Proxy:
         self.accepted, self.requests = 0, list[bytes]()
         self.ports = set[int]()  # from where it reaches the server: by them its sessions are known
         self.delay = 0.0  # seconds on the way, of each request and each reply
+        self.trickle = 0.0  # seconds between any two bytes of a reply
         self._lock = threading.Lock()
         self._links: list[Link] = []
         self._rules: list[Rule] = []
@@ -231,11 +232,20 @@ class Link:
                     self.cut()
                 rule.done.set()
             if not (self._mute or self._proxy.deaf):
-                send(self._client, reply)
+                self._pass_on(reply)
         if self._rule is not None:
             self._rule.answered.set()  # with the end of the session
         if not self._deaf:
             self.cut()
+
+    def _pass_on(self, reply: bytes) -> None:
+        if not self._proxy.trickle:
+            send(self._client, reply)
+            return
+        with contextlib.suppress(OSError):
+            for number in range(len(reply)):
+                self._client.sendall(reply[number : number + 1])
+                time.sleep(self._proxy.trickle)
 
 
 def received(side: socket.socket) -> Iterator[bytes]:

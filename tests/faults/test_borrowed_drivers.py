@@ -53,6 +53,26 @@ def test_a_server_that_went_deaf(net: Net, near: Locks, threads: Threads, how: s
 
 
 @pytest.mark.parametrize("how", ["row", "guard"])
+def test_an_answer_that_trickles(net: Net, near: Locks, threads: Threads, how: str) -> None:
+    """Each byte of it comes in time, and all of them do not."""
+    held = near.lease("held", ttl=60)
+    assert held.acquire()
+    engine = net.engine()
+    with engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        net.proxy.trickle = near.timeouts.socket / 2
+        row = near.row("report", wait=0.2, on=connection)
+        call = row.acquire if how == "row" else held.guard(connection).__enter__
+        with pytest.raises(SocketTimeout, match="connection broke"):
+            threads.attempt(call).result(SECONDS)
+        net.proxy.trickle = 0.0
+    with engine.connect() as connection, near.row("report", wait=0, on=connection):
+        connection.rollback()
+    held.release()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("how", ["row", "guard"])
 def test_a_session_that_was_ended(net: Net, near: Locks, how: str) -> None:
     held = near.lease("held", ttl=60)
     assert held.acquire()

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -79,6 +80,28 @@ def test_a_server_that_went_deaf(net: Net, quick: Locks, threads: Threads) -> No
     net.proxy.restore()
     held.release()
     assert net.direct.list() == []
+
+
+def test_an_answer_that_trickles_is_given_up_as_one_that_does_not_come(
+    net: Net, quick: Locks, threads: Threads
+) -> None:
+    """Each byte comes in time, and all of them do not. So do those of whoever looks what became."""
+    lease = quick.lease("report", ttl=60)
+
+    def seconds() -> float:
+        before = time.monotonic()
+        with pytest.raises((OutcomeUnknown, Unavailable)):
+            threads.run(lambda: lease.acquire(blocking=False))
+        return time.monotonic() - before
+
+    net.proxy.deaf = True
+    silent = seconds()
+    net.proxy.restore()
+    assert quick.list() == []
+    net.proxy.trickle = QUICK.socket / 2
+    assert seconds() < 3 * silent
+    with pytest.raises(Unavailable):
+        quick.show("report")
 
 
 def test_a_connection_that_fell_silent_is_replaced(net: Net, quick: Locks) -> None:

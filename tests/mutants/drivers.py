@@ -14,6 +14,23 @@ DEAF = "tests/faults/test_borrowed_drivers.py::test_a_server_that_went_deaf"
 
 DRIVERS = (
     Mutant(
+        "an-answer-of-mariadbs-may-trickle",
+        "an answer ends in time, however it arrives",
+        "mariadb.reader.Reader.read",
+        "left = self._until - clock.now()",
+        "left = 1.0",
+        "tests/faults/test_borrowed_drivers.py::test_an_answer_that_trickles[row-threads-mariadb]",
+    ),
+    Mutant(
+        "a-greeting-of-mariadbs-may-trickle",
+        "a connection is made in time, however the greeting arrives",
+        "mariadb.connecting.connect",
+        "shut_down_after(max(0.0, until - clock.now()), reached)",
+        "shut_down_after(None, reached)",
+        "tests/faults/test_timeouts.py"
+        "::test_an_answer_that_trickles_is_given_up_as_one_that_does_not_come[mariadb-threads]",
+    ),
+    Mutant(
         "what-was-done-is-rolled-back",
         "a refused row lock leaves the user's transaction as it was",
         "postgresql.adapter.Psycopg.has_begun",

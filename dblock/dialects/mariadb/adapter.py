@@ -13,13 +13,15 @@ from ...protocol.steps import Query, any_row
 from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
 from .arguments import CARRIED
+from .connecting import connect
 from .drivers import AioMySQL, MySQLdb, problem_of
 from .errors import REFUSALS, code_of, fault_of
+from .reader import Reader
 from .sender import Sender
 
 
 class PyMySQL(Adapter):
-    """It reads its deadline anew before each of its waits."""
+    """Its own read timeout begins anew with each part of an answer; a :class:`.Reader` ends all."""
 
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     package = "pymysql"
@@ -36,6 +38,16 @@ class PyMySQL(Adapter):
             "write_timeout": math.ceil(self.timeouts.socket),
             "program_name": "dblock",
         }
+
+    def bound_connecting(self, engine: Any) -> None:
+        from sqlalchemy import event
+
+        def do_connect(dialect: Any, _: object, args: list[Any], params: dict[str, Any]) -> Any:
+            connection = dialect.connect(*args, **(params | {"defer_connect": True}))
+            connect(connection, connection.connect_timeout or self.timeouts.connect)
+            return connection
+
+        event.listen(engine, "do_connect", do_connect)
 
     def unbounded(self, connection: Any) -> list[str]:
         return [] if connection._read_timeout else ["read_timeout", "write_timeout"]
@@ -69,6 +81,12 @@ class PyMySQL(Adapter):
     def bound_reads(self, connection: Any, seconds: float) -> None:
         # There is no public way.
         connection._read_timeout = connection._write_timeout = seconds
+        reader = connection._rfile
+        if type(reader) is not Reader:
+            if reader is None:  # it is closed
+                return
+            reader = connection._rfile = Reader(connection)
+        reader.bound(seconds)
 
     @contextlib.contextmanager
     def bounded(
@@ -81,6 +99,8 @@ class PyMySQL(Adapter):
             yield
         finally:
             connection._read_timeout, connection._write_timeout = before
+            if type(connection._rfile) is Reader:  # nobody else reads by this deadline
+                connection._rfile = connection._rfile.file
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         return problem_of(connection, self.is_usable(connection), locking)

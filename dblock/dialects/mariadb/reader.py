@@ -1,0 +1,42 @@
+"""One deadline for all of an answer that PyMySQL reads, however it arrives.
+
+PyMySQL's own read timeout begins anew with each part that comes. A peer that sends a byte now and
+then, a proxy or an overloaded network, would be waited for a hundred times as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import clock
+
+
+class Reader:
+    """Stands in the place of the file that a connection reads from."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.file = connection._rfile
+        self._until = 0.0
+
+    def bound(self, seconds: float) -> None:
+        """Wait no longer than that, from now, for what is read until this is called again."""
+        self._until = clock.now() + seconds
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or less where the connection ends. Raises TimeoutError."""
+        data = b""
+        while len(data) < size:
+            left = self._until - clock.now()
+            if left <= 0:
+                raise TimeoutError("the answer did not come in time")
+            self._connection._sock.settimeout(left)
+            self._connection._current_timeout = left  # PyMySQL sets its own before it writes
+            there = len(self.file.peek(1))
+            if not there:
+                break
+            data += self.file.read(min(size - len(data), there))
+        return data
+
+    def close(self) -> None:
+        self.file.close()
