@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .errors import DBLockError, NotAcquired
@@ -48,7 +49,6 @@ class AttachedLease(Lease):
             self._keep(hold, start)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been attached
-                self._unkeep(hold)
-                self._abandon(request, orphaned, [])
+                self._runtime.undo(error, partial(self._undo, hold, request, orphaned, []))
             raise
         return None

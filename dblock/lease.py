@@ -164,10 +164,10 @@ class Lease(SingleHandle):
                 self._database.withdraw(waiters[0])
         except BaseException as error:
             if user_lock is not None:
-                user_lock.drop()
+                self._runtime.undo(error, user_lock.drop)
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
-                self._unkeep(hold)
-                self._abandon(request, orphaned, waiters)
+                undo = partial(self._undo, hold, request, orphaned, waiters)
+                self._runtime.undo(error, undo)
             raise
         if isinstance(outcome, Held):
             return None
@@ -200,6 +200,17 @@ class Lease(SingleHandle):
             self._forget_detached()
         self._database.keeper().keep(hold)
         self._tell(Kind.ACQUIRED, start)
+
+    def _undo(
+        self,
+        hold: LeaseHold | None,
+        request: LeaseRequest,
+        orphaned: list[Query[bool]],
+        waiters: list[Waiter],
+    ) -> None:
+        """Leave nothing of an acquire whose caller never heard of it."""
+        self._unkeep(hold)
+        self._abandon(request, orphaned, waiters)
 
     def _unkeep(self, hold: LeaseHold | None) -> None:
         """Undo that, for a caller that was interrupted and never had it."""

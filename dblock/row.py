@@ -123,16 +123,7 @@ class RowLock(SingleHandle):
             if waiters:
                 self._database.withdraw(waiters[0])
         except BaseException as error:
-            if hold is not None:
-                self._holds.take(hold, Change.ABANDONED)
-            orphaned = None
-            if own is not None:
-                own.drop()
-                orphaned = own.orphaned
-            traces = any(one.trace for one in waiters)
-            if not isinstance(error, DBLockError) and (orphaned is not None or traces):
-                # It may wait on, for a lock that nobody would give back at once.
-                runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
+            runtime.undo(error, partial(self._undo, error, hold, own, waiters))
             raise
         if not isinstance(outcome, Locked):
             if own is not None:
@@ -144,6 +135,25 @@ class RowLock(SingleHandle):
                 callers.add_borrowed(root, self.name)
                 self._root = root
         return None
+
+    def _undo(
+        self,
+        error: BaseException,
+        hold: Hold | None,
+        own: OwnTransaction | None,
+        waiters: Sequence[Waiter],
+    ) -> None:
+        """Leave nothing of a try that failed."""
+        if hold is not None:
+            self._holds.take(hold, Change.ABANDONED)
+        orphaned = None
+        if own is not None:
+            own.drop()
+            orphaned = own.orphaned
+        traces = any(one.trace for one in waiters)
+        if not isinstance(error, DBLockError) and (orphaned is not None or traces):
+            # It may wait on, for a lock that nobody would give back at once.
+            self._runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
 
     def release(self) -> None:
         """End the row lock's own transaction. One round trip.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .arguments import LIMIT_MAX, check_limit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .database import Database
     from .holding.lease_hold import LeaseHold
     from .lease_options import LeaseOptions
+    from .protocol.release import Find
 
 #: The TTL of the turnstile, in seconds, or that of the slots if it is less. If the first who waits
 #: dies, the others wait for so long.
@@ -168,14 +170,21 @@ class Semaphore(SingleHandle):
                     self._slots.append(slot)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
-                if slot is not None:
-                    slot._unkeep(slot._holds.last)
-                    self._forget(slot)
-                self._lease._abandon(request, orphaned, [], attempt.find)
+                undo = partial(self._undo, slot, request, orphaned, attempt.find)
+                self._runtime.undo(error, undo)
             raise
         if isinstance(outcome, Held):
             return None
         return self._refusal(outcome, attempt, wait)
+
+    def _undo(
+        self, slot: Lease | None, request: LeaseRequest, orphaned: list[Query[bool]], find: Find
+    ) -> None:
+        """Leave nothing of a try whose caller never heard of it."""
+        if slot is not None:
+            slot._unkeep(slot._holds.last)
+            self._forget(slot)
+        self._lease._abandon(request, orphaned, [], find)
 
     def _wait(
         self, attempt: SlotAttempt, orphaned: list[Query[bool]], waited: contextlib.ExitStack

@@ -43,6 +43,9 @@ class AsyncioRuntime(Runtime):
     def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
         return bridge.finish(function, bridge.GRACE if cancelled else None)
 
+    def apart(self, function: Callable[[], object]) -> None:
+        bridge.finish(function, None)
+
     def event(self) -> Event:
         return TaskEvent()
 

@@ -6,10 +6,12 @@ has one of his own decides what time it is, and what is drawn.
 
 from __future__ import annotations
 
+import _thread
 import math
 import os
 import random
 import select
+import signal
 import socket
 import threading
 import time
@@ -121,6 +123,29 @@ class Runtime:
         Where it need not wait for it, that caller does so for a moment only; None is returned then.
         """
         return function()
+
+    def undo(self, error: BaseException, function: Callable[[], object]) -> None:
+        """Undo what an error has interrupted. If the caller's stack is used up, on another one."""
+        if isinstance(error, RecursionError):
+            self.apart(function)
+        else:
+            function()
+
+    def apart(self, function: Callable[[], object]) -> None:
+        """Run a function to its end on a stack of its own. It takes few calls to begin one so."""
+        done = _thread.allocate_lock()
+        done.acquire()
+
+        def run() -> None:
+            try:
+                # The application waits for signals where it likes.
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                function()
+            finally:
+                done.release()
+
+        _thread.start_new_thread(run, ())
+        done.acquire()
 
     #: Raises a cancellation that came while a statement was under way; nothing cancels a thread.
     check: Callable[[], None] | None = None

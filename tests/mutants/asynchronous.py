@@ -52,7 +52,7 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-wait-on-the-server",
         "a cancelled wait for a row leaves no ghost",
-        "RowLock._try_within",
+        "RowLock._undo",
         "if not isinstance(error, DBLockError) and (orphaned is not None or traces):",
         "if False:",
         f"{CANCELLATION}::test_a_cancelled_wait_for_a_row_leaves_no_ghost[mariadb]",

@@ -549,10 +549,18 @@ CATALOGUE = (
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
-        "Lease._try_within",
+        "Lease._undo",
         "self._abandon(request, orphaned, waiters)",
         "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",
+    ),
+    Mutant(
+        "a-grant-is-kept-where-the-stack-is-used-up",
+        "an acquire that fails leaves no lock behind",
+        "Runtime.undo",
+        "if isinstance(error, RecursionError):",
+        "if False:",
+        "tests/connections/test_deep_stacks.py::test_acquire[lease-postgresql]",
     ),
     # --- costs
     Mutant(

@@ -122,7 +122,7 @@ HANDING_OVER = (
         "an-interrupted-attach-is-kept",
         "an interrupted attach leaves no lock behind",
         "AttachedLease._try_within",
-        "self._abandon(request, orphaned, [])",
+        "self._runtime.undo(error, partial(self._undo, hold, request, orphaned, []))",
         "pass",
         "tests/processes/test_interrupts.py::test_attach[postgresql]",
     ),

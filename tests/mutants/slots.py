@@ -161,8 +161,8 @@ SLOTS = (
     Mutant(
         "an-interrupted-try-keeps-its-slot",
         "who is interrupted holds nothing",
-        "semaphore.Semaphore._try_within",
-        "self._lease._abandon(request, orphaned, [], attempt.find)",
+        "semaphore.Semaphore._undo",
+        "self._lease._abandon(request, orphaned, [], find)",
         "self._lease._abandon(request, orphaned, [])",
         "tests/faults/test_semaphore.py::test_an_interrupted_try_gives_its_slot_back[sqlite]",
     ),
