@@ -44,7 +44,7 @@ class Counter:
     ValueError. If the column has no room for the result, you get OverflowError. Both change
     nothing, and your transaction goes on. A floating point column counts as exactly as such numbers
     can; :meth:`update` and :meth:`compare_and_update` need a version column there. If the column is
-    NULL, you get Unsupported.
+    NULL, you get Unsupported; also if a trigger or a policy keeps the row from being changed.
 
     If the whole transaction has to run again, you get Conflict or DeadlockDetected. After a mere
     lock wait timeout dblock tries again, by the retry policy.
@@ -178,7 +178,14 @@ class Counter:
     # --- inside ------------------------------------------------------------------------------
 
     def _change(
-        self, session: Borrowable, key: Any, n: Any, sign: int, idempotency_key: str | None
+        self,
+        session: Borrowable,
+        key: Any,
+        n: Any,
+        sign: int,
+        idempotency_key: str | None,
+        *,
+        locked: bool = False,
     ) -> bool:
         check_number("an amount", n)
         if n <= 0:
@@ -202,7 +209,14 @@ class Counter:
         if not changed:
             if idempotency_key is not None:
                 table.run(transaction, dialect.unapply(idempotency_key))
-            raise self._refusal(transaction, key, n, sign, numbers)
+            refusal = self._refusal(transaction, key, n, sign, numbers, least, most)
+            if refusal is not None:
+                raise refusal
+            # It has room: another has made that meanwhile, or the row is kept from being changed.
+            # Once it is locked only the latter is left.
+            if locked or not self._lock(transaction, key):
+                raise self._is_kept(key)
+            return self._change(session, key, n, sign, idempotency_key, locked=True)
         self._table.expire(session, key)
         return True
 
@@ -229,18 +243,30 @@ class Counter:
         return numbers, amount, *numbers.room(amount, floor)
 
     def _refusal(
-        self, transaction: TableTransaction, key: Any, n: Any, sign: int, numbers: Numbers
-    ) -> Exception:
-        """Return why a change was refused: by now another one may have made room for it."""
+        self,
+        transaction: TableTransaction,
+        key: Any,
+        n: Any,
+        sign: int,
+        numbers: Numbers,
+        least: Number,
+        most: Number,
+    ) -> Exception | None:
+        """Return why a change was refused; None if there is room for it by now."""
         table, columns = self._table, self._columns
         value, version = table.read(transaction, key, lock=self._dialect.stale_reads)
         if value is None or version is None:
             return self._is_null(key, value)
+        full = columns.version is not None and version >= (
+            table.numbers(transaction, columns.version).most
+        )
+        as_it_is = not numbers.rounded and not isinstance(columns.value.type, TypeDecorator)
+        if self._stripes is None and as_it_is and not full and _between(least, value, most):
+            return None
         what = f"{columns.row(key)} is {value}: changing it by {sign * n} would leave "
         if numbers.digits is not None and abs(value) > n * 2 ** (numbers.digits - 1):
             return OverflowError(f"{what}it as it is, with the digits that {numbers} has")
-        held = columns.version is not None and table.numbers(transaction, columns.version)
-        if held and version >= held.most:
+        if full:
             return OverflowError(f"{what}no room for {columns.version} after {version}")
         if sign > 0:
             return OverflowError(f"{what}more than {numbers.most}, the most in {numbers}")
@@ -252,6 +278,21 @@ class Counter:
             )
         floor = float(self._floor) if isinstance(value, float) else self._floor
         return NotEnough(f"{what}less than {self._floor}", available=value - floor)
+
+    def _lock(self, transaction: TableTransaction, key: Any) -> bool:
+        """Lock the row; False if there is none that this role may lock."""
+        try:
+            self._table.read(transaction, key, lock=True)
+        except LookupError:
+            return False
+        return True
+
+    def _is_kept(self, key: Any) -> Unsupported:
+        return Unsupported(
+            f"{self._columns.row(key)} has room for the change, but the database did not make it: "
+            f"a policy of row level security, a trigger or a rule of {self._columns.table.name} "
+            "keeps this role from changing the row"
+        )
 
     def _is_null(self, key: Any, value: Any) -> Unsupported:
         column = self._columns.value if value is None else self._columns.version
@@ -287,3 +328,8 @@ class Counter:
             if seen >= numbers.most:
                 raise OverflowError(f"there is no room for {version} after {seen}")
         return self._table.set(transaction, key, seen, new)
+
+
+def _between(least: Number, value: object, most: Number) -> bool:
+    """Whether a value that was read is a number in a range; NaN is in none."""
+    return isinstance(value, Number) and value == value and least <= value <= most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import (
@@ -17,7 +18,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from dblock import Locks, NotEnough
+from dblock import Locks, NotEnough, Unsupported
 from tests.conftest import Database
 from tests.contract.counting import KEY, Change, made, refused
 from tests.support import borrowed
@@ -123,3 +124,51 @@ def test_a_constraint_of_the_users(locks: Locks, db: Database, engine: Engine) -
             on.rollback()
         assert counter.add(on, 1, 9, idempotency_key=KEY) is True
         assert counter.value(on, 1) == 19
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("how", ["takes", "adds"])
+@pytest.mark.parametrize("may_lock", [True, False])
+def test_a_policy_keeps_the_row(
+    locks: Locks, db: Database, engine: Engine, how: str, may_lock: bool
+) -> None:
+    """Row level security lets this role read the row, and not change it."""
+    table = made(db, Integer, 10)
+    counter = locks.counter(table.c.n, key=table.c.id)
+    role, checked = f"clerk_{uuid4().hex}", "true" if may_lock else "false"
+    with borrowed(engine, "connection") as on:
+        for statement in (
+            f"CREATE ROLE {role}",
+            f"GRANT SELECT, UPDATE ON {table.name} TO {role}",
+            f"ALTER TABLE {table.name} ENABLE ROW LEVEL SECURITY",
+            f"CREATE POLICY reading ON {table.name} FOR SELECT USING (true)",
+            f"CREATE POLICY changing ON {table.name} FOR UPDATE USING ({checked})",
+            "CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            f"CREATE TRIGGER keeping BEFORE UPDATE ON {table.name} FOR EACH ROW "
+            "EXECUTE FUNCTION kept()",
+            f"SET LOCAL ROLE {role}",
+        ):
+            on.execute(text(statement))
+        change = counter.take if how == "takes" else counter.add
+        with pytest.raises(Unsupported, match=r"has room for the change, .* row level security"):
+            change(on, 1, 3)
+        with pytest.raises(NotEnough, match="is 10: changing it by -11 would leave less than 0"):
+            counter.take(on, 1, 11)  # that is still so
+        on.rollback()
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_a_trigger_keeps_the_row(locks: Locks, db: Database, engine: Engine) -> None:
+    table = made(db, Integer, 10)
+    counter = locks.counter(table.c.n, key=table.c.id)
+    with borrowed(engine, "connection") as on:
+        on.execute(
+            text(
+                f"CREATE TRIGGER keeping BEFORE UPDATE ON {table.name} "
+                "BEGIN SELECT RAISE(IGNORE); END"
+            )
+        )
+        with pytest.raises(Unsupported, match=r"has room for the change, .* a trigger"):
+            counter.take(on, 1, 3, idempotency_key=KEY)
+        assert counter.value(on, 1) == 10
+        on.rollback()

@@ -712,6 +712,14 @@ CATALOGUE = (
         f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
     ),
     Mutant(
+        "counter-blames-the-amount",
+        "who is refused is told the reason",
+        "Counter._refusal",
+        "not full and _between(least, value, most)",
+        "not full and False",
+        f"{ROOM}::test_a_trigger_keeps_the_row[threads-sqlite]",
+    ),
+    Mutant(
         "counter-compares-floats",
         "nothing is compared that was rounded when it was read",
         "Counter._check_comparable",
