@@ -101,13 +101,13 @@ exit_code_option = partial(
     "--once-per",
     callback=checked(check_period),
     metavar="PERIOD",
-    help="Succeed once in each minute, hour, day, week or month.",
+    help="Succeed once a minute, hour, day, week, month.",
 )
 @click.option(
     "--once-for",
     callback=checked(partial(check_slot, what="a slot of your own")),
     metavar="TEXT",
-    help="Succeed once for TEXT, a slot of your own: a date, a version.",
+    help="Succeed once for TEXT: a date, a version.",
 )
 @click.option(
     "--tz",
