@@ -83,6 +83,9 @@ class Adapter(BorrowedDriver):
         #: Whether a server that only speaks the protocol is used all the same.
         self.trust_server = trust_server
 
+    def check_process(self) -> None:
+        """Raise Unavailable in a process that cannot use the database at all."""
+
     # --- a user's transaction ----------------------------------------------------------------
 
     @cached_property

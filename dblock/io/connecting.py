@@ -83,6 +83,7 @@ class Connector:
         ``verify`` can still refuse it. If dblock cannot make one, this raises StatementError, and
         nothing was sent.
         """
+        self.adapter.check_process()
         driver = None
         try:
             driver = self._make()

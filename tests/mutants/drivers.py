@@ -31,6 +31,14 @@ DRIVERS = (
         "::test_an_answer_that_trickles_is_given_up_as_one_that_does_not_come[mariadb-threads]",
     ),
     Mutant(
+        "a-fork-in-the-middle-of-a-call-goes-unnoticed",
+        "a child that cannot use SQLite is told so",
+        "sqlite.adapter._after_fork_in_child",
+        "bool(_under_way)",
+        "False",
+        "tests/processes/test_fork_gc.py::test_a_child_that_cannot_use_sqlite_is_told[sqlite]",
+    ),
+    Mutant(
         "what-was-done-is-rolled-back",
         "a refused row lock leaves the user's transaction as it was",
         "postgresql.adapter.Psycopg.has_begun",

@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
-from dblock import Locks, NotAcquired, NotHeld
+from dblock import Locks, NotAcquired, NotHeld, Unavailable
+from dblock.dialects.sqlite.adapter import _under_way
 from tests.conftest import Database
-from tests.patience import SECONDS
+from tests.support import SECONDS, Threads, blocked, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 600.0
@@ -95,6 +97,28 @@ def test_a_forked_child_does_not_share_its_parents_lease(locks: Locks, others: L
     assert not others.lease("report", ttl=LONG).acquire(blocking=False)
     reader.release()
     assert not others.show("report").held
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_a_child_that_cannot_use_sqlite_is_told(
+    locks: Locks, others: Locks, engine: Engine, threads: Threads
+) -> None:
+    """A thread of its parent was in a call of SQLite's, and never goes on in the child."""
+
+    def child() -> str:
+        for attempt in (lambda: locks.lease("free", wait=0).acquire(), others.list):
+            with pytest.raises(Unavailable, match="Fork before you start threads") as caught:
+                attempt()
+        return str(caught.value)
+
+    row = locks.row("order")
+    with blocked(engine, locks, "order"):
+        waiting = threads.start(row.acquire, timeout=LONG)
+        eventually(lambda: bool(_under_way))
+        assert "SQLite cannot be used" in in_child(child)
+    assert waiting.result(SECONDS)
+    row.release()
+    assert in_child(lambda: locks.lease("free", wait=0).acquire())
 
 
 def test_a_forked_child_takes_locks_of_its_own(locks: Locks, others: Locks) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from ...errors import Unavailable
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession, same
@@ -40,6 +42,12 @@ _NO_DATABASE = (14, 26)
 TURN = 0.05
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
+
+FORKED = (
+    "this process was forked while another thread of its parent used SQLite, and SQLite cannot be "
+    "used in such a child. Fork before you start threads, or let multiprocessing start processes "
+    "with the method 'forkserver' or 'spawn'"
+)
 
 SAVEPOINT = (
     "a savepoint is open that may have begun it. Python's sqlite3 begins no transaction for a "
@@ -82,6 +90,10 @@ class SQLite3(Adapter):
             factory=Connection,
             **self.connect_args(),
         )
+
+    def check_process(self) -> None:
+        if _forked_meanwhile:
+            raise Unavailable(FORKED)
 
     def prepare_connection(self, connection: Any) -> ServerSession:
         self.set_autocommit(connection)
@@ -175,6 +187,7 @@ class FileSender:
 
     def send(self, query: Query[Any], within: float | None = None, waits: bool = False) -> Answer:
         cursor, patience = self._connection.cursor(), query.patience
+        _under_way.add(self)
         try:
             if patience is not None and patience != self._patience:
                 cursor.execute(busy_timeout(patience))
@@ -183,6 +196,24 @@ class FileSender:
             return cursor.fetchall(), cursor.rowcount
         finally:
             cursor.close()  # or SQLite keeps a statement that failed, and with it the file
+            _under_way.discard(self)
+
+
+#: Those who send a statement now.
+_under_way: set[FileSender] = set()
+#: Whether this is a forked child, and another thread of its parent was among them. SQLite's own
+#: locks are as they were then, and nobody lets them go: a call would wait for ever, or find a file
+#: locked that is not.
+_forked_meanwhile = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked_meanwhile
+    _forked_meanwhile = _forked_meanwhile or bool(_under_way)
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _mode(connection: Any) -> int:
