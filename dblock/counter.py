@@ -70,7 +70,9 @@ class Counter:
         self._floor = floor
         self._columns = Columns.of(column, key, version)
         self._stripes: StripedTable | None = None
-        if stripes is not None:
+        if stripes is None:
+            self._columns.check_unique()
+        else:
             check_stripes(self._columns, stripes, floor)
             self._stripes = StripedTable(database, types, self._columns, retry, stripes)
         self._table: CounterTable[Any] = self._stripes or self._table_class(
@@ -117,6 +119,8 @@ class Counter:
         if self._columns.version is None:
             seen = self._table.exactly(transaction, "what was seen", seen)
         matched = self._set(transaction, key, seen, new)
+        if not matched:
+            self._table.check_one_row(transaction, key)
         self._table.expire(session, key)
         return matched
 

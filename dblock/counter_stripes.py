@@ -17,6 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, func, insert, select, true, type_coerce
+from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.types import Integer
 
 from .amounts import Number, Numbers, even_parts, exact_sum
@@ -113,6 +114,8 @@ class StripedTable(SessionTable):
             self.run(transaction, query)
         reading = self.once(f"rows {lock}", transaction, statement)
         found = self.rows(transaction, reading, key)
+        if len({number for number, _, _ in found}) < len(found):
+            raise self._not_one(key, "are there")
         return [(number, value, seen) for number, value, seen in found]
 
     # --- changing ----------------------------------------------------------------------------
@@ -134,7 +137,10 @@ class StripedTable(SessionTable):
         if least <= most:
             for free in (True, False):
                 query = self._shift_one(transaction, numbers, free).query(values)
-                if self.run(transaction, query).matched:
+                changed = self.run(transaction, query).matched
+                if changed > 1:
+                    raise self._not_one(key, "were changed: roll your transaction back")
+                if changed:
                     self._keep(transaction, start)
                     return True
         if amount < 0 and not self._dialect.stale_reads:
@@ -258,6 +264,14 @@ class StripedTable(SessionTable):
                 "a striped counter counts in an integer column or a NUMERIC"
             )
         return numbers
+
+    def _not_one(self, key: Any, what: str) -> MultipleResultsFound:
+        """Return the error for a table whose primary key is not what the metadata says."""
+        columns = self.columns
+        return MultipleResultsFound(
+            f"several rows of {columns.table.name} with {columns.key.name} {key!r} and the same "
+            f"{self._stripe.name} {what}; its primary key has to be both columns"
+        )
 
     def _start(self, transaction: BorrowedTransaction) -> int:
         """Return the stripe to begin with: at random, and the same within a transaction, which

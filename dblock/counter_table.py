@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import bindparam, func, literal, select, type_coerce, update
+from sqlalchemy import and_, bindparam, func, literal, select, type_coerce, update
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
-from sqlalchemy.schema import Column, Table
+from sqlalchemy.schema import Column, Index, Table, UniqueConstraint
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
 from .amounts import Number, Numbers
@@ -92,6 +92,26 @@ class Columns:
     def row(self, key: Any) -> str:
         """Say which number is meant."""
         return f"{self.value} of {self.key.name} {key!r}"
+
+    def check_unique(self) -> None:
+        """Raise ValueError for a key that several rows may have, as far as the table tells.
+
+        A table without a primary key tells nothing: then the statements find out.
+        """
+        key, table = self.key, self.table
+        if key.unique or not table.primary_key.columns:
+            return
+        sets = [list(table.primary_key.columns)]
+        sets += [
+            list(one.columns) for one in table.constraints if isinstance(one, UniqueConstraint)
+        ]
+        sets += [list(one.columns) for one in table.indexes if one.unique and not _is_partial(one)]
+        if [key] not in sets:
+            raise ValueError(
+                f"{key} is not unique, and a counter counts in one row: give a key= that is the "
+                "primary key by itself or has unique=True; if it is unique in the database, say so "
+                "in the table"
+            )
 
     def expire(self, session: Borrowable, rows: Iterable[tuple[Any, ...]]) -> None:
         """Let the ORM read rows anew, by their primary keys: it does not see what was done below
@@ -183,11 +203,27 @@ class CounterTable(ABC, Generic[Transaction]):
 
         query = self.once(f"read {lock} {to_compare}", transaction, statement)
         rows = self.rows(transaction, query, key)
-        if len(rows) > 1:
-            raise MultipleResultsFound(f"{columns.key.name} {key!r} is in {len(rows)} rows")
+        self._check_one(rows, key)
         for value, seen in rows:
             return value, seen
         raise self.no_row(key)
+
+    def check_one_row(self, transaction: Transaction, key: Any) -> None:
+        """Raise an error if several rows have the key, and so nothing was changed."""
+        columns = self.columns
+
+        def statement() -> ClauseElement:
+            return select(columns.key).where(columns.key == bindparam(KEY, type_=columns.key.type))
+
+        self._check_one(self.rows(transaction, self.once("keys", transaction, statement), key), key)
+
+    def _check_one(self, rows: Sequence[Any], key: Any) -> None:
+        columns = self.columns
+        if len(rows) > 1:
+            raise MultipleResultsFound(
+                f"{columns.key.name} {key!r} is in {len(rows)} rows of {columns.table.name}, and a "
+                "counter counts in one row: nothing was changed. Give a key= that is unique"
+            )
 
     def no_row(self, key: Any) -> LookupError:
         columns = self.columns
@@ -213,7 +249,8 @@ class CounterTable(ABC, Generic[Transaction]):
             )
             # About the value as it is, so that nothing is computed that the column cannot hold.
             room = rounded(value, numbers).between(least, most)
-            return self.updating(transaction, room, rounded(value + amount, numbers))
+            new = rounded(value + amount, numbers)
+            return self.updating(transaction, and_(room, self.alone()), new)
 
         compiled = self.once("shift", transaction, statement)
         values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
@@ -227,11 +264,25 @@ class CounterTable(ABC, Generic[Transaction]):
             numbers = self.numbers(transaction, compared)
             same = rounded(compared, numbers) == bindparam(SEEN, type_=numbers.type)
             numbers = self.numbers(transaction, self.columns.value)
-            return self.updating(transaction, same, bindparam(NEW, type_=numbers.type))
+            new = bindparam(NEW, type_=numbers.type)
+            return self.updating(transaction, and_(same, self.alone()), new)
 
         compiled = self.once("set", transaction, statement)
         values = {KEY: key, SEEN: seen, NEW: new}
         return self.run(transaction, compiled.query(values)).matched == 1
+
+    def alone(self) -> ColumnElement[bool]:
+        """Return the condition that one row has the key. Else all of them would be changed, where
+        the database has no such constraint, or a table of several parts has one for each."""
+        columns = self.columns
+        other = columns.table.alias("dblock_other")
+        found = other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type)
+        many = select(func.count().label("rows")).select_from(other).where(found)
+        if self._dialect.stale_reads:
+            # InnoDB locks what a change reads, shared unless it is told otherwise. Two that both
+            # had that would wait for each other.
+            many = many.with_for_update()
+        return many.scalar_subquery() == 1
 
     def updating(
         self, transaction: Transaction, where: ColumnElement[bool], new: Any
@@ -351,6 +402,11 @@ def _column(what: str, given: object) -> Column[Any]:
             f"a counter's {what} is a Column or a mapped attribute, not {type(given).__name__}"
         )
     return found
+
+
+def _is_partial(index: Index) -> bool:
+    options: dict[str, Any] = dict(index.kwargs)
+    return any(options[name] is not None for name in options if name.endswith("_where"))
 
 
 def rounded(value: ColumnElement[Any], numbers: Numbers) -> ColumnElement[Any]:

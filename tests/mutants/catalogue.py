@@ -615,6 +615,15 @@ CATALOGUE = (
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[postgresql]",
     ),
     Mutant(
+        "counter-takes-from-every-row",
+        "a counter changes one row, or none",
+        "CounterTable.alone",
+        "many.scalar_subquery() == 1",
+        "many.scalar_subquery() >= 1",
+        "tests/contract/test_counter_key.py::"
+        "test_a_change_of_a_key_that_two_rows_have_changes_nothing[threads-postgresql]",
+    ),
+    Mutant(
         "stripes-below-the-floor",
         "a stripe alone is taken from only if it keeps the floor of all",
         "counter_stripes.StripedTable._shift_one",
