@@ -154,8 +154,22 @@ class SharedAttempt(Attempt):
 
     def _look(self, ticket: str | None) -> Procedure[None]:
         yield from super()._look(ticket)
-        if self._shared and self.seen.position.ahead and self.deadline.elapsed >= self.patient:
+        if not self._shared:
+            self.past = False
+        elif self.seen.position.ahead != 0 and self._has_patience_ended():
             yield from self._look_for_writers()
+
+    def _has_patience_ended(self) -> bool:
+        """Whether all writers that live can be seen, if they came before this reader.
+
+        Where nobody is told, a writer lets itself be seen before it stands in the queue, or when it
+        finds that readers have the name. So it is enough that those have had it for a while.
+        """
+        lasted = self.deadline.elapsed
+        state = self.seen.state
+        if not self.dialect.can_notify and state is not None and state.lasted is not None:
+            lasted = max(lasted, state.lasted)
+        return lasted >= self.patient
 
     def _look_for_writers(self) -> Procedure[None]:
         """See whether anybody is there who wants the name for itself.

@@ -51,6 +51,13 @@ class LockRow:
         """Whether an unexpired lease was on the name."""
         return self.token is not None and self.remaining is not None and self.remaining > 0
 
+    @property
+    def lasted(self) -> float | None:
+        """For how many seconds it has been held, by the database's clock."""
+        if self.acquired_at is None or self.expires_at is None or self.remaining is None:
+            return None
+        return (self.expires_at - self.acquired_at).total_seconds() - self.remaining
+
     def told(self) -> LockState:
         """Return what anybody may be told of it."""
         return LockState(

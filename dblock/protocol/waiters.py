@@ -68,6 +68,8 @@ class Waiter:
     id: str | None = None
     _next: float | None = None
     _seen_as: object = None
+    #: It is seen by itself, whoever else of its process waits like it.
+    _stands_out: bool = False
 
     @property
     def next(self) -> float:
@@ -77,6 +79,17 @@ class Waiter:
             first = timing.look if self.caller.holds() else timing.visible_after
             self._next = self.start + first
         return self._next
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is seen by itself, or cannot be."""
+        return self.id is not None or self._next == math.inf
+
+    def stand_out(self, now: float) -> Procedure[float]:
+        """Be seen by itself from now on; return the time. :attr:`seen` tells what became of it."""
+        if not self.seen:
+            self._stands_out, self._next = True, now
+        return (yield from self.note(now))
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
@@ -107,7 +120,7 @@ class Waiter:
         if now < self.next:
             return now
         timing, holds = self.dialect.timing, self.caller.holds()
-        if not holds and not self._is_seen():
+        if not holds and not self._stands_out and not self._is_seen():
             self._next = now + timing.look_max
             return now
         waited = now - self.start
@@ -126,7 +139,7 @@ class Waiter:
             # Nobody is refused a lock because it cannot be seen waiting.
             now = (yield Sleep(0)).now  # the try itself took its time
             away = failure.fault in AWAY
-            self._next = now + (timing.look_max if away else min(look, timing.look_max))
+            self._next = now + (timing.look_max if away else min(look, timing.look))
             if failure.fault in NEVER:
                 self._next = math.inf
         return now

@@ -286,9 +286,41 @@ def test_a_writer_that_was_killed_while_it_waited_does_not_keep_readers_out(
     monkeypatch.setattr(SharedAttempt, "patient", SHORT)
     with locks.shared(NAME, LONG):
         stand(engine, locks, "f" * 32)
-        assert not others.shared(NAME, LONG).acquire(blocking=False)
         with others.shared(NAME, LONG, SECONDS):
             assert locks.show(NAME).readers == 2
+
+
+@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
+def test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait(
+    locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short readers wait, if others have had the name for a while."""
+    monkeypatch.setattr(SharedAttempt, "patient", SHORT)
+    with locks.shared(NAME, LONG):
+        stand(engine, locks, "f" * 32)
+        reader = others.shared(NAME, LONG)
+        eventually(lambda: reader.acquire(blocking=False))
+        reader.release()
+
+
+@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
+def test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue(
+    new_locks: NewLocks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else readers that ask who is there would go past it."""
+    locks, others = new_locks(), new_locks()
+    monkeypatch.setattr(SharedAttempt, "patient", 0.0)
+    reader = locks.shared(NAME, LONG)
+    assert reader.acquire()
+    for locked in (new_locks(), new_locks()):
+        threads.start(locked.lease(NAME, LONG, SECONDS).acquire)
+        eventually(lambda: queues(engine, locks))
+        assert not others.shared(NAME, LONG).acquire(blocking=False)
+        reader.release()
+        threads.join()
+        locks.release(NAME, force=True)
+        assert reader.acquire()
+    reader.release()
 
 
 def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks, engine: Engine) -> None:

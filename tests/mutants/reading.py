@@ -10,6 +10,24 @@ BESIDE = "a writer is beside nobody"
 
 READING = (
     Mutant(
+        "a-dead-writer-keeps-out-who-does-not-wait",
+        "readers go past a writer that has died, however short they wait",
+        "SharedAttempt._has_patience_ended",
+        "lasted = max(lasted, state.lasted)",
+        "pass",
+        "tests/contract/test_shared.py"
+        "::test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait[threads-sqlite]",
+    ),
+    Mutant(
+        "a-writer-stands-in-the-queue-unseen",
+        "a writer that waits is not overtaken by readers that come later",
+        "Polling.stand",
+        "if look and self._among_readers and self.server() is None:",
+        "if False:",
+        "tests/contract/test_shared.py"
+        "::test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue[threads-sqlite]",
+    ),
+    Mutant(
         "the-first-reader-frees-it",
         BESIDE,
         "readers.ReaderLists.last",

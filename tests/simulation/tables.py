@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
 from dblock import fencing
 from dblock.protocol.state import LockRow
+from dblock.protocol.tokens import is_shared
 
 #: What the users have in the database themselves: what was written under a guard, a stock, what
 #: calls have done that are made once, and what was written behind a gate.
@@ -61,6 +62,11 @@ class Row:
         """The tokens of those who have the name: of readers each its own."""
         row = LockRow("", self.fence, self.token, None, None, None, None, self.listed)
         return row.members
+
+    @property
+    def shared(self) -> bool:
+        """Whether readers have it, or have had it."""
+        return self.listed is not None or is_shared(self.token)
 
     def free(self, now: float) -> bool:
         return self.token is None or self.expires is None or self.expires <= now

@@ -36,8 +36,10 @@ class Watcher:
         self._server = store.identity
         self._before = 0.0
         self._free_since: dict[str, float] = {}
+        self._shared: set[str] = set()
 
     def look(self) -> None:
+        self._shared.update(name for name, row in self.ledger.rows.items() if row.shared)
         self.beliefs.check()
         if self.beliefs.waits or self._free_since:
             self._watch_waits()
@@ -180,9 +182,12 @@ class Watcher:
             raise Violation(f"{name!r} was to run out, and is renewed")
 
     def _seen(self, actor: Actor) -> None:
-        """A wait that is short costs nothing; and of those that hold nothing one is seen."""
+        """A wait that is short costs nothing; and of those that hold nothing one is seen.
+
+        It is different for a name that readers share: they go past a writer that is not seen.
+        """
         wait = next((wait for wait in self.beliefs.waits if wait.thread.actor is actor), None)
-        if wait is None:
+        if wait is None or wait.name in self._shared:
             return
         if self.loop.now - wait.since < _UNSEEN:
             raise Violation(f"{actor.name} is seen to wait for {wait.name!r} at once")

@@ -172,6 +172,12 @@ class Polling:
         most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
         return min(1.0, POLL_SHARE * behind) if self.fair else 1.0, most * behind
 
+    @property
+    def _among_readers(self) -> bool:
+        """Whether it wants a name for itself that readers want too."""
+        state = self.attempt.seen.state
+        return state is not None and state.shared and not self.attempt.request.shares
+
     # --- this process ------------------------------------------------------------------------
 
     def server(self) -> str | None:
@@ -186,6 +192,10 @@ class Polling:
         """
         tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
         look = tired or (self.fair and self.number > 0)
+        if look and self._among_readers and self.server() is None:
+            # Readers go past the place of one who is not seen: it has died.
+            self.deadline.now = yield from self.waiter.stand_out(self.deadline.now)
+            look = self.waiter.seen
         stand = partial(WaitTurn, self.line, server=self.server(), look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
         self.deadline.now = reply.now
