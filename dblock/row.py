@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .database import Database
+    from .holding.holds import CallerHolds
     from .io.borrowed import Borrowable, Root
     from .policy import RetryPolicy
     from .protocol.waiters import Waiter
@@ -32,8 +33,9 @@ class RowLock(SingleHandle):
     """A named row lock, made by :meth:`Locks.row`.
 
     With ``on=`` dblock takes the lock in your transaction. The lock ends with the transaction,
-    however that ends, or with a savepoint around it that is rolled back (:attr:`held` does not see
-    that). So do not call :meth:`release`. You can take the lock again in the same transaction.
+    however that ends. On PostgreSQL it also ends with a savepoint around it that is rolled back
+    (:attr:`held` sees those of SQLAlchemy). So do not call :meth:`release`. You can take the lock
+    again in the same transaction.
 
     Without ``on=`` the lock has a connection and a transaction of its own until you release it. Any
     thread that has this handle may do that.
@@ -132,9 +134,18 @@ class RowLock(SingleHandle):
         if transaction is not None:
             root = transaction.root  # autobegun by the first statement
             if root is not None:
-                callers.add_borrowed(root, self.name)
                 self._root = root
+                mine = callers.mine()
+                new = mine.add_borrowed(root, self.name)
+                if new and not self._database.dialect.refusal_holds:  # which keeps it till the end
+                    transaction.on_undo(partial(self._undone, mine, root))
         return None
+
+    def _undone(self, mine: CallerHolds, root: Root) -> None:
+        """The lock went with a savepoint that was rolled back."""
+        mine.forget_borrowed(root, self.name)
+        if self._root is root:
+            self._root = None
 
     def _undo(
         self,

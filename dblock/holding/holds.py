@@ -129,12 +129,20 @@ class CallerHolds:
             self.has_rows = True
             self.rows.add(hold)
 
-    def add_borrowed(self, root: Root, name: str) -> None:
-        """Take down a name that is locked in a transaction of the user's."""
+    def add_borrowed(self, root: Root, name: str) -> bool:
+        """Take down a name locked in a transaction of the user's; whether it is new there."""
         self.has_rows = True
         if self._borrowed is None:
             self._borrowed = weakref.WeakKeyDictionary()
-        self._borrowed.setdefault(root, set()).add(name)
+        names = self._borrowed.setdefault(root, set())
+        new = name not in names
+        names.add(name)
+        return new
+
+    def forget_borrowed(self, root: Root, name: str) -> None:
+        """Take down that a name is not locked there any more."""
+        if self._borrowed is not None:
+            self._borrowed.get(root, set()).discard(name)
 
     def borrowed(self) -> list[tuple[Root, set[str]]]:
         """Return the user's transactions that are active, with the names locked in each."""

@@ -70,6 +70,9 @@ class Borrowed(ABC):
         """Whether it has not failed, as far as its driver knows."""
         return self.driver.transaction_problem(self.driver_connection, True) is None
 
+    def on_undo(self, function: Callable[[], None]) -> None:  # noqa: B027 - only SQLAlchemy tells
+        """Call a function if what was done until now is rolled back with a savepoint."""
+
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
         """Run one statement. Raises StatementError for what a database can do."""

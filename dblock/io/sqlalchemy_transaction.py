@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
-from sqlalchemy import inspect
+from sqlalchemy import event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.exc import StatementError as FailedStatement
@@ -230,6 +230,19 @@ class BorrowedTransaction(TableTransaction):
     def begin(self) -> None:
         if not self.connection.in_transaction():
             self.connection.begin()
+
+    def on_undo(self, function: Callable[[], None]) -> None:
+        around, savepoint = set[str](), self.connection.get_nested_transaction()
+        while savepoint is not None:
+            around.add(savepoint._savepoint)
+            savepoint = savepoint._previous_nested
+
+        def undone(connection: Connection, name: str, context: None) -> None:
+            if name in around:
+                function()
+
+        if around:
+            event.listen(self.connection, "rollback_savepoint", undone)
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -42,6 +43,61 @@ def test_told_at_once(locks: Locks, first: str, second: str) -> None:
     assert naps == []
     assert again.acquire()  # now that it is free
     again.release()
+
+
+@pytest.mark.parametrize("on_what", ["session", "connection"])
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_lock_that_went_with_its_savepoint(
+    locks: Locks, engine: Engine, threads: Threads, on_what: str, inner: bool
+) -> None:
+    """PostgreSQL gives it back then. InnoDB keeps it, and SQLite the file, until the end."""
+    again = locks.lease("report", ttl=LONG, wait=0)
+    with borrowed(engine, on_what) as on:
+        assert locks.row("before", on=on).acquire()
+        savepoint = on.begin_nested()
+        row = locks.row("report", on=on)
+        if inner:
+            released = on.begin_nested()
+            assert row.acquire()
+            end(on, released.commit)
+        else:
+            assert row.acquire()
+        assert row.held
+        with pytest.raises(DeadlockDetected):
+            again.acquire(timeout=LONG)
+        end(on, savepoint.rollback)
+        if locks.dialect.refusal_holds:
+            assert row.held
+            assert not threads.start(
+                lambda: locks.lease("report", ttl=LONG).acquire(blocking=False)
+            ).result(LONG)
+            with pytest.raises(DeadlockDetected):
+                again.acquire(timeout=LONG)
+        else:
+            assert not row.held
+            with again:
+                pass
+        with pytest.raises(DeadlockDetected):
+            locks.lease("before", ttl=LONG).acquire()
+        on.rollback()
+    with again:
+        pass
+
+
+def test_a_lock_from_before_a_savepoint_stays(locks: Locks, engine: Engine) -> None:
+    with borrowed(engine, "connection") as on:
+        assert locks.row("report", on=on).acquire()
+        savepoint = on.begin_nested()
+        assert locks.row("report", on=on).acquire()
+        end(on, savepoint.rollback)
+        with pytest.raises(DeadlockDetected):
+            locks.lease("report", ttl=LONG).acquire()
+        on.rollback()
+
+
+def end(on: Any, how: Callable[[], None]) -> None:
+    """End a savepoint, in whichever world."""
+    on.run(how) if hasattr(on, "run") else how()
 
 
 @kinds

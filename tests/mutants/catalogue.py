@@ -295,7 +295,7 @@ CATALOGUE = (
         "expiry-by-the-clients-clock-sqlite",
         "expiry is the database's clock alone",
         "fragments.modifier",
-        'return f"{seconds:+.3f} seconds"',
+        'return f"{math.floor(round(seconds * 1000, 3)) / 1000:+.3f} seconds"',
         (
             "import time\n"
             "\n"
@@ -719,6 +719,15 @@ CATALOGUE = (
         "if idempotency_key is not None and not dialect.failure_aborts:",
         "if False:",
         f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
+    ),
+    Mutant(
+        "a-row-lock-outlives-its-savepoint",
+        "a thread is told that it waits for itself only if it does",
+        "RowLock._undone",
+        "mine.forget_borrowed(root, self.name)",
+        "pass",
+        "tests/contract/test_self_wait.py::test_a_lock_that_went_with_its_savepoint"
+        "[threads-postgresql-False-session]",
     ),
     Mutant(
         "counter-blames-the-amount",
