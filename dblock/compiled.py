@@ -29,9 +29,17 @@ class Compiled:
     types: tuple[TypeEngine[Any], ...] = ()
 
     @classmethod
-    def of(cls, statement: ClauseElement, dialect: SQLAlchemyDialect, begin: str = "") -> Compiled:
-        """``begin`` is what the text begins with."""
-        compiled = statement.compile(dialect=dialect)
+    def of(
+        cls,
+        statement: ClauseElement,
+        dialect: SQLAlchemyDialect,
+        begin: str = "",
+        schemas: Mapping[str | None, str | None] | None = None,
+    ) -> Compiled:
+        """Compile a statement. ``begin`` is what its text begins with; ``schemas`` are those that
+        take the place of its tables'."""
+        moved: dict[str, Any] = {"schema_translate_map": schemas, "render_schema_translate": True}
+        compiled = statement.compile(dialect=dialect, **(moved if schemas else {}))
         assert isinstance(compiled, SQLCompiler)
         processors = {}
         for name, bind in compiled.binds.items():

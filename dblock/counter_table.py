@@ -151,8 +151,8 @@ class CounterTable(ABC, Generic[Transaction]):
         self._retry = retry
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
-        #: By the driver that they are written for, and what they do.
-        self._compiled: dict[tuple[str, str], Compiled] = {}
+        #: By the driver that they are written for, what they do, and in which schemas.
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     @abstractmethod
     def borrow(self, session: Any, *, locking: bool = False, changing: bool = True) -> Transaction:
@@ -300,11 +300,12 @@ class CounterTable(ABC, Generic[Transaction]):
         self, name: str, transaction: Transaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
         """Return a statement as the driver wants it: built once, sent without Core's share."""
-        key = transaction.driver.package, name
+        schemas = transaction.schemas
+        key = transaction.driver.package, name, tuple(schemas.items()) if schemas else ()
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = Compiled.of(
-                make(), transaction.written_for, self._dialect.newest
+                make(), transaction.written_for, self._dialect.newest, schemas
             )
         return found
 

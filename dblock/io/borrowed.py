@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -157,6 +157,11 @@ class TableTransaction(Borrowed):
     @abstractmethod
     def written_for(self) -> SQLAlchemyDialect:
         """SQLAlchemy's dialect that the statements are compiled for."""
+
+    @property
+    def schemas(self) -> Mapping[str | None, str | None] | None:
+        """Which schemas the user has put in the place of the tables' own, if any."""
+        return None
 
     @abstractmethod
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
@@ -280,6 +280,12 @@ class BorrowedTransaction(TableTransaction):
     def written_for(self) -> SQLAlchemyDialect:
         return self.connection.dialect
 
+    @property
+    def schemas(self) -> Mapping[str | None, str | None] | None:
+        found: Mapping[str | None, str | None] | None
+        found = self.connection.get_execution_options().get("schema_translate_map")
+        return found
+
     def rows(self, compiled: Compiled, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
         query = compiled.query(values)
         if self.watched:
@@ -365,7 +371,8 @@ class BorrowedTransaction(TableTransaction):
     def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
         """Return the types of a table's columns, as the database tells them. It may tell none."""
         try:
-            columns = inspect(self.connection).get_columns(table.name, schema=table.schema)
+            schema = (self.schemas or {}).get(table.schema, table.schema)
+            columns = inspect(self.connection).get_columns(table.name, schema=schema)
         except NoSuchTableError:
             return {}
         except DBAPIError as error:

@@ -201,6 +201,32 @@ def test_no_schema_translate_map_leads_elsewhere(
         excludes(locks, others, on, threads)
 
 
+def test_a_counter_counts_where_the_schema_translate_map_leads(
+    stock: Counter, db: Database, engine: Engine, new_database: NewDatabase
+) -> None:
+    """Not in the table of the same name that another tenant has."""
+    schema = "tenant"
+    if db.kind == "postgresql":
+        schema = new_name()
+        execute(db.url, f"CREATE SCHEMA {schema}")
+    else:
+        tenant = make_url(new_database(db.kind).url).database or ""
+        schema = tenant if db.kind == "mariadb" else schema
+    moved = engine.execution_options(schema_translate_map={None: schema})
+    with borrowed(moved, "connection") as on:
+        if db.kind == "sqlite":
+            on.execute(text(f"ATTACH '{tenant}' AS {schema}"))
+        place = f"{schema}.product"
+        on.execute(text(f"CREATE TABLE {place} (id INTEGER PRIMARY KEY, stock INTEGER)"))
+        on.execute(text(f"INSERT INTO {place} VALUES (1, 5)"))
+        on.commit()
+        assert stock.take(on, 1, 3)
+        assert stock.value(on, 1) == 2
+        on.commit()
+        for table, left in ((place, 2), ("product", 10)):
+            assert on.execute(text(f"SELECT stock FROM {table} WHERE id = 1")).scalar_one() == left
+
+
 @pytest.mark.parametrize("filled", [True, False], ids=["copy", "empty"])
 def test_a_temporary_table_catches_no_lock(
     locks: Locks, others: Locks, db: Database, engine: Engine, threads: Threads, filled: bool
