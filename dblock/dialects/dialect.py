@@ -136,9 +136,9 @@ class Dialect(Values, Statements):
                 vars(self).pop(name, None)
 
     def look_around(self, *, borrowed: bool = False) -> Query[Found]:
-        told, locking = ", ".join(self.found.values()), self.locking if borrowed else ""
+        sql = f"SELECT {', '.join(self.found.values())}, s.* FROM {self.schema_table} AS s"
         return Query(
-            f"SELECT {told}, s.* FROM {self.schema_table} AS s{locking}",
+            self.placed(sql) + self.locking if borrowed else sql,
             {},
             commands.LookAround(),
             self.patience,

@@ -86,9 +86,9 @@ class RunStatements(Dialect):
     def last_runs(self, limit: int) -> Query[list[RunState]]:
         return Query(
             f"""SELECT {self._run_columns} FROM (
-                SELECT {self.run_table}.*, row_number() OVER (
+                SELECT one.*, row_number() OVER (
                     PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
-                ) AS age FROM {self.run_table}
+                ) AS age FROM {self.run_table} AS one
             ) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT {limit}""",
             {},
             commands.ListLastRuns(limit),

@@ -175,6 +175,22 @@ def test_a_row_lock_in_the_session(
             pass
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_the_session_of_another_bind_is_refused(
+    new_database: NewDatabase, create_app: Factory, kind: str
+) -> None:
+    shop, binds = new_database(kind, migrated=True), new_database(kind, migrated=True)
+    app = create_app(shop.url, SQLALCHEMY_BINDS={"locks": binds.url}, DBLOCK_BIND_KEY="locks")
+    with app.app_context():
+        with pytest.raises(ValueError, match="these locks are in"):
+            locks.row("order", on=db.session).acquire()
+        db.session.rollback()
+        on = db.session.connection(bind_arguments={"bind": db.engines["locks"]})
+        assert locks.row("order", on=on).acquire()
+        assert not locks.locks.lease("order").acquire(blocking=False)
+        db.session.rollback()
+
+
 def test_the_commands(new_database: NewDatabase, create_app: Factory) -> None:
     database = new_database("sqlite", migrated=True)
     app = create_app(database.url)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
+from django.core.management import call_command
 from django.db import IntegrityError, connection, connections, models, transaction
 from django.db.models import F
 from django.test import override_settings
@@ -454,3 +455,14 @@ def test_in_memory(site: Site) -> None:
         editor.create_model(Product)
     stock.take(Product.objects.create(sku="pot"), 3)
     assert left() == 7
+
+
+def test_calls_that_are_made_once_in_memory(site: Site) -> None:
+    """They are on record in the only transaction that there is."""
+    site.use(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
+    call_command("migrate", "dblock", verbosity=0)
+    for replayed in (False, True):
+        with transaction.atomic(), locks.once("key") as call:
+            assert call.replayed == replayed
+            if not replayed:
+                call.result = 7

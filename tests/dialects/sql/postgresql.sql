@@ -617,9 +617,9 @@ SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_
 run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
         AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
-    SELECT "public"."dblock_run".*, row_number() OVER (
+    SELECT one.*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
-    ) AS age FROM "public"."dblock_run"
+    ) AS age FROM "public"."dblock_run" AS one
 ) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT 5
 
 -- list_held_runs
