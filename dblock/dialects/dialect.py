@@ -64,6 +64,8 @@ class Dialect(Values, Statements):
 
     #: The seconds to a row's expiry.
     remaining: ClassVar[str]
+    #: Whether that is still to come.
+    lasting: ClassVar[str]
     #: The server's clock, in UTC where the database keeps no zone; ``age`` seconds before it; and
     #: so many seconds later, which :meth:`shift` makes a parameter of.
     clock: ClassVar[str]
@@ -220,7 +222,7 @@ class Dialect(Values, Statements):
         )
 
     def held(self) -> Query[list[LockRow]]:
-        waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.remaining} > 0"
+        waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.lasting}"
         return Query(
             f"""{self._select()}
             WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",

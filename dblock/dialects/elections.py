@@ -47,7 +47,7 @@ class ElectionStatements(Dialect):
         return f"""SELECT lock_name, fence, {self.parameter("value")}, {self.clock}
             FROM {self.lock_table}
             WHERE lock_name = {self.name_parameter} AND token = {self.parameter("token")}
-                AND {self.remaining} > 0"""
+                AND {self.lasting}"""
 
     def parameters(self, name: str, token: str, value: str) -> dict[str, Any]:
         return {"name": self.key(name), "token": token, "value": value}
@@ -63,7 +63,7 @@ class ElectionStatements(Dialect):
             FROM {self.lock_table} AS l LEFT JOIN {self.value_table} AS v
                 ON v.lock_name = l.lock_name AND v.fence = l.fence
             WHERE l.lock_name = {self.name_parameter} AND l.token IS NOT NULL
-                AND {self.remaining} > 0 AND NOT {shared("l.token")}{self.vouched}""",
+                AND {self.lasting} AND NOT {shared("l.token")}{self.vouched}""",
             {"name": self.key(name)},
             commands.ReadLeader(name),
             self.patience,

@@ -114,7 +114,7 @@ class RunStatements(Dialect):
         return f"""run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
             run.exit_status, EXISTS (SELECT 1 FROM {self.lock_table} AS held
                 WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-                    AND token IS NOT NULL AND {self.remaining} > 0)"""
+                    AND token IS NOT NULL AND {self.lasting})"""
 
     def prune_applied(self, age: float) -> Query[int]:
         old = f"applied_at < {self.ago}"

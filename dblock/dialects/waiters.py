@@ -84,9 +84,10 @@ class WaiterStatements(Dialect):
 
     def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
         only = "" if name is None else f" AND lock_name = {self.name_parameter}"
+        since = self.remaining.replace("expires_at", "since")
         return Query(
-            f"""SELECT lock_name, owner, strategy, since, -{self._until("since")}
-            FROM {self.waiter_table} WHERE {self.remaining} > 0{only} ORDER BY since, id""",
+            f"""SELECT lock_name, owner, strategy, since, -{since}
+            FROM {self.waiter_table} WHERE {self.lasting}{only} ORDER BY since, id""",
             {} if name is None else {"name": self.key(name)},
             commands.ListWaiters(name),
             self.patience,
@@ -94,22 +95,22 @@ class WaiterStatements(Dialect):
         )
 
     def blocked(self) -> Query[list[Blocked]]:
-        held = f"l.token IS NOT NULL AND {self._until('l.expires_at')} > 0"
+        held = f"l.token IS NOT NULL AND {self._lasts('l')}"
         return Query(
             f"""SELECT w.id, w.lock_name, CASE WHEN {held} THEN l.fence END, w.owner, w.since,
                 w.holds
             FROM {self.waiter_table} AS w
             LEFT JOIN {self.lock_table} AS l ON l.lock_name = w.lock_name
-            WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0""",
+            WHERE w.holds IS NOT NULL AND {self._lasts("w")}""",
             {},
             commands.ListBlocked(),
             self.patience,
             read=_all_blocked,
         )
 
-    def _until(self, moment: str) -> str:
-        """The seconds to a moment."""
-        return self.remaining.replace("expires_at", moment)
+    def _lasts(self, table: str) -> str:
+        """Whether the row of a table lasts."""
+        return self.lasting.replace("expires_at", f"{table}.expires_at")
 
 
 def _waiters(reply: Reply) -> dict[str, tuple[WaiterState, ...]]:

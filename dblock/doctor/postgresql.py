@@ -79,7 +79,8 @@ def access(patient: Patient) -> Iterator[Finding]:
 def _reset(patient: Patient, name: str, wanted: str) -> str:
     """Return the statements that undo a setting where it was made."""
     ((source, database),) = patient.ask(
-        "SELECT source, quote_ident(current_database()) FROM pg_settings WHERE name = %(name)s",
+        "SELECT source, pg_catalog.quote_ident(current_database()) FROM pg_settings "
+        "WHERE name = %(name)s",
         name=name,
     )
     role = _role(patient)
@@ -131,7 +132,7 @@ def durability(patient: Patient) -> Iterator[Finding]:
         for (name,) in patient.ask(
             "SELECT wanted.name FROM (VALUES ('lock', %(lock)s), ('run', %(run)s), "
             "('witness', %(witness)s)) AS wanted (name, place) "
-            "JOIN pg_class ON pg_class.oid = to_regclass(wanted.place) "
+            "JOIN pg_class ON pg_class.oid = to_regclass(wanted.place)::oid "
             "WHERE relpersistence = 'u'",
             lock=patient.dialect.table("lock"),
             run=patient.dialect.table("run"),
@@ -189,7 +190,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
 def collation(patient: Patient) -> Iterator[Finding]:
     rows = patient.ask(
         "SELECT collname FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation "
-        "WHERE attrelid = to_regclass(%(lock)s) AND attname = 'lock_name'",
+        "WHERE attrelid = to_regclass(%(lock)s)::oid AND attname = 'lock_name'",
         lock=patient.dialect.table("lock"),
     )
     for (name,) in rows:
@@ -211,7 +212,7 @@ def index(patient: Patient) -> Iterator[Finding]:
         table = patient.dialect.table(name)
         ((there, good),) = patient.ask(
             "SELECT to_regclass(%(table)s) IS NOT NULL, EXISTS (SELECT FROM pg_index WHERE "
-            "indrelid = to_regclass(%(table)s) AND indisprimary AND indisvalid)",
+            "indrelid = to_regclass(%(table)s)::oid AND indisprimary AND indisvalid)",
             table=table,
         )
         if not there:
@@ -230,7 +231,7 @@ def index(patient: Patient) -> Iterator[Finding]:
 def arrivals(patient: Patient) -> Iterator[Finding]:
     """Check the triggers that tell of rows from another server: when they are fired."""
     dialect = patient.dialect
-    if patient.ask("SELECT to_regclass(%(lock)s) IS NULL", lock=dialect.lock_table) == [(True,)]:
+    if patient.ask("SELECT to_regclass(%(lock)s) IS NULL", lock=dialect.table("lock")) == [(True,)]:
         return
     wanted = {"arrived of lock": "R", "emptied of lock": "R", "arrived of epoch": "A"}
     found = {
@@ -238,8 +239,8 @@ def arrivals(patient: Patient) -> Iterator[Finding]:
         for trigger, table, fired in patient.ask(
             "SELECT t.tgname, wanted.name, t.tgenabled FROM (VALUES ('lock', %(lock)s), "
             "('epoch', %(epoch)s)) AS wanted (name, place) JOIN pg_trigger AS t "
-            "ON t.tgrelid = to_regclass(wanted.place) WHERE NOT t.tgisinternal",
-            lock=dialect.lock_table,
+            "ON t.tgrelid = to_regclass(wanted.place)::oid WHERE NOT t.tgisinternal",
+            lock=dialect.table("lock"),
             epoch=dialect.table("epoch"),
         )
     }
@@ -277,7 +278,7 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
 def vacuum(patient: Patient) -> Iterator[Finding]:
     ((off,),) = patient.ask(
         "SELECT current_setting('autovacuum') = 'off' OR EXISTS (SELECT FROM pg_class WHERE "
-        "oid = to_regclass(%(lock)s) AND reloptions && '{autovacuum_enabled=false,"
+        "oid = to_regclass(%(lock)s)::oid AND reloptions && '{autovacuum_enabled=false,"
         "autovacuum_enabled=off}')",
         lock=patient.dialect.table("lock"),
     )
@@ -291,6 +292,29 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
         )
     else:
         yield ok("autovacuum", "on")
+
+
+def schemas(patient: Patient) -> Iterator[Finding]:
+    """Check who else may create something where functions are looked for."""
+    rows = patient.ask(
+        "SELECT n.nspname, CASE WHEN a.grantee = '0' THEN 'PUBLIC' "
+        "ELSE pg_catalog.quote_ident(pg_get_userbyid(a.grantee)) END "
+        "FROM pg_namespace AS n CROSS JOIN LATERAL aclexplode(n.nspacl) AS a "
+        "WHERE n.nspname::text IN (SELECT pg_catalog.unnest(current_schemas(false))::text) "
+        "AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner "
+        "AND (a.grantee = '0' OR NOT pg_has_role(a.grantee, 'USAGE'::text)) ORDER BY 1, 2"
+    )
+    if not rows:
+        yield ok("schemas", "nobody else may create functions in those of the search_path")
+        return
+    may = [(text(schema), text(role)) for schema, role in rows]
+    yield note(
+        "schemas",
+        "; ".join(f"{role} may create functions in {schema}" for schema, role in may),
+        "PostgreSQL takes the function whose types fit best, so your application's statements can "
+        "run what they create there, with its rights; those of dblock do not",
+        "\n".join(f'REVOKE CREATE ON SCHEMA "{schema}" FROM {role};' for schema, role in may),
+    )
 
 
 def rights(patient: Patient) -> Iterator[Finding]:
@@ -316,7 +340,7 @@ def rights(patient: Patient) -> Iterator[Finding]:
 
 
 def _role(patient: Patient) -> str:
-    ((name,),) = patient.ask("SELECT quote_ident(current_user)")
+    ((name,),) = patient.ask("SELECT pg_catalog.quote_ident(current_user)")
     return text(name)
 
 
@@ -342,5 +366,6 @@ CHECKS: tuple[Check, ...] = (
     arrivals,
     idle_timeouts,
     vacuum,
+    schemas,
     rights,
 )

@@ -29,15 +29,30 @@ _MYSQL = ("mysql", "mariadb")
 NAME = (
     Text(collation="C").with_variant(mysql.VARBINARY(1020), *_MYSQL).with_variant(Text(), "sqlite")
 )
-TOKEN = String(32).with_variant(mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *_MYSQL)
-LABEL = String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
+# PostgreSQL compares texts as such. For a varchar it looks for what fits better first.
+TOKEN = (
+    String(32)
+    .with_variant(mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), *_MYSQL)
+    .with_variant(Text(), "postgresql")
+)
+LABEL = (
+    String(255)
+    .with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
+    .with_variant(Text(), "postgresql")
+)
 # Tickets, in the order in which they came. Only PostgreSQL has it so far.
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 READERS = Text().with_variant(mysql.LONGTEXT(charset="ascii", collation="ascii_bin"), *_MYSQL)
-STRATEGY = String(8).with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
+STRATEGY = (
+    String(8)
+    .with_variant(mysql.VARCHAR(8, charset="ascii"), *_MYSQL)
+    .with_variant(Text(), "postgresql")
+)
 HOLDS = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)
-FINGERPRINT = String(64).with_variant(
-    mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), *_MYSQL
+FINGERPRINT = (
+    String(64)
+    .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), *_MYSQL)
+    .with_variant(Text(), "postgresql")
 )
 # In ASCII.
 JSON = Text().with_variant(mysql.LONGTEXT(charset="ascii"), *_MYSQL)

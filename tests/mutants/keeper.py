@@ -59,8 +59,8 @@ KEEPER = (
             "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
             "            )\n"
             "            UPDATE {self.lock_table} AS l\n"
-            "            SET expires_at = greatest(clock_timestamp() + make_interval(secs => "
-            "mine.ttl),\n"
+            "            SET expires_at = greatest(\n"
+            "                clock_timestamp() + pg_catalog.make_interval(secs => mine.ttl),\n"
             '                CASE WHEN {shared("l.token")} THEN mine.expires_at END)\n'
             "            FROM mine WHERE l.lock_name = mine.lock_name AND l.token = "
             "mine.token"
@@ -71,8 +71,8 @@ KEEPER = (
             "                FOR NO KEY UPDATE OF k SKIP LOCKED\n"
             "            )\n"
             "            UPDATE {self.lock_table} AS l\n"
-            "            SET expires_at = greatest(clock_timestamp() + make_interval(secs => "
-            "mine.ttl),\n"
+            "            SET expires_at = greatest(\n"
+            "                clock_timestamp() + pg_catalog.make_interval(secs => mine.ttl),\n"
             '                CASE WHEN {shared("l.token")} THEN mine.expires_at END)\n'
             "            FROM mine WHERE l.lock_name = mine.lock_name"
         ),

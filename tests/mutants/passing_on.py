@@ -23,8 +23,8 @@ PASSING_ON = (
         "nobody-is-told",
         "who waits is told that the name is its own",
         "LeaseStatements._pass_on",
-        "pg_notify('{PREFIX}' || left(next.entry",
-        "pg_notify('{PREFIX}x' || left(next.entry",
+        'pg_notify({channel("next.entry")}',
+        "pg_notify({channel(\"'x' || next.entry\")}",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
     ),
     Mutant(
@@ -143,8 +143,8 @@ PASSING_ON = (
         "who-takes-over-leaves-the-dead",
         "nobody waits for who is not there",
         "QueueStatements.others",
-        "{unless} {CALLED} ORDER",
-        "{unless} true ORDER",
+        "{unless} {CALLED}\n",
+        "{unless} true\n",
         f"{PASSING}::test_the_dead_do_not",
     ),
     Mutant(

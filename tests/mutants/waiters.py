@@ -40,7 +40,7 @@ WAITERS = (
         "the-expired-are-believed",
         TRUE,
         "WaiterStatements.blocked",
-        'WHERE w.holds IS NOT NULL AND {self._until("w.expires_at")} > 0',
+        'WHERE w.holds IS NOT NULL AND {self._lasts("w")}',
         "WHERE w.holds IS NOT NULL",
         f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
     ),

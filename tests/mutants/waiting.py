@@ -67,8 +67,8 @@ CALLS = (
         "nobody-is-called",
         WOKEN,
         "queue.call",
-        "pg_notify('{PREFIX}'",
-        "pg_notify('{PREFIX}x'",
+        "SELECT {_TOLD}",
+        "SELECT NULL",
         f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
     ),
     Mutant(

@@ -37,6 +37,7 @@ class MariaDB(
     driver: ClassVar[type[Adapter]] = PyMySQL
 
     remaining = REMAINING
+    lasting = f"{REMAINING} > 0"
     later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
     upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
     clock = "UTC_TIMESTAMP(6)"

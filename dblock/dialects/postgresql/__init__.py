@@ -37,10 +37,11 @@ class PostgreSQL(
 
     failure_aborts = True
     remaining = REMAINING
-    later = "clock_timestamp() + {} * interval '1 s'"
+    lasting = "expires_at > clock_timestamp()"
+    later = "clock_timestamp() + pg_catalog.make_interval(secs => {})"
     lazily = f"RETURNING {LAZY}"
     clock = "clock_timestamp()"
-    ago = "clock_timestamp() - make_interval(secs => %(age)s)"
+    ago = "clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
 
     @property
@@ -60,6 +61,8 @@ class PostgreSQL(
         )
 
     def sweep(self) -> Query[int]:
-        over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 FOR UPDATE SKIP LOCKED"
+        over = (
+            f"SELECT id FROM {self.waiter_table} WHERE NOT ({self.lasting}) FOR UPDATE SKIP LOCKED"
+        )
         sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
         return Query(sql, {}, commands.Sweep(), 0.0, durable=False)

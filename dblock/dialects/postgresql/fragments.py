@@ -11,7 +11,7 @@ REMAINING = "extract(epoch FROM expires_at - clock_timestamp())::float8"
 # Where the server's default is off, an acquire could be told and then lost in a crash; where
 # warnings are not for clients, it would not be heard of that no standby has it.
 DURABLE = (
-    "concat(CASE WHEN current_setting('synchronous_commit') = 'off' "
+    "pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' "
     "THEN set_config('synchronous_commit', 'on', true) END, "
     "CASE WHEN current_setting('client_min_messages') = 'error' "
     "THEN set_config('client_min_messages', 'warning', true) END)"
@@ -33,7 +33,7 @@ LIMITED = """before AS MATERIALIZED (
                 SELECT set_config('lock_timeout', %(patience)s, true) AS patience
                 FROM before WHERE before.patience IS NOT NULL
             )"""
-IS_LIMITED = "(SELECT count(patience) FROM during) = 1"
+IS_LIMITED = "(SELECT pg_catalog.count(patience) FROM during) = 1"
 UNLIMITED = "set_config('lock_timeout', before.patience, true)"
 
 

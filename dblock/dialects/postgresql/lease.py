@@ -12,7 +12,7 @@ from ..dialect import read_attached, read_grant, read_tokens
 from ..readers import shared
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
-from .queue import CHANNEL, LENGTH, POSITION, PREFIX, QUEUE, THERE, Entry, QueueStatements, call
+from .queue import LENGTH, POSITION, QUEUE, THERE, Entry, QueueStatements, call, channel
 from .witness import FIRST_FENCE, NEXT_FENCE, OPEN, known
 
 
@@ -41,7 +41,7 @@ class LeaseStatements(QueueStatements):
         # The grant is on disk before it is told, even where synchronous_commit is off.
         return f"""UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}{queue},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                    expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
                 FROM (
                     SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
                     WHERE lock_name = {name} AND {free}
@@ -66,7 +66,7 @@ class LeaseStatements(QueueStatements):
                 INSERT INTO {self.lock_table}
                     (lock_name, fence, token, owner, acquired_at, expires_at)
                 SELECT %(name)s, {first}, %(token)s, %(owner)s, clock_timestamp(),
-                    clock_timestamp() + make_interval(secs => %(ttl)s)
+                    clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
                 FROM {self.open}
                 WHERE NOT EXISTS (TABLE taken)
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
@@ -95,7 +95,7 @@ class LeaseStatements(QueueStatements):
             UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE},
                 waiters = {self.others("number > mine.position OR number < mine.position AND")},
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM mine WHERE l.lock_name = mine.lock_name
             RETURNING fence, {REMAINING}, {DURABLE}"""
 
@@ -119,7 +119,8 @@ class LeaseStatements(QueueStatements):
                 FOR NO KEY UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l
-            SET expires_at = greatest(clock_timestamp() + make_interval(secs => mine.ttl),
+            SET expires_at = greatest(
+                clock_timestamp() + pg_catalog.make_interval(secs => mine.ttl),
                 CASE WHEN {shared("l.token")} THEN mine.expires_at END)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
@@ -149,7 +150,7 @@ class LeaseStatements(QueueStatements):
                 FOR UPDATE OF k SKIP LOCKED
             )
             UPDATE {self.lock_table} AS l SET token = %(new_token)s, owner = %(owner)s,
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
                 AND mine.expires_at > clock_timestamp()
             RETURNING l.fence, {DURABLE},
@@ -188,6 +189,7 @@ class LeaseStatements(QueueStatements):
         # meanwhile. To pass a name on is to grant it: on disk before anybody is told, if the
         # witness allows it, with the next fence, and for no longer than the first term.
         first, passed = Entry.of("first.entry"), Entry.of("next.entry")
+        rest = "coalesce(next.number + 1, first.number)"
         return f"""WITH newest AS MATERIALIZED (
                 SELECT lock_name, waiters FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND token = %(token)s AND {PATIENT}
@@ -197,7 +199,8 @@ class LeaseStatements(QueueStatements):
             ), next AS MATERIALIZED (
                 SELECT entry, number, epoch
                 FROM first, LATERAL ({self.epoch(OPEN, known(first.term))}) AS open
-                WHERE %(passes)s AND length(entry) > {TICKET} AND entry NOT LIKE '{UNCALLED}%%'
+                WHERE %(passes)s AND pg_catalog.length(entry) > {TICKET}
+                    AND entry NOT LIKE '{UNCALLED}%%'
             )
             UPDATE {self.lock_table} AS l SET
                 fence = CASE WHEN next.entry IS NULL THEN l.fence
@@ -206,13 +209,16 @@ class LeaseStatements(QueueStatements):
                 owner = coalesce({passed.owner}, l.owner),
                 acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
                     ELSE clock_timestamp() END,
-                expires_at = clock_timestamp() + coalesce({passed.term}, 0) * interval '1 s',
-                waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{{}}')
+                expires_at = clock_timestamp() + pg_catalog.make_interval(
+                    secs => coalesce({passed.term}, 0)),
+                waiters = CASE WHEN pg_catalog.cardinality(l.waiters) >= {rest}
+                    THEN l.waiters[{rest}:] END
             FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
             WHERE l.lock_name = newest.lock_name
             RETURNING CASE
                 WHEN next.entry IS NULL THEN {call("l.waiters")}
-                ELSE pg_notify('{PREFIX}' || left(next.entry, {CHANNEL}), concat_ws(' ',
-                    left(next.entry, {TICKET}), l.fence, extract(epoch FROM l.acquired_at),
+                ELSE pg_notify({channel("next.entry")}, pg_catalog.concat_ws(' ',
+                    pg_catalog.left(next.entry, {TICKET}), l.fence,
+                    extract(epoch FROM l.acquired_at),
                     extract(epoch FROM l.expires_at - l.acquired_at))) END,
                 CASE WHEN next.entry IS NULL THEN {LAZY} ELSE {DURABLE} END"""

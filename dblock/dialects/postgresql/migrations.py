@@ -19,9 +19,9 @@ _COULD = """EXISTS (
         SELECT FROM pg_roles AS r WHERE pg_has_role(a.usesysid, r.oid, 'MEMBER') AND (
             has_database_privilege(r.oid, current_database(), 'CREATE')
             OR EXISTS (SELECT FROM pg_namespace AS n
-                WHERE n.nspname !~ '^pg_' AND has_schema_privilege(r.oid, n.oid, 'CREATE'))
+                WHERE n.nspname::text !~ '^pg_' AND has_schema_privilege(r.oid, n.oid, 'CREATE'))
             OR EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-                WHERE n.nspname !~ '^pg_' AND (c.relowner = r.oid
+                WHERE n.nspname::text !~ '^pg_' AND (c.relowner = r.oid
                     OR has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')))
         )
     )"""
@@ -29,7 +29,7 @@ _COULD = """EXISTS (
 _HALF = 1 << 32
 
 # For one transaction, which may have to be idle for as long as a migration takes.
-_ENDLESS = """SELECT count(set_config(name, '0', true)) FROM pg_settings
+_ENDLESS = """SELECT pg_catalog.count(set_config(name, '0', true)) FROM pg_settings
     WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"""
 
 
@@ -84,8 +84,8 @@ class MigrationMutex:
         self._others = f"""FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
             WHERE l.locktype = 'advisory' AND l.granted AND l.pid <> pg_backend_pid()
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                AND l.classid = {self._kind % _HALF}
-                AND (l.objsubid = 2 OR l.objsubid = 1 AND l.objid = {self._number % _HALF})
+                AND l.classid = '{self._kind % _HALF}'
+                AND (l.objsubid = 2 OR l.objsubid = 1 AND l.objid = '{self._number % _HALF}')
                 AND (a.pid IS NULL OR a.usename = session_user OR {_COULD})"""
 
     def take(self, beside: int) -> str:

@@ -44,9 +44,9 @@ class Entry(NamedTuple):
     def of(cls, entry: str) -> Entry:
         """Return them as SQL, of an entry that is SQL too."""
         return cls(
-            token=f"substr({entry}, {TICKET + 1}, 32)",
-            term=f"(substr({entry}, {TICKET + 33}, 4)::int / 1000.0)",
-            owner=f"substr({entry}, {TICKET + 37})",
+            token=f"pg_catalog.substr({entry}, {TICKET + 1}, 32)",
+            term=f"(pg_catalog.substr({entry}, {TICKET + 33}, 4)::float8 / 1000::float8)",
+            owner=f"pg_catalog.substr({entry}, {TICKET + 37})",
         )
 
 
@@ -55,20 +55,21 @@ _TOKEN = Entry.of("entry").token
 # Who can be called is there as long as its session is: a lock that is got instead ends with the
 # statement, and others who look may have it too. Behind a pooler nobody can be, or be told dead.
 CALLED = f"""(entry NOT LIKE '{UNCALLED}%%' AND NOT pg_try_advisory_xact_lock_shared(
-    {CLASS}, ('x' || left(entry, {CHANNEL}))::bit(32)::int))"""
+    {CLASS}, ('x' || pg_catalog.left(entry, {CHANNEL}))::bit(32)::int))"""
 THERE = f"(entry LIKE '{UNCALLED}%%' OR {CALLED})"
 
-QUEUE = "unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
+QUEUE = "pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
+# Some of it, as an array; NULL if that is nobody.
+IN_ORDER = "pg_catalog.array_agg(entry ORDER BY number)"
 # It, without those at its head who are not there any more, seldom any.
 _ALIVE = f"waiters[(SELECT number FROM {QUEUE} WHERE {THERE} LIMIT 1):]"
 # Where this waiter stands; how many stand in the queue.
 POSITION = f"(SELECT number FROM {QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
-LENGTH = "coalesce(cardinality(waiters), 0)"
+LENGTH = "coalesce(pg_catalog.cardinality(waiters), 0)"
 # The queue without this waiter.
-WITHOUT_ME = f"""nullif(ARRAY(
-                SELECT entry FROM {QUEUE} WHERE {_TOKEN} <> %(token)s ORDER BY number), '{{}}')"""
+WITHOUT_ME = f"""(SELECT {IN_ORDER} FROM {QUEUE} WHERE {_TOKEN} <> %(token)s)"""
 # How many stand before one who has just joined.
-_STANDS = "array_position(waiters, %(entry)s) - 1"
+_STANDS = "pg_catalog.array_position(waiters, %(entry)s) - 1"
 # Whether one who stands in the queue is a reader; and whether who asks is one too, so that the
 # other is not in its way.
 _READER = shared(_TOKEN)
@@ -79,17 +80,26 @@ _LEAVING = 10 * TURN
 _STEADY = f"set_config('lock_timeout', '{_LEAVING * 1000:.0f}', true) IS NOT NULL"
 
 
+def channel(entry: str = "entry") -> str:
+    """Return the channel on which the waiter of an entry listens."""
+    return f"'{PREFIX}' || pg_catalog.left({entry}, {CHANNEL})"
+
+
+# Tells one who stands in the queue to look.
+_TOLD = f"pg_notify({channel()}, pg_catalog.left(entry, {NUMBER}))"
+
+
 def call(waiters: str = "waiters") -> str:
     """Tell the first of a queue who can be called that the name is free, or will be."""
     return f"""CASE WHEN {waiters} IS NOT NULL THEN (
-    SELECT pg_notify('{PREFIX}' || left(entry, {CHANNEL}), left(entry, {NUMBER}))
-    FROM unnest({waiters}) AS entry WHERE {CALLED} LIMIT 1) END"""
+    SELECT {_TOLD}
+    FROM pg_catalog.unnest({waiters}) AS entry WHERE {CALLED} LIMIT 1) END"""
 
 
 #: Tell the readers of a queue that others have the name, all those before the first writer.
 CALL_READERS = f"""(SELECT
-        count(pg_notify('{PREFIX}' || left(entry, {CHANNEL}), left(entry, {NUMBER})))
-    FROM unnest(waiters[:coalesce((
+        pg_catalog.count({_TOLD})
+    FROM pg_catalog.unnest(waiters[:coalesce((
         SELECT min(number) FROM {QUEUE} WHERE NOT {_READER} AND {THERE}), {LENGTH})]) AS entry
     WHERE {_READER} AND {CALLED})"""
 
@@ -118,7 +128,7 @@ class QueueStatements(WitnessStatements):
         stands = f"CASE WHEN {shared('%(token)s')} THEN {self.ahead} ELSE {_STANDS} END"
         return f"""UPDATE {self.lock_table} SET waiters = CASE
                 WHEN waiters IS NULL THEN ARRAY[%(entry)s]
-                WHEN {POSITION} IS NULL THEN array_append({_ALIVE}, %(entry)s)
+                WHEN {POSITION} IS NULL THEN pg_catalog.array_append({_ALIVE}, %(entry)s)
                 ELSE ARRAY(SELECT CASE WHEN {_TOKEN} = %(token)s THEN %(entry)s ELSE entry END
                     FROM {QUEUE} ORDER BY number) END
             WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND {PATIENT}
@@ -149,21 +159,22 @@ class QueueStatements(WitnessStatements):
     def ahead(self) -> str:
         # Of those who are still there: who died while it waited is not waited for. Nor do readers
         # wait for each other.
-        return f"""(SELECT count(*) FROM unnest(waiters[:coalesce({POSITION} - 1, {LENGTH})])
-            AS entry WHERE NOT ({_WITH_ME}) AND {THERE})"""
+        before = f"waiters[:coalesce({POSITION} - 1, {LENGTH})]"
+        return f"""(SELECT count(*) FROM pg_catalog.unnest({before}) AS entry
+            WHERE NOT ({_WITH_ME}) AND {THERE})"""
 
     @property
     def earlier(self) -> str:
         """How many come before one who only comes now, without a ticket."""
-        there = f"(SELECT count(*) FROM unnest(waiters) AS entry WHERE {THERE})"
+        there = f"(SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE {THERE})"
         return f"CASE WHEN waiters IS NULL THEN 0 ELSE {there} END"
 
     def others(self, unless: str = "") -> str:
         """The queue when one has taken the name who comes after others in it, or has not joined:
         those stay who can be called."""
-        return f"""CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
-                        SELECT entry FROM {QUEUE} WHERE {unless} {CALLED} ORDER BY number
-                    ), '{{}}') END"""
+        return f"""CASE WHEN waiters IS NOT NULL THEN (
+                        SELECT {IN_ORDER} FROM {QUEUE} WHERE {unless} {CALLED}
+                    ) END"""
 
     @property
     def enqueued(self) -> str:
@@ -176,5 +187,5 @@ class QueueStatements(WitnessStatements):
     def is_available(self, ahead: str) -> str:
         return (
             "(expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR "
-            f"expires_at + ({ahead}) * interval '{self.grace} s' <= clock_timestamp())"
+            f"expires_at + ({ahead})::float8 * interval '{self.grace} s' <= clock_timestamp())"
         )

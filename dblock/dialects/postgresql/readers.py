@@ -28,7 +28,7 @@ class ReaderStatements(QueueStatements, ReaderLists):
     @cached_property
     def _join_readers(self) -> str:
         # The row is locked first, and its expiry judged then.
-        later = "clock_timestamp() + make_interval(secs => %(ttl)s)"
+        later = "clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)"
         return f"""WITH mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at AS expiry
                 FROM {self.open}, {self.lock_table} AS k

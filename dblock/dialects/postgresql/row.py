@@ -127,7 +127,7 @@ class RowStatements(WitnessStatements):
             ), lockers AS MATERIALIZED (
                 SELECT DISTINCT pid FROM pg_locks
                 WHERE locktype = 'relation' AND granted
-                    AND relation = {self.oid(self.lock_table)}
+                    AND relation = {self.oid(self.lock_table)}::oid
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                     AND mode = 'RowShareLock'
             )
@@ -154,7 +154,7 @@ class RowStatements(WitnessStatements):
             commands.Apply(key),
         )
 
-    kept_until = "clock_timestamp() + %(keep)s * interval '1 s'"
+    kept_until = "clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)"
     exact_key = "%(key)s"
     exact_result = "%(result)s"
 

@@ -31,12 +31,12 @@ class SlotStatements(LeaseStatements, Slots):
         # Each slot is looked for by its key, and locked by the look that finds it free: what
         # others are taking is skipped, what they have taken since is judged by its newest version.
         # That is done once, whatever the plan: done again for another row, it would find another.
-        slot = "%(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)"
+        slot = "%(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)::text"
         return f"""WITH admitted AS MATERIALIZED (
                 SELECT epoch FROM {self.open} WHERE {self.admits}
             ), mine AS MATERIALIZED (
                 SELECT free.ctid, free.epoch
-                FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+                FROM pg_catalog.generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
                     SELECT k.ctid, admitted.epoch FROM admitted, {self.lock_table} AS k
                     WHERE lock_name = {slot} AND {self.anybodys}
                     FOR UPDATE OF k SKIP LOCKED
@@ -44,6 +44,6 @@ class SlotStatements(LeaseStatements, Slots):
             )
             UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}, waiters = {self.others()},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                    expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
                 FROM mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {REMAINING}, lock_name, {DURABLE}"""

@@ -37,8 +37,9 @@ from ..dialect import Dialect
 from .fragments import DURABLE
 
 # A promotion begins a new timeline. Which that will be a standby cannot tell.
-SERVER = """SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
-    THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()"""
+SERVER = """SELECT system_identifier::text || '/' || CASE WHEN NOT pg_is_in_recovery()
+    THEN pg_catalog.substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
+    FROM pg_control_system()"""
 
 WRITER = "pg_current_xact_id()::xid::text"
 FIRST_EPOCH = f"SELECT 1, 0, ({SERVER}), {WRITER}"
@@ -59,7 +60,7 @@ _NEXT_EPOCH = f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32
 # What a promoted standby that has not heard of any grant takes for the longest TTL: the default.
 _UNHEARD_TTL = 30
 # No lease that is out lasts for longer, and so no pause does. Of the epoch's row.
-_LONGEST = f"make_interval(secs => coalesce(longest_ttl, {_UNHEARD_TTL}))"
+_LONGEST = f"pg_catalog.make_interval(secs => coalesce(longest_ttl, {_UNHEARD_TTL}))"
 
 # A little more than a day, so that the TTL of a job of every night stays known.
 _VALID = "interval '25 hours'"
@@ -135,9 +136,9 @@ class WitnessStatements(Dialect):
             f"""WITH here AS MATERIALIZED (
                 SELECT ({SERVER}) AS server,
                     (SELECT relpersistence FROM pg_class
-                        WHERE oid = {self.oid(self.lock_table)}) AS lock,
+                        WHERE oid = {self.oid(self.lock_table)}::oid) AS lock,
                     (SELECT relpersistence FROM pg_class
-                        WHERE oid = {self.oid(self.witness_table)}) AS witness
+                        WHERE oid = {self.oid(self.witness_table)}::oid) AS witness
             ), seen AS MATERIALIZED (
                 SELECT e.xmin::text AS version, here.server,
                     e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same,
@@ -232,7 +233,7 @@ class WitnessStatements(Dialect):
         return (
             self.placed(
                 f"UPDATE {self.epoch_table} SET server = NULL WHERE NOT EXISTS ({self.epoch()}) "
-                f"AND EXISTS (SELECT FROM pg_class WHERE oid = {self.oid(self.lock_table)} "
+                f"AND EXISTS (SELECT FROM pg_class WHERE oid = {self.oid(self.lock_table)}::oid "
                 "AND relpersistence = 'u')"
             ),
             f"ALTER TABLE {self.table('lock')} SET LOGGED",

@@ -41,6 +41,7 @@ class SQLite(
     name_parameter = ":name"
     patience = TURN
     remaining = REMAINING
+    lasting = f"{REMAINING} > 0"
     later = SHIFTED
     clock = NOW
     found: ClassVar[dict[str, str]] = {

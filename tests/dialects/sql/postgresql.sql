@@ -1,146 +1,145 @@
 -- grant, waits 0 s
 WITH taken AS (
-            UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
-                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
-                ), '{}') END,
+            UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN (
+                    SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))
+                ) END,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM (
                 SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
-                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
-            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
         ), created AS (
             INSERT INTO "public"."dblock_lock"
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             SELECT %(name)s, greatest(open.epoch, COALESCE((SELECT fence FROM "public"."dblock_lock" WHERE lock_name = ''), 0)) + 1, %(token)s, %(owner)s, clock_timestamp(),
-                clock_timestamp() + make_interval(secs => %(ttl)s)
+                clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open
             WHERE NOT EXISTS (TABLE taken)
                 AND NOT EXISTS (SELECT FROM "public"."dblock_lock" WHERE lock_name = %(name)s)
-            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
         )
         TABLE taken UNION ALL TABLE created
 
 -- grant, waits 0 s
 UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+    expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
 FROM (
     SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
     WHERE lock_name = %(name)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp())
     FOR UPDATE OF k SKIP LOCKED
 ) AS mine WHERE l.ctid = mine.ctid
-RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- grant_slot, waits 0 s
 WITH admitted AS MATERIALIZED (
             SELECT epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open WHERE (SELECT value FROM "public"."dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
         ), mine AS MATERIALIZED (
             SELECT free.ctid, free.epoch
-            FROM generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
+            FROM pg_catalog.generate_series(0, %(limit)s::int - 1) AS n, LATERAL (
                 SELECT k.ctid, admitted.epoch FROM admitted, "public"."dblock_lock" AS k
-                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int) AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+                WHERE lock_name = %(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)::text AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp())
                 FOR UPDATE OF k SKIP LOCKED
             ) AS free LIMIT 1
         )
-        UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
-                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
-                ), '{}') END,
+        UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN (
+                    SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))
+                ) END,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM mine WHERE l.ctid = mine.ctid
-            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, lock_name, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- grant_slot, waits 0 s
 UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
                 token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-                expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
             FROM (
                 SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
                 WHERE lock_name = %(slot)s AND waiters IS NULL AND (token IS NULL OR expires_at <= clock_timestamp()) AND (SELECT value FROM "public"."dblock_value" WHERE lock_name = %(name)s AND fence = 0)
             = %(value)s
-        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
+        AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp()) AND (token IS NULL OR token <> %(turnstile)s))
                 FOR UPDATE OF k SKIP LOCKED
             ) AS mine WHERE l.ctid = mine.ctid
-            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "public"."dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END) * interval '0.4 s' <= clock_timestamp())
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "public"."dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp())
         FROM (SELECT 1 AS one) AS always LEFT JOIN "public"."dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
 
 -- set_limit
 INSERT INTO "public"."dblock_value" (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, clock_timestamp())
-ON CONFLICT (lock_name) DO NOTHING RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+ON CONFLICT (lock_name) DO NOTHING RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- set_limit
 INSERT INTO "public"."dblock_value" (lock_name, fence, value, written_at)
 VALUES (%(name)s, 0, %(value)s, clock_timestamp())
 ON CONFLICT (lock_name)
 DO UPDATE SET value = excluded.value, written_at = excluded.written_at
-WHERE "public"."dblock_value".fence = 0 RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+WHERE "public"."dblock_value".fence = 0 RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- join, waits 0.025 s, a crash may undo it
 UPDATE "public"."dblock_lock" SET waiters = CASE
             WHEN waiters IS NULL THEN ARRAY[%(entry)s]
-            WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NULL THEN array_append(waiters[(SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1):], %(entry)s)
-            ELSE ARRAY(SELECT CASE WHEN substr(entry, 25, 32) = %(token)s THEN %(entry)s ELSE entry END
-                FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) ORDER BY number) END
+            WHEN (SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) IS NULL THEN pg_catalog.array_append(waiters[(SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))) LIMIT 1):], %(entry)s)
+            ELSE ARRAY(SELECT CASE WHEN pg_catalog.substr(entry, 25, 32) = %(token)s THEN %(entry)s ELSE entry END
+                FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) ORDER BY number) END
         WHERE lock_name = %(name)s AND token IS DISTINCT FROM %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
-        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END,
-            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) ELSE array_position(waiters, %(entry)s) - 1 END) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+        RETURNING NULL, NULL, set_config('synchronous_commit', 'off', true), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) ELSE pg_catalog.array_position(waiters, %(entry)s) - 1 END,
+            (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN SUBSTR(%(token)s, 1, 6) = 'shared' THEN (SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) ELSE pg_catalog.array_position(waiters, %(entry)s) - 1 END)::float8 * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
 
 -- take, waits 0.025 s
 WITH mine AS MATERIALIZED (
-            SELECT lock_name, coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(cardinality(waiters), 0) + 1) AS position, open.epoch
+            SELECT lock_name, coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1), coalesce(pg_catalog.cardinality(waiters), 0) + 1) AS position, open.epoch
             FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k WHERE lock_name = %(name)s AND set_config('lock_timeout', '25', true) IS NOT NULL
-                AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
+                AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))))::float8 * interval '0.4 s' <= clock_timestamp()) FOR UPDATE OF k
         )
         UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1,
-            waiters = CASE WHEN waiters IS NOT NULL THEN nullif(ARRAY(
-                    SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE number > mine.position OR number < mine.position AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) ORDER BY number
-                ), '{}') END,
+            waiters = CASE WHEN waiters IS NOT NULL THEN (
+                    SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE number > mine.position OR number < mine.position AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))
+                ) END,
             token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
-            expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
         FROM mine WHERE l.lock_name = mine.lock_name
-        RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- join_readers, waits 0.025 s
 WITH mine AS MATERIALIZED (
             SELECT k.lock_name, k.expires_at AS expiry
             FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()) AS open, "public"."dblock_lock" AS k
             WHERE lock_name = %(name)s AND token = %(group)s AND fence > open.epoch
-                AND set_config('lock_timeout', '25', true) IS NOT NULL AND (%(past)s OR (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END
+                AND set_config('lock_timeout', '25', true) IS NOT NULL AND (%(past)s OR (SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) = 0) AND NOT CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END
             FOR NO KEY UPDATE OF k
         )
-        UPDATE "public"."dblock_lock" AS l SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || %(token)s), waiters = nullif(ARRAY(
-            SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}'),
-            expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
+        UPDATE "public"."dblock_lock" AS l SET readers = (CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN readers ELSE (token || ' ' || token) END || ' ' || %(token)s), waiters = (SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) <> %(token)s),
+            expires_at = greatest(expires_at, clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s))
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(group)s
             AND mine.expiry > clock_timestamp()
-        RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- leave_readers, waits 0.025 s, a crash may undo it
 UPDATE "public"."dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s), ''),
@@ -148,36 +147,35 @@ UPDATE "public"."dblock_lock" SET readers = REPLACE(readers, (' ' || %(token)s),
             expires_at = CASE WHEN NOT COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) OR REPLACE(readers, (' ' || %(token)s), '') = token THEN clock_timestamp() ELSE expires_at END
         WHERE lock_name = %(name)s AND token = %(group)s AND CASE WHEN COALESCE(SUBSTR(readers, 1, 32) = token, FALSE) THEN REPLACE(readers, (' ' || %(token)s), '') <> readers ELSE token = %(token)s END AND set_config('lock_timeout', '25', true) IS NOT NULL
         RETURNING CASE WHEN token IS NULL THEN CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END END, set_config('synchronous_commit', 'off', true)
 
 -- call_readers
 SELECT (SELECT
-    count(pg_notify('dblock_' || left(entry, 8), left(entry, 12)))
-FROM unnest(waiters[:coalesce((
-    SELECT min(number) FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))), coalesce(cardinality(waiters), 0))]) AS entry
-WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) FROM "public"."dblock_lock"
+    pg_catalog.count(pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12)))
+FROM pg_catalog.unnest(waiters[:coalesce((
+    SELECT min(number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))), coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+WHERE SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))) FROM "public"."dblock_lock"
         WHERE lock_name = %(name)s AND token = %(group)s
 
 -- leave, waits 0.25 s, a crash may undo it
-UPDATE "public"."dblock_lock" SET waiters = nullif(ARRAY(
-            SELECT entry FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) <> %(token)s ORDER BY number), '{}')
-        WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
+UPDATE "public"."dblock_lock" SET waiters = (SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) <> %(token)s)
+        WHERE lock_name = %(name)s AND waiters IS NOT NULL AND (SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL
             AND set_config('lock_timeout', '250', true) IS NOT NULL
         RETURNING CASE WHEN expires_at <= clock_timestamp() THEN CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END,
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END END,
             set_config('synchronous_commit', 'off', true), CASE WHEN SUBSTR(token, 1, 6) = 'shared' THEN (SELECT
-    count(pg_notify('dblock_' || left(entry, 8), left(entry, 12)))
-FROM unnest(waiters[:coalesce((
-    SELECT min(number) FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))), coalesce(cardinality(waiters), 0))]) AS entry
-WHERE SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) END
+    pg_catalog.count(pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12)))
+FROM pg_catalog.unnest(waiters[:coalesce((
+    SELECT min(number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE NOT SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared' AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))), coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+WHERE SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared' AND (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))) END
 
 -- renew, waits 0 s
 WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
@@ -192,15 +190,16 @@ WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE 
             FOR NO KEY UPDATE OF k SKIP LOCKED
         )
         UPDATE "public"."dblock_lock" AS l
-        SET expires_at = greatest(clock_timestamp() + make_interval(secs => mine.ttl),
+        SET expires_at = greatest(
+            clock_timestamp() + pg_catalog.make_interval(secs => mine.ttl),
             CASE WHEN SUBSTR(l.token, 1, 6) = 'shared' THEN mine.expires_at END)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
             AND mine.expires_at > clock_timestamp()
-        RETURNING l.token, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+        RETURNING l.token, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
             CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END END
 
 -- attach, waits 0 s
 WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp()
@@ -211,14 +210,14 @@ WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE 
             FOR UPDATE OF k SKIP LOCKED
         )
         UPDATE "public"."dblock_lock" AS l SET token = %(new_token)s, owner = %(owner)s,
-            expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+            expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
             AND mine.expires_at > clock_timestamp()
-        RETURNING l.fence, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+        RETURNING l.fence, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
             CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END END
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END END
 
 -- release, waits 0.025 s, a crash may undo it
 UPDATE "public"."dblock_lock" SET token = NULL, expires_at = clock_timestamp()
@@ -231,33 +230,37 @@ WITH newest AS MATERIALIZED (
             WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
             FOR NO KEY UPDATE
         ), first AS MATERIALIZED (
-            SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
+            SELECT entry, number FROM newest, pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
-            WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
+            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (pg_catalog.substr(first.entry, 57, 4)::float8 / 1000::float8) AND valid_until > clock_timestamp()) AS open
+            WHERE %(passes)s AND pg_catalog.length(entry) > 24
+                AND entry NOT LIKE '00000000%%'
         )
         UPDATE "public"."dblock_lock" AS l SET
             fence = CASE WHEN next.entry IS NULL THEN l.fence
                 ELSE greatest(l.fence, next.epoch) + 1 END,
-            token = substr(next.entry, 25, 32),
-            owner = coalesce(substr(next.entry, 61), l.owner),
+            token = pg_catalog.substr(next.entry, 25, 32),
+            owner = coalesce(pg_catalog.substr(next.entry, 61), l.owner),
             acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
                 ELSE clock_timestamp() END,
-            expires_at = clock_timestamp() + coalesce((substr(next.entry, 57, 4)::int / 1000.0), 0) * interval '1 s',
-            waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
+            expires_at = clock_timestamp() + pg_catalog.make_interval(
+                secs => coalesce((pg_catalog.substr(next.entry, 57, 4)::float8 / 1000::float8), 0)),
+            waiters = CASE WHEN pg_catalog.cardinality(l.waiters) >= coalesce(next.number + 1, first.number)
+                THEN l.waiters[coalesce(next.number + 1, first.number):] END
         FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
         WHERE l.lock_name = newest.lock_name
         RETURNING CASE
             WHEN next.entry IS NULL THEN CASE WHEN l.waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END
-            ELSE pg_notify('dblock_' || left(next.entry, 8), concat_ws(' ',
-                left(next.entry, 24), l.fence, extract(epoch FROM l.acquired_at),
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END
+            ELSE pg_notify('dblock_' || pg_catalog.left(next.entry, 8), pg_catalog.concat_ws(' ',
+                pg_catalog.left(next.entry, 24), l.fence,
+                extract(epoch FROM l.acquired_at),
                 extract(epoch FROM l.expires_at - l.acquired_at))) END,
-            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
+            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
 
 -- pass_on, waits 0.025 s, a crash may undo it
 WITH newest AS MATERIALIZED (
@@ -265,33 +268,37 @@ WITH newest AS MATERIALIZED (
             WHERE lock_name = %(name)s AND token = %(token)s AND set_config('lock_timeout', '25', true) IS NOT NULL
             FOR NO KEY UPDATE
         ), first AS MATERIALIZED (
-            SELECT entry, number FROM newest, unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))) LIMIT 1
+            SELECT entry, number FROM newest, pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))) LIMIT 1
         ), next AS MATERIALIZED (
             SELECT entry, number, epoch
-            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (substr(first.entry, 57, 4)::int / 1000.0) AND valid_until > clock_timestamp()) AS open
-            WHERE %(passes)s AND length(entry) > 24 AND entry NOT LIKE '00000000%%'
+            FROM first, LATERAL (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= (pg_catalog.substr(first.entry, 57, 4)::float8 / 1000::float8) AND valid_until > clock_timestamp()) AS open
+            WHERE %(passes)s AND pg_catalog.length(entry) > 24
+                AND entry NOT LIKE '00000000%%'
         )
         UPDATE "public"."dblock_lock" AS l SET
             fence = CASE WHEN next.entry IS NULL THEN l.fence
                 ELSE greatest(l.fence, next.epoch) + 1 END,
-            token = substr(next.entry, 25, 32),
-            owner = coalesce(substr(next.entry, 61), l.owner),
+            token = pg_catalog.substr(next.entry, 25, 32),
+            owner = coalesce(pg_catalog.substr(next.entry, 61), l.owner),
             acquired_at = CASE WHEN next.entry IS NULL THEN l.acquired_at
                 ELSE clock_timestamp() END,
-            expires_at = clock_timestamp() + coalesce((substr(next.entry, 57, 4)::int / 1000.0), 0) * interval '1 s',
-            waiters = nullif(l.waiters[coalesce(next.number + 1, first.number):], '{}')
+            expires_at = clock_timestamp() + pg_catalog.make_interval(
+                secs => coalesce((pg_catalog.substr(next.entry, 57, 4)::float8 / 1000::float8), 0)),
+            waiters = CASE WHEN pg_catalog.cardinality(l.waiters) >= coalesce(next.number + 1, first.number)
+                THEN l.waiters[coalesce(next.number + 1, first.number):] END
         FROM newest LEFT JOIN first ON true LEFT JOIN next ON true
         WHERE l.lock_name = newest.lock_name
         RETURNING CASE
             WHEN next.entry IS NULL THEN CASE WHEN l.waiters IS NOT NULL THEN (
-SELECT pg_notify('dblock_' || left(entry, 8), left(entry, 12))
-FROM unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)) LIMIT 1) END
-            ELSE pg_notify('dblock_' || left(next.entry, 8), concat_ws(' ',
-                left(next.entry, 24), l.fence, extract(epoch FROM l.acquired_at),
+SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
+FROM pg_catalog.unnest(l.waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)) LIMIT 1) END
+            ELSE pg_notify('dblock_' || pg_catalog.left(next.entry, 8), pg_catalog.concat_ws(' ',
+                pg_catalog.left(next.entry, 24), l.fence,
+                extract(epoch FROM l.acquired_at),
                 extract(epoch FROM l.expires_at - l.acquired_at))) END,
-            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
+            CASE WHEN next.entry IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) END
 
 -- look_around
 SELECT (SELECT nspname FROM pg_namespace AS n WHERE n.oid =
@@ -310,46 +317,47 @@ SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FR
 
 
 -- look_queued
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN (SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM unnest(waiters[:coalesce((SELECT number FROM unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(cardinality(waiters), 0))])
-        AS entry WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
-1684171883, ('x' || left(entry, 8))::bit(32)::int))))) * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, CASE WHEN (SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) IS NOT NULL THEN (SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + ((SELECT count(*) FROM pg_catalog.unnest(waiters[:coalesce((SELECT number FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE pg_catalog.substr(entry, 25, 32) = %(token)s LIMIT 1) - 1, coalesce(pg_catalog.cardinality(waiters), 0))]) AS entry
+        WHERE NOT (SUBSTR(%(token)s, 1, 6) = 'shared' AND SUBSTR(pg_catalog.substr(entry, 25, 32), 1, 6) = 'shared') AND (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))))::float8 * interval '0.4 s' <= clock_timestamp()), extract(epoch FROM clock_timestamp())::float8
         FROM "public"."dblock_lock" WHERE lock_name = %(name)s
 
 -- list_held
 SELECT lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers FROM "public"."dblock_lock"
-WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) ORDER BY lock_name
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "public"."dblock_waiter" WHERE expires_at > clock_timestamp()) ORDER BY lock_name
 
 -- read_witness
 SELECT epoch, (SELECT cause FROM "public"."dblock_epoch"),
     extract(epoch FROM grants_from - clock_timestamp())::float8,
     CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
-FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch")
+FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT pg_catalog.make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch")
 
 -- write_witness
 WITH here AS MATERIALIZED (
-            SELECT (SELECT system_identifier || '/' || CASE WHEN NOT pg_is_in_recovery()
-THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_system()) AS server,
+            SELECT (SELECT system_identifier::text || '/' || CASE WHEN NOT pg_is_in_recovery()
+THEN pg_catalog.substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
+FROM pg_control_system()) AS server,
                 (SELECT relpersistence FROM pg_class
-                    WHERE oid = '"public"."dblock_lock"'::regclass) AS lock,
+                    WHERE oid = '"public"."dblock_lock"'::regclass::oid) AS lock,
                 (SELECT relpersistence FROM pg_class
-                    WHERE oid = '"public"."dblock_witness"'::regclass) AS witness
+                    WHERE oid = '"public"."dblock_witness"'::regclass::oid) AS witness
         ), seen AS MATERIALIZED (
             SELECT e.xmin::text AS version, here.server,
                 e.server IS NOT DISTINCT FROM here.server AND writer = xmin::text AS same,
                 here.lock = 'p' OR e.longest_ttl IS NULL OR EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) AS intact
             FROM "public"."dblock_epoch" AS e, here
-            WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch"))
+            WHERE here.witness = 'u' AND NOT EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() + (SELECT pg_catalog.make_interval(secs => coalesce(longest_ttl, 30)) FROM "public"."dblock_epoch"))
         ), written AS (
             UPDATE "public"."dblock_epoch" AS e SET server = seen.server, writer = pg_current_xact_id()::xid::text,
                 epoch = CASE WHEN same AND intact THEN e.epoch ELSE CASE WHEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint > e.epoch THEN (extract(epoch FROM clock_timestamp()) * 1e6)::bigint ELSE e.epoch + 4294967296 END END,
                 cause = CASE WHEN NOT same THEN 'failover' WHEN intact THEN e.cause
                     ELSE 'crash' END,
-                grants_from = CASE WHEN same AND intact THEN least(clock_timestamp() + make_interval(secs => coalesce(longest_ttl, 30)),
-                    greatest(e.grants_from, clock_timestamp())) ELSE clock_timestamp() + make_interval(secs => coalesce(longest_ttl, 30)) END
+                grants_from = CASE WHEN same AND intact THEN least(clock_timestamp() + pg_catalog.make_interval(secs => coalesce(longest_ttl, 30)),
+                    greatest(e.grants_from, clock_timestamp())) ELSE clock_timestamp() + pg_catalog.make_interval(secs => coalesce(longest_ttl, 30)) END
             FROM seen WHERE e.xmin::text = seen.version
-            RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+            RETURNING e.epoch, coalesce(e.longest_ttl, 0) AS longest_ttl, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
                 e.grants_from
         )
         INSERT INTO "public"."dblock_witness"
@@ -365,7 +373,7 @@ THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END FROM pg_control_sys
 WITH another AS (
     UPDATE "public"."dblock_epoch" SET server = NULL, writer = pg_current_xact_id()::xid::text,
         longest_ttl = coalesce(%(longest)s::float8, longest_ttl)
-    RETURNING id, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+    RETURNING id, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 )
 UPDATE "public"."dblock_witness" AS w SET writer = ''
 FROM another WHERE w.id = another.id
@@ -373,7 +381,7 @@ FROM another WHERE w.id = another.id
 -- announce_ttl
 UPDATE "public"."dblock_epoch" AS e
 SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = pg_current_xact_id()::xid::text
-WHERE EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+WHERE EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- record_ttl
 WITH seen AS MATERIALIZED (
@@ -390,7 +398,7 @@ ELSE least(e.longest_ttl, coalesce((
     SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
     FROM "public"."dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
     FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
-    RETURNING lapsed, concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+    RETURNING lapsed, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 )
 UPDATE "public"."dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
     longest_ttl = greatest(%(ttl)s, CASE WHEN NOT lapsed THEN w.longest_ttl END),
@@ -419,7 +427,7 @@ WITH open AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE wri
     FROM before WHERE before.patience IS NOT NULL
 ),
 here AS MATERIALIZED (SELECT WHERE EXISTS (SELECT 1 FROM "public"."dblock_schema" AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' AND current_database() = 'shop' AND s.xmin::text = '745')), locked AS MATERIALIZED (
-    SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND EXISTS (TABLE here) AND (SELECT count(patience) FROM during) = 1 FOR UPDATE
+    SELECT fence FROM "public"."dblock_lock" WHERE lock_name = %(name)s AND (token IS NULL OR expires_at <= clock_timestamp()) AND EXISTS (TABLE open) AND EXISTS (TABLE here) AND (SELECT pg_catalog.count(patience) FROM during) = 1 FOR UPDATE
 )
 SELECT current_setting('transaction_isolation') = 'read committed', locked.fence,
     set_config('lock_timeout', before.patience, true), EXISTS (TABLE here), EXISTS (TABLE open)
@@ -480,8 +488,8 @@ WITH before AS MATERIALIZED (
 ), made AS (
     INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
-    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT pg_catalog.count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -503,8 +511,8 @@ WITH before AS MATERIALIZED (
 ), made AS (
     INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
-    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT pg_catalog.count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -526,8 +534,8 @@ WITH before AS MATERIALIZED (
 ), made AS (
     INSERT INTO "public"."dblock_once" AS o
         (idempotency_key, token, fingerprint, made_at, expires_at)
-    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + %(keep)s * interval '1 s'
-    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT count(patience) FROM during) = 1
+    SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)
+    FROM here WHERE NOT EXISTS (TABLE seen) AND (SELECT pg_catalog.count(patience) FROM during) = 1
     ON CONFLICT (idempotency_key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, result = excluded.result, made_at = excluded.made_at, expires_at = excluded.expires_at
     WHERE o.expires_at <= clock_timestamp()
     RETURNING token, fingerprint, result
@@ -547,30 +555,30 @@ WHERE idempotency_key = %(key)s AND token = %(token)s
 -- register, a crash may undo it
 INSERT INTO "public"."dblock_waiter"
     (id, lock_name, strategy, owner, since, expires_at, holds)
-VALUES (%(id)s, %(name)s, %(strategy)s, %(owner)s, clock_timestamp() + %(since)s * interval '1 s', clock_timestamp() + %(expiry)s * interval '1 s', %(holds)s) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds RETURNING set_config('synchronous_commit', 'off', true)
+VALUES (%(id)s, %(name)s, %(strategy)s, %(owner)s, clock_timestamp() + pg_catalog.make_interval(secs => %(since)s), clock_timestamp() + pg_catalog.make_interval(secs => %(expiry)s), %(holds)s) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds RETURNING set_config('synchronous_commit', 'off', true)
 
 -- unregister, a crash may undo it
 DELETE FROM "public"."dblock_waiter" WHERE id = %(id)s RETURNING set_config('synchronous_commit', 'off', true)
 
 
 -- sweep, waits 0 s, a crash may undo it
-DELETE FROM "public"."dblock_waiter" WHERE id IN (SELECT id FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 <= 0 FOR UPDATE SKIP LOCKED) RETURNING set_config('synchronous_commit', 'off', true)
+DELETE FROM "public"."dblock_waiter" WHERE id IN (SELECT id FROM "public"."dblock_waiter" WHERE NOT (expires_at > clock_timestamp()) FOR UPDATE SKIP LOCKED) RETURNING set_config('synchronous_commit', 'off', true)
 
 
 -- list_waiters
 SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
-FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND lock_name = %(name)s ORDER BY since, id
+FROM "public"."dblock_waiter" WHERE expires_at > clock_timestamp() AND lock_name = %(name)s ORDER BY since, id
 
 -- list_waiters
 SELECT lock_name, owner, strategy, since, -extract(epoch FROM since - clock_timestamp())::float8
-FROM "public"."dblock_waiter" WHERE extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 ORDER BY since, id
+FROM "public"."dblock_waiter" WHERE expires_at > clock_timestamp() ORDER BY since, id
 
 -- list_blocked
-SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND extract(epoch FROM l.expires_at - clock_timestamp())::float8 > 0 THEN l.fence END, w.owner, w.since,
+SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND l.expires_at > clock_timestamp() THEN l.fence END, w.owner, w.since,
     w.holds
 FROM "public"."dblock_waiter" AS w
 LEFT JOIN "public"."dblock_lock" AS l ON l.lock_name = w.lock_name
-WHERE w.holds IS NOT NULL AND extract(epoch FROM w.expires_at - clock_timestamp())::float8 > 0
+WHERE w.holds IS NOT NULL AND w.expires_at > clock_timestamp()
 
 -- read_clock
 SELECT clock_timestamp()
@@ -590,17 +598,17 @@ ON CONFLICT (lock_name, slot) DO UPDATE SET fence = CASE WHEN (run.fence < exclu
 UPDATE "public"."dblock_run" SET ended_at = clock_timestamp(),
     exit_status = %(status)s
 WHERE lock_name = %(name)s AND slot = %(slot)s
-    AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+    AND fence = %(fence)s RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- forget_run
 DELETE FROM "public"."dblock_run" WHERE lock_name = %(name)s AND slot = %(slot)s
-AND fence = %(fence)s RETURNING concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+AND fence = %(fence)s RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- list_runs
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "public"."dblock_run" AS run
+        AND token IS NOT NULL AND expires_at > clock_timestamp()) FROM "public"."dblock_run" AS run
 WHERE lock_name = %(name)s
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -608,7 +616,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM "public"."dblock_run" AS run
+        AND token IS NOT NULL AND expires_at > clock_timestamp()) FROM "public"."dblock_run" AS run
 WHERE lock_name = %(name)s AND slot = %(slot)s
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -616,7 +624,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0) FROM (
+        AND token IS NOT NULL AND expires_at > clock_timestamp()) FROM (
     SELECT one.*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "public"."dblock_run" AS one
@@ -626,7 +634,7 @@ run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "public"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0)
+        AND token IS NOT NULL AND expires_at > clock_timestamp())
 FROM "public"."dblock_lock" AS l JOIN "public"."dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
 WHERE l.token IS NOT NULL
@@ -638,7 +646,7 @@ WITH locked AS MATERIALIZED (
 ), lockers AS MATERIALIZED (
     SELECT DISTINCT pid FROM pg_locks
     WHERE locktype = 'relation' AND granted
-        AND relation = '"public"."dblock_lock"'::regclass
+        AND relation = '"public"."dblock_lock"'::regclass::oid
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND mode = 'RowShareLock'
 )
@@ -659,7 +667,7 @@ WITH locked AS MATERIALIZED (
 ), lockers AS MATERIALIZED (
     SELECT DISTINCT pid FROM pg_locks
     WHERE locktype = 'relation' AND granted
-        AND relation = '"public"."dblock_lock"'::regclass
+        AND relation = '"public"."dblock_lock"'::regclass::oid
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND mode = 'RowShareLock'
 )
@@ -674,8 +682,8 @@ LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
 WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END
 
 -- prune_applied
-DELETE FROM "public"."dblock_applied" WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s) AND (idempotency_key) IN (SELECT idempotency_key FROM (
-    SELECT idempotency_key FROM "public"."dblock_applied" AS found WHERE applied_at < clock_timestamp() - make_interval(secs => %(age)s)  LIMIT 1000
+DELETE FROM "public"."dblock_applied" WHERE applied_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (idempotency_key) IN (SELECT idempotency_key FROM (
+    SELECT idempotency_key FROM "public"."dblock_applied" AS found WHERE applied_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)  LIMIT 1000
 ) AS some_of_them)
 
 -- prune_once
@@ -684,13 +692,13 @@ DELETE FROM "public"."dblock_once" WHERE expires_at <= clock_timestamp() AND (id
 ) AS some_of_them)
 
 -- prune_runs
-DELETE FROM "public"."dblock_run" WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
-    SELECT lock_name, slot FROM "public"."dblock_run" AS found WHERE started_at < clock_timestamp() - make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "public"."dblock_run" AS later
+DELETE FROM "public"."dblock_run" WHERE started_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (lock_name, slot) IN (SELECT lock_name, slot FROM (
+    SELECT lock_name, slot FROM "public"."dblock_run" AS found WHERE started_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND EXISTS (SELECT 1 FROM "public"."dblock_run" AS later
 WHERE later.lock_name = found.lock_name AND later.started_at > found.started_at) LIMIT 1000
 ) AS some_of_them)
 
 -- look_for_unused
-SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s)) THEN fence END) FROM (
+SELECT MAX(lock_name), MAX(CASE WHEN waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)) THEN fence END) FROM (
     SELECT lock_name, fence, acquired_at, expires_at, waiters FROM "public"."dblock_lock"
     WHERE lock_name > %(after)s ORDER BY lock_name LIMIT 1000
 ) AS page
@@ -702,8 +710,8 @@ ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
 WHERE excluded.fence > floor.fence
 
 -- prune_values
-DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
+DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
+    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
@@ -712,17 +720,17 @@ INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)
 SELECT lock_name, fence, %(value)s, clock_timestamp()
 FROM "public"."dblock_lock"
 WHERE lock_name = %(name)s AND token = %(token)s
-    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0
+    AND expires_at > clock_timestamp()
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at
 WHERE v.fence BETWEEN 1 AND excluded.fence
-RETURNING fence, pg_notify('dblock_observed', %(topic)s), concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+RETURNING fence, pg_notify('dblock_observed', %(topic)s), pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- read_leader
 SELECT l.owner, l.fence, v.value, l.acquired_at, extract(epoch FROM expires_at - clock_timestamp())::float8
 FROM "public"."dblock_lock" AS l LEFT JOIN "public"."dblock_value" AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND extract(epoch FROM expires_at - clock_timestamp())::float8 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text)
+    AND expires_at > clock_timestamp() AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text)
 
 -- call_observers, a crash may undo it
 SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit', 'off', true)
@@ -730,7 +738,7 @@ SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit',
 
 -- retire, waits 0 s
 WITH idle AS MATERIALIZED (
-    SELECT lock_name FROM "public"."dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - make_interval(secs => %(age)s))
+    SELECT lock_name FROM "public"."dblock_lock" WHERE lock_name > %(after)s AND lock_name <= %(last)s AND fence <= %(fence)s AND waiters IS NULL AND (expires_at IS NULL OR expires_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND acquired_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s))
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM "public"."dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name
