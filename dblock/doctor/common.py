@@ -32,7 +32,10 @@ def tables(patient: Patient) -> Iterator[Finding]:
             raise
         yield wrong("tables", str(failure), "no lock can be taken", command)
         return
-    if found.revision < SCHEMA_VERSION:
+    if not rows:
+        nothing = "the table of their version has no row, or none that this role may see"
+        yield wrong("tables", nothing, "no lock can be taken", "look for row security below")
+    elif found.revision < SCHEMA_VERSION:
         needed = f"this dblock needs version {SCHEMA_VERSION}: no lock can be taken"
         yield wrong("tables", f"version {found.revision}", needed, command)
     elif found.version > SCHEMA_VERSION:

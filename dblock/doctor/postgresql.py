@@ -317,6 +317,34 @@ def schemas(patient: Patient) -> Iterator[Finding]:
     )
 
 
+def row_security(patient: Patient) -> Iterator[Finding]:
+    """Check whether row level security hides rows from this role."""
+    hidden = []
+    for table in patient.dialect.rights():
+        ((hides,),) = patient.ask(
+            "SELECT row_security_active(to_regclass(%(table)s)::oid) AND NOT EXISTS ("
+            "SELECT FROM pg_policy WHERE polrelid = to_regclass(%(table)s)::oid "
+            "AND polpermissive AND polcmd = '*' "
+            "AND pg_catalog.pg_get_expr(polqual, polrelid) = 'true')",
+            table=table,
+        )
+        if hides:
+            hidden.append(table)
+    if not hidden:
+        yield ok("row security", "no row is hidden from this role")
+        return
+    role = _role(patient)
+    yield wrong(
+        "row security",
+        f"row level security hides rows of {', '.join(hidden)} from this role",
+        "dblock takes the tables for missing or empty, and no lock can be taken",
+        "\n".join(
+            f"CREATE POLICY dblock ON {table} TO {role} USING (true) WITH CHECK (true);"
+            for table in hidden
+        ),
+    )
+
+
 def rights(patient: Patient) -> Iterator[Finding]:
     lacking = []
     for table, rights_ in patient.dialect.rights().items():
@@ -367,5 +395,6 @@ CHECKS: tuple[Check, ...] = (
     idle_timeouts,
     vacuum,
     schemas,
+    row_security,
     rights,
 )

@@ -38,6 +38,12 @@ def settle(dialect: Statements, found: Found) -> None:
             f"dblock's tables here have version {version.version}, newer than this code's "
             f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
         )
+    if version.revision == 0 and dialect.has_witness:
+        raise Unsupported(
+            "dblock's tables are here, but this role sees no rows of them: row level security "
+            "hides them. Disable it, ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or let the role "
+            "pass, CREATE POLICY dblock ON ... TO <role> USING (true). dblock doctor names them"
+        )
     if version.revision < SCHEMA_VERSION:
         raise schema_missing(
             dialect, f"they have version {version.revision}, this code needs {SCHEMA_VERSION}"
