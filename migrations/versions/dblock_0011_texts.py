@@ -9,8 +9,9 @@ The version stays: code that knows nothing of this works on.
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
+
+from dblock.schema.steps import Steps
 
 revision = "dblock_0011"
 down_revision = "dblock_0010"
@@ -26,38 +27,24 @@ COLUMNS = {
 }
 
 
-def place() -> tuple[str | None, str]:
-    """Return the schema and prefix: the defaults where this runs in a history of the user's."""
-    options = op.get_context().opts
-    return options.get("dblock_schema"), options.get("dblock_prefix", "dblock_")
-
-
-def set_revision(revision: int) -> None:
-    schema, prefix = place()
-    table = sa.table(f"{prefix}schema", sa.column("revision", sa.Integer()), schema=schema)
-    op.execute(table.update().values(revision=op.inline_literal(revision)))
-
-
-def set_types(*, text: bool) -> None:
-    if op.get_context().dialect.name != "postgresql":
+def set_types(steps: Steps, *, text: bool) -> None:
+    if steps.kind != "postgresql":
         return
-    schema, prefix = place()
-    for name, columns in COLUMNS.items():
-        table = op.get_context().dialect.identifier_preparer.format_table(
-            sa.table(f"{prefix}{name}", schema=schema)
-        )
+    for table, columns in COLUMNS.items():
         changes = ", ".join(
             f"ALTER {column} TYPE {'text' if text else f'varchar({length})'}"
             for column, length in columns.items()
         )
-        op.execute(f"ALTER TABLE {table} {changes}")
+        steps.execute(f"ALTER TABLE IF EXISTS {steps.name(table)} {changes}")
 
 
 def upgrade() -> None:
-    set_types(text=True)
-    set_revision(11)
+    steps = Steps(op)
+    set_types(steps, text=True)
+    steps.done(11)
 
 
 def downgrade() -> None:
-    set_types(text=False)
-    set_revision(10)
+    steps = Steps(op)
+    steps.undo(11)
+    set_types(steps, text=False)
