@@ -94,7 +94,7 @@ FOUND = {
         """,
     ),
     "a danger is told after a loss that the holder found": Found(
-        Planted("runs_out_while_released", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+        Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
         """
         begin: user
         dblock timer at Keeper._watch `with lock:` #8: user

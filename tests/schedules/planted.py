@@ -97,7 +97,7 @@ PLANTED = (
         "if hold.lose(loss):",
         "if hold.lose(loss) or True:",
     ),
-    Planted("runs_out_while_released", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+    Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
     Planted(
         "endangered_while_lost",
         KEEPER,
@@ -171,9 +171,6 @@ PLANTED = (
         "each_has_its_own", HANDLE_HOLDS, "HandleHolds.find", "if hold.caller is mine:", "if True:"
     ),
     Planted("lost_by_two", HOLDS, "Hold.lose", "first = self.loss is None", "first = True"),
-    Planted(
-        "used_while_released", LEASE, "Lease._lose", "if hold.ended and not ending:", "if False:"
-    ),
     Planted("checked_while_released", ROW, "RowLock._release", "if hold.renewing:", "if False:"),
     Planted("renewed_by_two", LEASE_HOLD, "LeaseHold.end", "if self.renewing:", "if False:"),
     Planted(
