@@ -259,11 +259,13 @@ def test_mariadbs_settings(
 
 def test_a_mariadb_that_insists_on_snapshots(own_mariadb: str) -> None:
     """From 11.4.2 on dblock's own statements say that they do not mind."""
-    ((version, before),) = execute(
-        own_mariadb, "SELECT VERSION(), @@GLOBAL.innodb_snapshot_isolation"
+    ((version, before, level_before),) = execute(
+        own_mariadb,
+        "SELECT VERSION(), @@GLOBAL.innodb_snapshot_isolation, @@GLOBAL.tx_isolation",
     )
     spared = tuple(map(int, version.partition("-")[0].split("."))) >= (11, 4, 2)
     try:
+        execute(own_mariadb, "SET GLOBAL tx_isolation = 'REPEATABLE-READ'")
         execute(own_mariadb, "SET GLOBAL innodb_snapshot_isolation = OFF")
         assert level(own_mariadb, "rollbacks") == "ok"
         assert "undoes" not in findings(own_mariadb)["isolation"].consequence
@@ -272,6 +274,7 @@ def test_a_mariadb_that_insists_on_snapshots(own_mariadb: str) -> None:
         assert "undoes" in findings(own_mariadb)["isolation"].consequence
     finally:
         execute(own_mariadb, f"SET GLOBAL innodb_snapshot_isolation = {before}")
+        execute(own_mariadb, f"SET GLOBAL tx_isolation = '{level_before}'")
 
 
 def test_mariadbs_start_options(own_server: OwnServers) -> None:
