@@ -31,11 +31,8 @@ def set_types(steps: Steps, *, text: bool) -> None:
     if steps.kind != "postgresql":
         return
     for table, columns in COLUMNS.items():
-        changes = ", ".join(
-            f"ALTER {column} TYPE {'text' if text else f'varchar({length})'}"
-            for column, length in columns.items()
-        )
-        steps.execute(f"ALTER TABLE IF EXISTS {steps.name(table)} {changes}")
+        for column, length in columns.items():
+            steps.set_type(table, column, "text" if text else f"varchar({length})")
 
 
 def upgrade() -> None:
