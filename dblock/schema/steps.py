@@ -103,11 +103,6 @@ class Steps:
         elif self._printed or column in self._columns(table):
             self._op.drop_column(self.prefix + table, column, schema=self.schema)
 
-    def set_type(self, table: str, column: str, type: str) -> None:
-        """Change a column's type, if there is that column (PostgreSQL)."""
-        if self._printed or column in self._columns(table):
-            self.execute(f"ALTER TABLE {self.name(table)} ALTER {column} TYPE {type}")
-
     def add_key(self) -> None:
         """Give ``dblock_schema`` a primary key, where an older dblock made it without."""
         if self._can.add_key is None or self._has_key():

@@ -19,29 +19,23 @@ branch_labels = None
 depends_on = None
 
 COLUMNS = {
-    "lock": {"token": 32, "owner": 255},
-    "once": {"token": 32, "fingerprint": 64},
-    "waiter": {"id": 32, "strategy": 8, "owner": 255},
-    "run": {"owner": 255},
-    "schema": {"identity": 32},
+    "lock": ("token", "owner"),
+    "once": ("token", "fingerprint"),
+    "waiter": ("id", "strategy", "owner"),
+    "run": ("owner",),
+    "schema": ("identity",),
 }
-
-
-def set_types(steps: Steps, *, text: bool) -> None:
-    if steps.kind != "postgresql":
-        return
-    for table, columns in COLUMNS.items():
-        for column, length in columns.items():
-            steps.set_type(table, column, "text" if text else f"varchar({length})")
 
 
 def upgrade() -> None:
     steps = Steps(op)
-    set_types(steps, text=True)
+    if steps.kind == "postgresql":
+        for table, columns in COLUMNS.items():
+            changes = ", ".join(f"ALTER {column} TYPE text" for column in columns)
+            steps.execute(f"ALTER TABLE {steps.name(table)} {changes}")
     steps.done(11)
 
 
 def downgrade() -> None:
-    steps = Steps(op)
-    steps.undo(11)
-    set_types(steps, text=False)
+    # The columns stay text, which older code takes as well.
+    Steps(op).undo(11)
