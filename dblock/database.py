@@ -163,12 +163,12 @@ class Database:
 
         They may lead to another database.
         """
-        self.dialect.settle(None)
         try:
             self.contenders.disconnect()
         finally:
             self.connections.clear()
             self.holders.clear()
+            self.dialect.settle(None)
 
     def close(self) -> None:
         """Close the idle connections, and those of who waits."""

@@ -139,6 +139,7 @@ def postgres(new_database: NewDatabase) -> str:
         ("ALTER TABLE dblock_lock SET (autovacuum_enabled = off)", "autovacuum", "note"),
         ("ALTER TABLE dblock_lock ENABLE TRIGGER ALL", "triggers", "wrong"),
         ("DROP TRIGGER dblock_arrived ON dblock_epoch", "triggers", "wrong"),
+        ("ALTER DATABASE {db} SET session_replication_role = replica", "triggers", "wrong"),
         ("GRANT CREATE ON SCHEMA public TO PUBLIC", "schemas", "note"),
     ],
 )

@@ -8,6 +8,7 @@ is deleted (:mod:`.retiring`).
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -110,16 +111,18 @@ class Dialect(Values, Statements):
         return self.placed(self._named(name))
 
     def _named(self, name: str) -> str:
-        schema = self.schema or (self.place and self.place.schema)
+        place = self.place
+        schema = self.schema or (place and place.schema)
         return f"{self.quote(schema) if schema else UNPLACED}.{self.quote(self.prefix + name)}"
 
     def placed(self, sql: str) -> str:
         """Return a statement in which the place of the tables was not known."""
+        place = self.place
         if UNPLACED not in sql:
             return sql
-        if self.place is None:
+        if place is None:
             return sql.replace(f"{UNPLACED}.", "")
-        return sql.replace(UNPLACED, self.quote(self.place.schema))
+        return sql.replace(UNPLACED, self.quote(place.schema))
 
     def quote(self, identifier: str) -> str:
         return f'"{identifier}"'
@@ -131,16 +134,24 @@ class Dialect(Values, Statements):
     # --- where the tables are ----------------------------------------------------------------
 
     def settle(self, place: Place | None) -> None:
-        self.former_place, self.place = self.place or self.former_place, place
-        self._name_tables()
-        for name in tuple(vars(self)):  # what is made of the tables' names
-            if isinstance(getattr(type(self), name, None), cached_property):
-                vars(self).pop(name, None)
+        made = copy.copy(self)
+        made.former_place, made.place = self.place or self.former_place, place
+        made._name_tables()
+        derived = [  # texts that are made of the tables' names
+            name
+            for name in vars(self) | vars(made)
+            if isinstance(getattr(type(self), name, None), cached_property)
+        ]
+        for name in derived:
+            vars(made).pop(name, None)
+        vars(self).update(vars(made))  # in one step, so that no thread sees half of it
+        for name in derived:
+            vars(self).pop(name, None)
 
     def look_around(self, *, borrowed: bool = False) -> Query[Found]:
         sql = f"SELECT {', '.join(self.found.values())}, s.* FROM {self.schema_table} AS s"
         return Query(
-            self.placed(sql) + self.locking if borrowed else sql,
+            f"{self.newest} {self.placed(sql)}{self.locking}".lstrip() if borrowed else sql,
             {},
             commands.LookAround(),
             self.patience,

@@ -257,6 +257,13 @@ def arrivals(patient: Patient) -> Iterator[Finding]:
                 for statement in triggers(table, dialect.schema, dialect.prefix)
             ),
         )
+    elif patient.ask("SELECT current_setting('session_replication_role')") == [("replica",)]:
+        yield wrong(
+            "triggers",
+            "session_replication_role = replica in this role's sessions",
+            "dblock takes each grant for a row from another server, so it pauses after each",
+            "ALTER ROLE CURRENT_USER RESET session_replication_role;",
+        )
     else:
         yield ok("triggers", "rows from another server are noticed")
 

@@ -96,6 +96,7 @@ class Connector:
             verify(connection)
         except (TypeError, ValueError, AttributeError, *_NO_FILE) as error:
             if driver is not None:
+                close(driver, self.adapter)
                 raise
             if isinstance(error, _NO_FILE):  # of a certificate, which may be there again
                 raise StatementError(Fault.UNREACHABLE, str(error), misconfigured=True) from error

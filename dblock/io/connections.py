@@ -187,6 +187,8 @@ class Connections:
             if fault is None:
                 raise
             lost = fault is Fault.DISCONNECTED
+            if not lost:
+                self._answered = self._runtime.now()
             raise StatementError(
                 fault,
                 first_line(error),

@@ -93,8 +93,9 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
         yield from _refuse_hidden(dialect, name)
         return False
     yield from locate(dialect, patience, now)
-    if dialect.place != before:
-        return True
+    found = dialect.place
+    if found is None or (found.mark, found.schema) != (before.mark, before.schema):
+        return True  # the tables were made anew, or moved
     former = dialect.former_place
     if there is not None and former is not None and there.mark == former.mark:
         raise Conflict(

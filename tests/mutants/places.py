@@ -45,7 +45,7 @@ PLACES = (
         "where-the-session-is",
         "no search_path leads elsewhere",
         "Dialect.settle",
-        "self._name_tables()",
+        "made._name_tables()",
         "pass",
         f"{TESTS}::test_no_search_path_leads_elsewhere[threads-postgresql]",
     ),
@@ -61,7 +61,7 @@ PLACES = (
         "snapshot-before-the-wait",
         "under REPEATABLE READ a row lock shows what was committed while it was waited for",
         "Tables._name_tables",
-        'self._is_here(f"{self.newest} NOWAIT")',
+        'self._is_here(f"{self.locking} NOWAIT")',
         "self._is_here()",
         "tests/contract/test_guard.py::"
         "test_a_takeover_waits_for_the_guarded_transaction[threads-mariadb]",

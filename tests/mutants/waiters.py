@@ -48,8 +48,8 @@ WAITERS = (
         "who-holds-hides-behind-others",
         ONE,
         "Waiter.note",
-        "if not holds and not self._is_seen():",
-        "if not self._is_seen():",
+        "if not holds and not self._stands_out and not self._is_seen():",
+        "if not self._stands_out and not self._is_seen():",
         f"{CYCLES}::test_behind_others_of_the_program[threads-sqlite]",
     ),
     Mutant(

@@ -51,7 +51,6 @@ _POSTGRESQL_ROLE = {
     "DateStyle": "German, DMY",
     "client_encoding": "LATIN1",
     "default_transaction_isolation": "serializable",
-    "session_replication_role": "replica",
 }
 
 # ORACLE has PIPES_AS_CONCAT, ANSI_QUOTES, IGNORE_SPACE and SIMULTANEOUS_ASSIGNMENT in it.

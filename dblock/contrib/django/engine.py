@@ -93,9 +93,13 @@ def _mysql(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:
     import pymysql
     from pymysql.constants import CLIENT
 
+    from ...dialects.mariadb.connecting import connect
+
     params = {"client_flag": CLIENT.FOUND_ROWS, **_arguments(wrapper, adapter)}
     params.pop("conv", None)  # Django's conversions, of mysqlclient's types
-    return pymysql.connect(**params)
+    connection = pymysql.connect(**{**params, "defer_connect": True})
+    connect(connection, connection.connect_timeout or adapter.timeouts.connect)
+    return connection
 
 
 def _sqlite(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:

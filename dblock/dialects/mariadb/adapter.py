@@ -40,14 +40,15 @@ class PyMySQL(Adapter):
         }
 
     def bound_connecting(self, engine: Any) -> None:
-        from sqlalchemy import event
+        # Not by an event: the listeners of do_connect come first, who may have a newer password.
+        plain = engine.dialect.connect
 
-        def do_connect(dialect: Any, _: object, args: list[Any], params: dict[str, Any]) -> Any:
-            connection = dialect.connect(*args, **(params | {"defer_connect": True}))
+        def bounded(*args: Any, **params: Any) -> Any:
+            connection = plain(*args, **(params | {"defer_connect": True}))
             connect(connection, connection.connect_timeout or self.timeouts.connect)
             return connection
 
-        event.listen(engine, "do_connect", do_connect)
+        engine.dialect.connect = bounded
 
     def unbounded(self, connection: Any) -> list[str]:
         return [] if connection._read_timeout else ["read_timeout", "write_timeout"]

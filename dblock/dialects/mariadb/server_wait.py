@@ -27,7 +27,10 @@ class ServerWaitStatements(Tables):
 
     def user_lock(self, name: str) -> str:
         """Return what a name's user lock is called, but for the database."""
-        return hashlib.blake2b(f"{self.lock_table}/{name}".encode(), digest_size=16).hexdigest()
+        # By what was asked for: the real place is not known before the first statement.
+        schema = f"{self.quote(self.schema)}." if self.schema else ""
+        named = f"{schema}{self.quote(self.prefix + 'lock')}/{name}"
+        return hashlib.blake2b(named.encode(), digest_size=16).hexdigest()
 
     @property
     def taken_elsewhere(self) -> str:

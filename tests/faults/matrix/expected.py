@@ -188,7 +188,6 @@ ROWS = (
         deaf=left(COMMIT_FAILS),
         restarted=COMMIT_FAILS,
     ),
-    row("take", "recognise", NOT_TAKEN, deaf=left(NOT_TAKEN)),
     row("take", "describe", NOT_TAKEN, deaf=left(NOT_TAKEN)),
     row("take", "apply", NOT_TAKEN, deaf=left(NOT_TAKEN)),
     row("take", "update", NOT_TAKEN, deaf=left(NOT_TAKEN)),

@@ -74,7 +74,6 @@ ROWS_OF_KINDS = (
         PROCLAIMED,
         stopped=Cell(("OutcomeUnknown",), ("written", "not written")),
     ),
-    in_transaction("once", "recognise", NOT_CALLED),
     on(POSTGRESQL, made=in_transaction("once", "set a savepoint", NOT_CALLED)),
     in_transaction("once", "claim", NOT_CALLED),
     on(POSTGRESQL, made=in_transaction("once", "release the savepoint", NOT_CALLED)),

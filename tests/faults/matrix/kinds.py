@@ -235,6 +235,10 @@ class OnceOnly(Committed):
 
     name = "once"
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.ways.locks.show("any")  # which looks where the tables are
+
     def work(self) -> None:
         with self.in_time():
             assert not self.call(self.ways.locks, self.session)

@@ -255,6 +255,7 @@ class Take(FromStock):
         super().prepare()
         self.key = f"order {self.number}"
         self.counter = self.ways.locks.counter(stock.c.amount, key=stock.c.id)
+        self.ways.locks.show("any")  # which looks where the tables are
 
     def work(self) -> None:
         with self.in_time():  # how long it may wait for the row is the user's to say

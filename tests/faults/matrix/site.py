@@ -49,7 +49,7 @@ SET_UP = (
     b"SET AUTOCOMMIT",
     b"SET SESSION",
     b"id = CONNECTION_ID()",
-    b"dblock_schema",
+    b"s.* FROM",  # the look where the tables are
 )
 SESSIONS = {
     "postgresql": "SELECT client_port, state, query FROM pg_stat_activity "
