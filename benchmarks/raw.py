@@ -196,7 +196,9 @@ def _mark(connection: Any) -> str:
 
 
 def dialect_of(url: str) -> Dialect:
-    return Locks(url).dialect
+    with Locks(url) as locks:
+        locks.show("any")  # which looks where the tables are
+        return locks.dialect
 
 
 def _psycopg(url: URL, autocommit: bool) -> Any:

@@ -38,7 +38,7 @@ def settle(dialect: Statements, found: Found) -> None:
             f"dblock's tables here have version {version.version}, newer than this code's "
             f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
         )
-    if version.revision == 0 and dialect.has_witness:
+    if place is None and version.revision == 0 and dialect.has_witness:
         raise Unsupported(
             "dblock's tables are here, but this role sees no rows of them: row level security "
             "hides them. Disable it, ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or let the role "

@@ -19,7 +19,7 @@ from tenacity import (
     wait_none,
 )
 
-from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy, Timeouts
+from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquire import acquire
@@ -37,6 +37,8 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
+from dblock.version import SCHEMA_VERSION
+from tests.protocol.stage import TABLES, located
 from tests.support import examples
 
 START = 1000.0
@@ -52,7 +54,7 @@ kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))
 
 
 def dialect_of(kind: str) -> Dialect:
-    return DIALECTS[kind](None, "dblock_", Timeouts())
+    return located(kind)
 
 
 def unseen(dialect: Dialect) -> Waiter:
@@ -140,8 +142,12 @@ class Clock:
         if sql == self._dialect.join("report", "", "", 1.0, "").sql:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]
+        if sql == self._dialect.look_around(borrowed=True).sql:
+            here = TABLES[self._dialect.name]
+            told = [getattr(here, what) for what in self._dialect.found]
+            return [(*told, SCHEMA_VERSION, SCHEMA_VERSION, here.identity)]
         if self._dialect.name == "postgresql":
-            return [(True, None, True)]  # of locking a row: another has it
+            return [(True, None, "0", True, True)]  # of locking a row: another has it
         return []
 
 

@@ -188,7 +188,7 @@ class PostgreSQLStore(Store):
     # --- statements --------------------------------------------------------------------------
 
     def is_local(self, query: Any) -> bool:
-        return isinstance(query, Lent) and "pg_catalog." in query.sql
+        return isinstance(query, Lent) and "pg_catalog.pg_class" in query.sql
 
     def execute(self, driver: Driver, query: Any) -> Answer:
         lent = isinstance(query, Lent)
