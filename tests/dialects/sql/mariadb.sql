@@ -212,7 +212,7 @@ SELECT DATABASE(), @@hostname, @@port, s.* FROM `shop`.`dblock_schema` AS s
 
 
 -- look_around, waits 0 s
-SELECT DATABASE(), @@hostname, @@port, s.* FROM `shop`.`dblock_schema` AS s LOCK IN SHARE MODE
+/*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ SELECT DATABASE(), @@hostname, @@port, s.* FROM `shop`.`dblock_schema` AS s LOCK IN SHARE MODE
 
 
 -- look, waits 0 s
