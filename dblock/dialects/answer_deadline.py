@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -80,5 +81,7 @@ def shut_down_after(seconds: float | None, connection: HasDescriptor) -> Iterato
 def _in_thread(seconds: float, do: Callable[[], None]) -> Timer:
     timer = threading.Timer(seconds, do)
     timer.daemon = True
-    timer.start()
+    # At the interpreter's end no thread begins any more. Before 3.12 Python waits there for ever.
+    if not sys.is_finalizing():
+        timer.start()
     return timer
