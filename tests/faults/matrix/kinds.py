@@ -169,7 +169,7 @@ class Attach(Operation):
         except LockLost as loss:
             reason = loss.reason
         if reason:
-            assert reason == "attached"
+            assert reason in ("attached", "expired")
             return self.hold()
         assert not self.lease.held, "it goes on twice"
         assert second.fence == 1
