@@ -56,7 +56,6 @@ def test_the_task_of_a_killed_worker_is_done_again(redis_crew: Crew) -> None:
     redis_crew.python("import shop; shop.report.delay()")
     redis_crew.start(f"exec {command('celery -A shop worker')} -c 1 --loglevel INFO")
     redis_crew.killed_and_done_again()
-    assert "retry: Retry in" in redis_crew.logs()  # it came again at once, while the lease was held
 
 
 def test_what_a_killed_worker_had_attached_is_done_again(redis_crew: Crew) -> None:
@@ -69,7 +68,6 @@ def test_what_a_killed_worker_had_attached_is_done_again(redis_crew: Crew) -> No
     (start,) = [line[2:] for line in "".join(blocks(page, "console")).splitlines()]
     redis_crew.start(f"exec {start} -c 1 --loglevel INFO")
     redis_crew.killed_and_done_again()
-    assert "retry: Retry in" in redis_crew.logs()
 
 
 def test_one_beat(crew: Crew) -> None:
