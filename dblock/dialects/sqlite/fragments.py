@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
 LATER = SHIFTED.format(":ttl")
 FREE = f"(token IS NULL OR expires_at <= {NOW})"
-# Both are in milliseconds, but as days they are rounded to some 40 microseconds.
-REMAINING = "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
+REMAINING = "(julianday(expires_at) - julianday('now')) * 86400.0"
 
 
 def modifier(seconds: float) -> str:
-    """Return so many seconds, in the milliseconds that SQLite has, and none too many."""
-    return f"{math.floor(round(seconds * 1000, 3)) / 1000:+.3f} seconds"
+    return f"{seconds:+.3f} seconds"
