@@ -117,7 +117,9 @@ def test_a_variable_that_is_set_but_empty_is_refused(
         for command in (["run", "a", "--", "echo", "ran"], ["list"], ["upgrade"], ["metrics"]):
             code, out, err = here(*command)
             assert (code, out) == (64, "")
-            assert f"{variable} is set but empty" in err
+            # An older click refuses a blank flag in its own words.
+            said = f"{variable} is set but empty", "is not a valid boolean"
+            assert any(text in err for text in said)
             assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

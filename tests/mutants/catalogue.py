@@ -296,7 +296,7 @@ CATALOGUE = (
         "expiry-by-the-clients-clock-sqlite",
         "expiry is the database's clock alone",
         "fragments.modifier",
-        'return f"{math.floor(round(seconds * 1000, 3)) / 1000:+.3f} seconds"',
+        'return f"{seconds:+.3f} seconds"',
         (
             "import time\n"
             "\n"
