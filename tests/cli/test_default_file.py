@@ -40,7 +40,11 @@ def test_the_default_file_without_the_variable(
 
 def test_many_make_the_default_file_at_once(program: Program) -> None:
     runs = [program.start("run", "a", "--", "echo", "ran") for _ in range(8)]
-    assert [run.finish()[:2] for run in runs] == [(0, "ran\n")] * 8
+    line = (
+        f"dblock: no database was given: locks are in {program.state}/dblock/locks.db, for this "
+        "host only\n"
+    )
+    assert [run.finish() for run in runs] == [(0, "ran\n", line)] * 8
     assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   8\n")
 
 
@@ -117,9 +121,10 @@ def test_a_variable_that_is_set_but_empty_is_refused(
         for command in (["run", "a", "--", "echo", "ran"], ["list"], ["upgrade"], ["metrics"]):
             code, out, err = here(*command)
             assert (code, out) == (64, "")
-            # An older click refuses a blank flag in its own words.
-            said = f"{variable} is set but empty", "is not a valid boolean"
-            assert any(text in err for text in said)
+            said = f"{variable} is set but empty"
+            if (variable, value) == ("DBLOCK_TRUST_SERVER", "  ") and said not in err:
+                said = "--trust-server': '  ' is not a valid boolean"  # as click before 8.2 says it
+            assert said in err
             assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.servers import execute
 from tests.support import SECONDS, eventually
 from tests.test_docs import ROOT, blocks
 
@@ -121,6 +122,10 @@ class Crew:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.diary()}\n{self.logs()}") from None
 
+    def _expire(self, when: str) -> None:
+        expiry = f"UPDATE dblock_lock SET expires_at = '{when}' WHERE token IS NOT NULL"
+        execute(self.environment["DATABASE_URL"], expiry)
+
     def two_reports(self, refusal: str) -> None:
         """See two reports made, of which one was refused while the other went on."""
         self.until_said(refusal)
@@ -130,11 +135,19 @@ class Crew:
         self.until_noted("end", 2)
         assert [note.what for note in self.diary()] == ["begin", "end"] * 2
 
-    def killed_and_done_again(self) -> None:
-        """Kill the process that makes a report, and see another make it."""
+    def killed_and_done_again(self, refusal: str = "") -> None:
+        """Kill the process that makes a report, and see another make it.
+
+        If there is a ``refusal``, see it while the lease is held, which then runs out.
+        """
         self.until_noted("begin")
         (first,) = self.diary()
+        if refusal:
+            self._expire("2999-01-01")
         os.kill(first.pid, signal.SIGKILL)
+        if refusal:
+            self.until_said(refusal)
+            self._expire("2000-01-01")
         self.until_noted("begin", 2)
         self.enough()
         self.until_noted("end")

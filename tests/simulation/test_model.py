@@ -26,16 +26,13 @@ def folder() -> Iterator[None]:
 
 
 #: These write where the users have transactions, which is not so in the model.
-WRITING = {"forced", "cycle", "readers", "readers-wait", "reader-dies"}
+WRITING = {"forced", "cycle", "readers", "readers-wait", "reader-dies", "used-while-given-back"}
 #: Here who waits for a row and who tries it for a moment meet again and again; the server has an
 #: order for them that the model has not.
 ROWS = {"retired-beside-waiters"}
-#: Its threads share connections. After a lost reply the server's has to be replaced a moment later
-#: than the model's, so another thread finds none.
-SHARING = {"used-while-given-back"}
 BOTH = HAS["model"] & HAS["postgresql"]
 MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= BOTH)
-SAME = [name for name in MODELLED if name not in WRITING | ROWS | SHARING]
+SAME = [name for name in MODELLED if name not in WRITING | ROWS]
 
 
 @pytest.mark.parametrize("name", SAME)
