@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from sqlalchemy.exc import InvalidRequestError
 from dblock import Counter, Locks, NotEnough, Unavailable
 from tests.conftest import BORROWED, KINDS, Database, lent
 from tests.contract.shop import Base, Product, left
-from tests.support import new_session, statements_seen
+from tests.support import new_session, statements_seen, without_comments
 
 pytestmark = pytest.mark.parametrize("db", [*KINDS, *BORROWED["threads"]], indirect=True)
 db = pytest.fixture(lent)
@@ -60,7 +59,7 @@ def test_a_listener_sees_them_and_may_change_them(stock: Counter, engine: Engine
         with statements_seen(" -- mine") as seen:
             stock.take(connection, 1)
             stock.value(connection, 1)
-        told = [re.sub(r"/\*.*?\*/", "", statement) for statement in seen]
+        told = [without_comments(statement) for statement in seen]
         assert [statement.split()[0] for statement in told] == ["UPDATE", "SELECT"]
         connection.commit()
     assert left(engine, stock) == 8

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from queue import Queue
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -29,7 +29,6 @@ from dblock import (
     NotHeld,
     Unavailable,
 )
-from dblock.io.connections import Connections
 from tests.contract.conftest import NewLocks
 from tests.lending import Database
 from tests.servers import execute
@@ -47,7 +46,7 @@ from tests.support import (
     named,
     new_session,
 )
-from tests.worlds.behind import held_up
+from tests.worlds.behind import held_up_once
 from tests.worlds.surface import Surface
 
 LOOKS = 0.02
@@ -206,16 +205,8 @@ def test_who_resigns_beside_a_proclamation_has_not_lost(
     """Whoever looks finds the row free by our own release: nobody has forced anything."""
     told: list[LockLost] = []
     term = locks.election("leader", ttl=LONG, on_lost=told.append).campaign(wait=0)
-    lost, begun, go_on = term.lost, Event(), Event()
-    execute = Connections.execute
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        if not begun.is_set():
-            begun.set()
-            assert held_up(go_on.wait, SECONDS)
-        return execute(*args, **options)
-
-    monkeypatch.setattr(Connections, "execute", slowly)
+    lost = term.lost
+    begun, go_on = held_up_once(monkeypatch)
     proclaiming = threads.attempt(term.proclaim, "mine")
     assert begun.wait(SECONDS)
     term.resign()

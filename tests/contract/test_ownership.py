@@ -13,9 +13,8 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, LockLost, Locks, NotHeld
-from dblock.io.connections import Connections
 from tests.support import EAGER, LONG, SECONDS, SHORT, Threads, borrowed, eventually
-from tests.worlds.behind import held_up
+from tests.worlds.behind import held_up_once
 
 STEPS = 4
 KINDS = ("lease", "reentrant", "row")
@@ -199,16 +198,7 @@ def test_of_two_who_release_at_once_one_has_done_it(
     """And the other is not told of a loss that there was not."""
     lock = make(locks, kind)
     assert lock.acquire()
-    begun, go_on = threading.Event(), threading.Event()
-    execute = Connections.execute
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        if not begun.is_set():
-            begun.set()
-            assert held_up(go_on.wait, SECONDS)
-        return execute(*args, **options)
-
-    monkeypatch.setattr(Connections, "execute", slowly)
+    begun, go_on = held_up_once(monkeypatch)
     first = threads.start(lock.release)
     assert begun.wait(SECONDS)
     with pytest.raises(NotHeld):

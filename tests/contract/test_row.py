@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Attempt, LockLost, Locks, NotAcquired, NotHeld, RetryPolicy
-from dblock.io.connections import Connections
 from tests.conftest import Database
 from tests.contract.conftest import NewLocks
 from tests.contract.sessions import end_sessions
 from tests.support import EAGER, LONG, MOMENT, SECONDS, Threads, blocked, lock_row
-from tests.worlds.behind import held_up
+from tests.worlds.behind import held_up_once
 
 
 def test_acquire_and_release(locks: Locks, others: Locks, threads: Threads) -> None:
@@ -173,16 +171,7 @@ def test_a_check_beside_a_release_is_no_loss(
     """The release waits for the answer to the check, which is over the same connection."""
     row = locks.row("order")
     assert row.acquire()
-    begun, go_on = threading.Event(), threading.Event()
-    execute = Connections.execute
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        if not begun.is_set():
-            begun.set()
-            assert held_up(go_on.wait, SECONDS)
-        return execute(*args, **options)
-
-    monkeypatch.setattr(Connections, "execute", slowly)
+    begun, go_on = held_up_once(monkeypatch)
     checking = threads.start(row.check)
     assert begun.wait(SECONDS)
     releasing = threads.start(row.release)

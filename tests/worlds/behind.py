@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
+
 from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
 from dblock.aio.bridge import await_
+from dblock.io.connections import Connections
+from tests.patience import SECONDS
 from tests.worlds.surface import Surface
 
 SomeLocks = TypeVar("SomeLocks", Locks, AsyncLocks)
@@ -45,6 +49,21 @@ def here() -> str:
 def held_up(wait: Callable[[float], bool], seconds: float) -> bool:
     """Wait in the middle of dblock's own code, a thread or a task alone."""
     return wait(seconds) if _task() is None else bool(await_(asyncio.to_thread(wait, seconds)))
+
+
+def held_up_once(patch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Hold up the next statement: return the event that tells so, and the one that ends it."""
+    begun, go_on = threading.Event(), threading.Event()
+    execute = Connections.execute
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert held_up(go_on.wait, SECONDS)
+        return execute(*args, **options)
+
+    patch.setattr(Connections, "execute", slowly)
+    return begun, go_on
 
 
 def _task() -> asyncio.Task[Any] | None:

@@ -93,13 +93,12 @@ def _mysql(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:
     import pymysql
     from pymysql.constants import CLIENT
 
-    from ...dialects.mariadb.connecting import connect
+    from ...dialects.mariadb.adapter import PyMySQL
 
     params = {"client_flag": CLIENT.FOUND_ROWS, **_arguments(wrapper, adapter)}
     params.pop("conv", None)  # Django's conversions, of mysqlclient's types
-    connection = pymysql.connect(**{**params, "defer_connect": True})
-    connect(connection, connection.connect_timeout or adapter.timeouts.connect)
-    return connection
+    assert isinstance(adapter, PyMySQL)
+    return adapter.connect_in_time(pymysql.connect, **params)
 
 
 def _sqlite(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> Any:

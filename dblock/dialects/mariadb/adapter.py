@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ...protocol import commands
@@ -40,15 +41,14 @@ class PyMySQL(Adapter):
         }
 
     def bound_connecting(self, engine: Any) -> None:
-        # Not by an event: the listeners of do_connect come first, who may have a newer password.
-        plain = engine.dialect.connect
+        # Not by an event: listeners of do_connect come first, and may have a newer password.
+        engine.dialect.connect = partial(self.connect_in_time, engine.dialect.connect)
 
-        def bounded(*args: Any, **params: Any) -> Any:
-            connection = plain(*args, **(params | {"defer_connect": True}))
-            connect(connection, connection.connect_timeout or self.timeouts.connect)
-            return connection
-
-        engine.dialect.connect = bounded
+    def connect_in_time(self, make: Callable[..., Any], *args: Any, **params: Any) -> Any:
+        """Return what ``make`` makes, connected before its ``connect_timeout`` is over."""
+        connection = make(*args, **(params | {"defer_connect": True}))
+        connect(connection, connection.connect_timeout or self.timeouts.connect)
+        return connection
 
     def unbounded(self, connection: Any) -> list[str]:
         return [] if connection._read_timeout else ["read_timeout", "write_timeout"]

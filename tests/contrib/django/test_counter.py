@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -28,7 +27,7 @@ from dblock.testing import Faults
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.servers import execute
-from tests.support import Threads
+from tests.support import Threads, without_comments
 
 
 class Product(models.Model):
@@ -161,7 +160,7 @@ def test_it_is_the_blocks(product: Product) -> None:
         with CaptureQueriesContext(connection) as log:
             stock.take(product.pk, 4)
     assert left() == 5
-    (sent,) = [re.sub(r"/\*.*?\*/", "", query["sql"]) for query in log.captured_queries]
+    (sent,) = [without_comments(query["sql"]) for query in log.captured_queries]
     assert sent.split()[0] == "UPDATE"
 
 

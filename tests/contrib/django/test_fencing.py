@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from typing import Any
 
@@ -14,7 +13,7 @@ from dblock import SchemaMissing, StaleFence, Unsupported, fencing
 from dblock.contrib.django import locks
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
-from tests.support import MOMENT, SECONDS, Threads
+from tests.support import MOMENT, SECONDS, Threads, without_comments
 from tests.test_docs import ROOT, blocks
 from tests.test_look_alikes import YUGABYTE, lie
 
@@ -110,7 +109,7 @@ def test_the_default_connection(dj: Database) -> None:
         fencing.gate(default, "report", 7)
         with CaptureQueriesContext(connection) as queries:
             fencing.gate(default, "report", 7)
-        (sent,) = [re.sub(r"/\*.*?\*/", "", query["sql"]) for query in queries]
+        (sent,) = [without_comments(query["sql"]) for query in queries]
         assert sent.split()[0] == "INSERT"
 
 
