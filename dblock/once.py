@@ -187,7 +187,7 @@ def fingerprint_of(payload: Any) -> str:
 
 
 def _recorded(result: Any) -> str:
-    """Return what is recorded of a result, which a replay is to get as it is."""
+    """Return the JSON that is recorded of a result; a replay gets an equal result."""
     recorded = check_json("a result", result)
     if json.loads(recorded) != result:
         raise TypeError(

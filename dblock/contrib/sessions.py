@@ -1,4 +1,4 @@
-"""SQLAlchemy's sessions in the views of all frameworks: who ends their transaction."""
+"""SQLAlchemy's sessions in the views of all frameworks: the end of their transaction."""
 
 from __future__ import annotations
 

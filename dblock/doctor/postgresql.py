@@ -302,7 +302,7 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
 
 
 def schemas(patient: Patient) -> Iterator[Finding]:
-    """Check who else may create something where functions are looked for."""
+    """Check which other roles may create functions in a schema of the search_path."""
     rows = patient.ask(
         "SELECT n.nspname, CASE WHEN a.grantee = '0' THEN 'PUBLIC' "
         "ELSE pg_catalog.quote_ident(pg_get_userbyid(a.grantee)) END "

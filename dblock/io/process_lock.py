@@ -19,7 +19,7 @@ at_the_end = sys.is_finalizing
 def take_over() -> None:
     """Have the lock free :func:`at_the_end`, when a thread was stopped that had it.
 
-    Whoever still gives a lock back then, in a finalizer, is the only thread that goes on.
+    The thread that runs finalizers is then the only one that goes on.
     """
     if lock.acquire(blocking=False):
         lock.release()

@@ -46,7 +46,7 @@ class SharedAttempt(Attempt):
 
     @property
     def yields(self) -> bool:
-        # Who waits in the server looks after a moment, and stands in the queue when it sees that
+        # A waiter in the server looks after a moment, and joins the queue when it sees that
         # the name is shared. So it has time to do that.
         return self.dialect.can_wait_in_server and self.deadline.elapsed < self.patient
 

@@ -358,7 +358,7 @@ class Statements(ABC):
         raise NotImplementedError
 
     def distrust(self, longest: float | None) -> Query[int]:
-        """Have whoever looks next begin a new epoch, with a pause.
+        """Have the next caller that reads the witness begin a new epoch, with a pause.
 
         It lasts for ``longest`` seconds, or if that is None for the longest TTL.
         """

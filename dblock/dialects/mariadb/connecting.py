@@ -12,7 +12,7 @@ _NOT_REACHED = 2003
 
 
 def connect(connection: Any, seconds: float) -> None:
-    """Connect one that was made with ``defer_connect``, within so many seconds.
+    """Connect a connection that was made with ``defer_connect``, within ``seconds``.
 
     PyMySQL has a timeout for each part that it reads, and none for all of them.
     """

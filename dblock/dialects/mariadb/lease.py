@@ -105,7 +105,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
 
     @property
     def _wait_outside(self) -> str:
-        """Let who shares the name not join while others wait in the server, who join then."""
+        """Let a reader not join while waiters are in the server: they join first."""
         return f"""ELSEIF {self.waited_for} THEN
                     IF NOT noted THEN
                         UPDATE {self.lock_table} SET {NOTED} WHERE lock_name = %(name)s;

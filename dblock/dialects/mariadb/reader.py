@@ -20,11 +20,11 @@ class Reader:
         self._until = 0.0
 
     def bound(self, seconds: float) -> None:
-        """Wait no longer than that, from now, for what is read until this is called again."""
+        """Let the reads until the next call of this end within ``seconds`` from now."""
         self._until = clock.now() + seconds
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or less where the connection ends. Raises TimeoutError."""
+        """Return ``size`` bytes, or less where the connection ends. Raises TimeoutError."""
         data = b""
         while len(data) < size:
             left = self._until - clock.now()

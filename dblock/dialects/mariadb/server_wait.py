@@ -41,7 +41,7 @@ class ServerWaitStatements(Tables):
 
     @property
     def waited_for(self) -> str:
-        """Whether another has the user lock: a holder, or who waits in the server."""
+        """Whether another session has the user lock: a holder's, or a waiter's."""
         return f"COALESCE(IS_USED_LOCK({USER_LOCK}) <> CONNECTION_ID(), FALSE)"
 
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:

@@ -5,12 +5,13 @@ server has granted, and it brings no witness, as its table is UNLOGGED. So trigg
 that it writes take the witness's word away, with the very rows: the next grant begins a new epoch,
 with its pause, above all fences of both servers.
 
-They are fired in sessions of replication alone, so a grant pays nothing for them; that of the epoch
-also where a tool copies its row in a session of another kind, which its writer shows.
+They are fired in sessions of replication alone, so a grant pays nothing for them. The epoch's
+trigger is also fired where a tool copies its row in a session of another kind: its writer shows
+that.
 
 The epoch that comes and the one that was here become one: neither its number nor its longest TTL
-falls. Who publishes the lock table alone does not publish the longest TTL. So it is never less than
-what is left of a lease that comes.
+falls. A publication of the lock table alone lacks the longest TTL. So the longest TTL is never less
+than the rest of a lease that comes.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def triggers(table: str, schema: str | None, prefix: str) -> tuple[str, ...]:
 
 
 def functions(schema: str | None, prefix: str) -> tuple[str, str]:
-    """Return the names of what the triggers of the lock table run, and those of the epoch."""
+    """Return the names of the functions that the triggers run: the lock table's, the epoch's."""
     return _name(schema, prefix, "lock_arrived"), _name(schema, prefix, "epoch_arrived")
 
 

@@ -124,7 +124,7 @@ class Polling:
             self.stuck = self.stuck + 1 if position.ahead == ahead else 0
             self.joins = self.turn.ticket is not None and position.ahead is None
             if self.joins and self.attempt.yields:
-                self.number += 1  # who is refused a place in the queue asks more and more seldom
+                self.number += 1  # a reader without a position asks more and more seldom
             if self.attempt.promising or self.joins:
                 return True
             self.number += 1
