@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -263,6 +264,8 @@ def interrupted(call: Callable[[], object], at: int, files: Collection[str] | No
         return press
 
     tracing = sys.gettrace()
+    collects = gc.isenabled()
+    gc.disable()  # a key that is pressed while garbage is collected is heard by nobody
     sys.settrace(press)
     try:
         call()
@@ -270,4 +273,6 @@ def interrupted(call: Callable[[], object], at: int, files: Collection[str] | No
         return True
     finally:
         sys.settrace(tracing)
+        if collects:
+            gc.enable()
     return False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -36,10 +37,12 @@ def with_left(left: int, do: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generators and coroutines, of drivers and of asyncio, that could not even begin, or end."""
+def ignored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ignore what could not begin, or end: generators, coroutines, connections half closed."""
     monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
     warnings.filterwarnings("ignore", "coroutine .* was never awaited")
+    yield
+    gc.collect()  # or the collector would find them in another test, and fail that one
 
 
 Make = Callable[[Locks, str], Handle]
