@@ -62,7 +62,8 @@ class RowLock(SingleHandle):
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.callers)
-        self._root: Root | None = None
+        #: The user's transaction that it was last locked in, and by whom.
+        self._within: tuple[Root, CallerHolds] | None = None
 
     def __repr__(self) -> str:
         return f"<RowLock {self.name!r} {'held' if self.held else 'not held'}>"
@@ -134,18 +135,13 @@ class RowLock(SingleHandle):
         if transaction is not None:
             root = transaction.root  # autobegun by the first statement
             if root is not None:
-                self._root = root
                 mine = callers.mine()
+                self._within = root, mine
                 new = mine.add_borrowed(root, self.name)
                 if new and not self._database.dialect.refusal_holds:  # which keeps it till the end
-                    transaction.on_undo(partial(self._undone, mine, root))
+                    # PostgreSQL unlocks a row together with the savepoint that it was locked in.
+                    transaction.on_undo(partial(mine.forget_borrowed, self.name))
         return None
-
-    def _undone(self, mine: CallerHolds, root: Root) -> None:
-        """The lock went with a savepoint that was rolled back."""
-        mine.forget_borrowed(root, self.name)
-        if self._root is root:
-            self._root = None
 
     def _undo(
         self,
@@ -247,6 +243,9 @@ class RowLock(SingleHandle):
     def held(self) -> bool:
         """Whether the row is locked, as far as dblock knows without asking the server."""
         if self._on is not None:
-            return self._root is not None and self._root.is_active
+            if self._within is None:
+                return False
+            root, holds = self._within
+            return root.is_active and holds.has_borrowed(root, self.name)
         hold = self._holds.find()
         return hold is not None and hold.alive

@@ -139,10 +139,14 @@ class CallerHolds:
         names.add(name)
         return new
 
-    def forget_borrowed(self, root: Root, name: str) -> None:
+    def forget_borrowed(self, name: str, root: Root) -> None:
         """Take down that a name is not locked there any more."""
         if self._borrowed is not None:
             self._borrowed.get(root, set()).discard(name)
+
+    def has_borrowed(self, root: Root, name: str) -> bool:
+        """Whether a name is locked in a transaction of the user's."""
+        return self._borrowed is not None and name in self._borrowed.get(root, ())
 
     def borrowed(self) -> list[tuple[Root, set[str]]]:
         """Return the user's transactions that are active, with the names locked in each."""

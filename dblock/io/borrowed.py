@@ -70,8 +70,8 @@ class Borrowed(ABC):
         """Whether it has not failed, as far as its driver knows."""
         return self.driver.transaction_problem(self.driver_connection, True) is None
 
-    def on_undo(self, function: Callable[[], None]) -> None:  # noqa: B027 - only SQLAlchemy tells
-        """Call a function if what was done until now is rolled back with a savepoint."""
+    def on_undo(self, function: Callable[[Root], None]) -> None:  # noqa: B027 - only SQLAlchemy tells
+        """Call a function, with the transaction, if a savepoint that is open now is rolled back."""
 
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from sqlalchemy import event, inspect
 from sqlalchemy.engine import Connection
@@ -171,6 +171,37 @@ class _PerConnection:
         return self.begun is not None and self.begun() is connection.get_transaction()
 
 
+class _Savepoints:
+    """Calls functions when one of the savepoints around them is rolled back.
+
+    There is one for each connection that needs it, and it is never removed: SQLAlchemy sends the
+    statements of a connection through its events for good once that had a listener.
+    """
+
+    def __init__(self) -> None:
+        self._root: ref[Root] | None = None
+        #: They have the transaction from here, for one that referred to it would keep it alive.
+        self._functions: list[tuple[set[str], Callable[[Root], None]]] = []
+
+    def add(self, root: Root, around: set[str], function: Callable[[Root], None]) -> None:
+        if self._root is None or self._root() is not root:  # those of before ended with theirs
+            self._root = ref(root)
+            self._functions = []
+        self._functions.append((around, function))
+
+    def rolled_back(self, connection: Connection, name: str, context: None) -> None:
+        root = connection.get_transaction()
+        if root is None or self._root is None or self._root() is not root:
+            return
+        for around, function in self._functions:
+            if name in around:
+                function(root)
+        self._functions = [one for one in self._functions if name not in one[0]]
+
+
+_savepoints: WeakKeyDictionary[Connection, _Savepoints] = WeakKeyDictionary()
+
+
 def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
     """Return what there is for the connection that a user's connection has of its pool."""
     lent = connection.connection
@@ -231,18 +262,19 @@ class BorrowedTransaction(TableTransaction):
         if not self.connection.in_transaction():
             self.connection.begin()
 
-    def on_undo(self, function: Callable[[], None]) -> None:
+    def on_undo(self, function: Callable[[Root], None]) -> None:
         around, savepoint = set[str](), self.connection.get_nested_transaction()
         while savepoint is not None:
             around.add(savepoint._savepoint)
             savepoint = savepoint._previous_nested
-
-        def undone(connection: Connection, name: str, context: None) -> None:
-            if name in around:
-                function()
-
-        if around:
-            event.listen(self.connection, "rollback_savepoint", undone)
+        root = self.root
+        if not around or root is None:
+            return
+        found = _savepoints.get(self.connection)
+        if found is None:
+            found = _savepoints[self.connection] = _Savepoints()
+            event.listen(self.connection, "rollback_savepoint", found.rolled_back)
+        found.add(root, around, function)
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)

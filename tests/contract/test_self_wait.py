@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import Attempt, DeadlockDetected, Lease, Locks, RetryPolicy, RowLock
 from tests.support import EAGER, LONG, SHORT, Threads, borrowed, eventually
+from tests.worlds.surface import Bridged
 
 
 def make(locks: Locks, kind: str, retry: RetryPolicy | None = None) -> Lease | RowLock:
@@ -55,14 +58,16 @@ def test_a_lock_that_went_with_its_savepoint(
     with borrowed(engine, on_what) as on:
         assert locks.row("before", on=on).acquire()
         savepoint = on.begin_nested()
-        row = locks.row("report", on=on)
+        row, second = locks.row("report", on=on), locks.row("report", on=on)
         if inner:
             released = on.begin_nested()
             assert row.acquire()
             end(on, released.commit)
         else:
             assert row.acquire()
+        assert second.acquire()
         assert row.held
+        assert second.held
         with pytest.raises(DeadlockDetected):
             again.acquire(timeout=LONG)
         end(on, savepoint.rollback)
@@ -75,6 +80,7 @@ def test_a_lock_that_went_with_its_savepoint(
                 again.acquire(timeout=LONG)
         else:
             assert not row.held
+            assert not second.held
             with again:
                 pass
         with pytest.raises(DeadlockDetected):
@@ -82,6 +88,25 @@ def test_a_lock_that_went_with_its_savepoint(
         on.rollback()
     with again:
         pass
+
+
+def test_locks_in_many_savepoints_leave_nothing(locks: Locks, engine: Engine) -> None:
+    """A connection may be used for days, and each of its transactions may have savepoints."""
+    with borrowed(engine, "connection") as on:
+        connection = on.target.sync_connection if isinstance(on, Bridged) else on
+        for _ in range(3):
+            assert locks.row("before", on=on).acquire()
+            for number in range(3):
+                savepoint = on.begin_nested()
+                assert locks.row(f"report {number}", on=on).acquire()
+                end(on, savepoint.commit)
+            root = weakref.ref(connection.get_transaction())
+            del savepoint
+            on.rollback()
+            gc.collect()
+            assert root() is None
+        watching = list(connection.dispatch.rollback_savepoint)
+        assert len(watching) == (0 if locks.dialect.refusal_holds else 1)
 
 
 def test_a_lock_from_before_a_savepoint_stays(locks: Locks, engine: Engine) -> None:
