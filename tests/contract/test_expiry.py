@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 from dblock import Attempt, Locks, RetryPolicy
 from tests.conftest import Database
 from tests.contract.conftest import NewLocks
-from tests.support import LONG, ROUNDING, SHORT, Threads, blocked, eventually, expire, lock_row
+from tests.support import LONG, SHORT, Threads, blocked, eventually, expire, lock_row
 
 HELD_UP = 0.7  # what a clock read too early would be wrong by
 CLOSE = 0.3  # what it may be wrong by
@@ -27,11 +27,21 @@ def test_the_wall_clock_here_does_not_matter(
     monkeypatch.setattr(time, "time_ns", lambda: int((true() + hours * 3600) * 1e9))
     with locks.lease("report", ttl=LONG) as lease:
         assert 0 < lease.remaining < LONG
-        assert 0 < (locks.show("report").remaining or 0) <= LONG + ROUNDING
+        assert 0 < (locks.show("report").remaining or 0) <= LONG
         monkeypatch.setattr(time, "time", true)  # of two hosts, one is off
         assert not others.lease("report").acquire(blocking=False)
         lease.renew()
         lease.check()
+
+
+@pytest.mark.parametrize("ttl", [LONG, 1.235, 7.001])
+def test_what_remains_is_not_above_the_ttl(locks: Locks, ttl: float) -> None:
+    """Not by a rounding either. SQLite's times are in milliseconds."""
+    for number in range(30):
+        with locks.lease(f"report {number}", ttl=ttl):
+            remaining = locks.show(f"report {number}").remaining
+            assert remaining is not None
+            assert remaining <= ttl
 
 
 def test_a_takeover_has_to_wait_for_the_expiry(locks: Locks, others: Locks) -> None:
@@ -103,7 +113,7 @@ def _check_the_time_left(locks: Locks, engine: Engine, freed: float) -> None:
     assert abs((row.expires_at - row.acquired_at).total_seconds() - LONG) < CLOSE
     remaining = locks.show("report").remaining or 0
     assert remaining > LONG - (time.monotonic() - freed) - CLOSE
-    assert remaining <= LONG + ROUNDING
+    assert remaining <= LONG
 
 
 def test_a_lease_is_granted_only_while_it_lasts(

@@ -93,7 +93,7 @@ def test_a_lock_that_went_with_its_savepoint(
 def test_locks_in_many_savepoints_leave_nothing(locks: Locks, engine: Engine) -> None:
     """A connection may be used for days, and each of its transactions may have savepoints."""
     with borrowed(engine, "connection") as on:
-        connection = on.target.sync_connection if isinstance(on, Bridged) else on
+        connection: Any = on.target.sync_connection if isinstance(on, Bridged) else on
         for _ in range(3):
             assert locks.row("before", on=on).acquire()
             for number in range(3):

@@ -83,7 +83,9 @@ def test_a_second_delivery(new_database: NewDatabase, monkeypatch: pytest.Monkey
         with others.lease("report", ttl=LONG) as lease:
             fence, text = lease.fence, lease.detach()
         others.attach(text, ttl=LONG).acquire()
-        expire(create_engine(database.url), others, "report")  # its process was killed
+        engine = create_engine(database.url)
+        expire(engine, others, "report")  # its process was killed
+        engine.dispose()
         names["report"](text)
         assert made[1:] == [fence + 1]
     names["locks"].close()

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_whereabouts.py"
 REFUSED = f"{TESTS}::test_a_transaction_in_another_database_is_refused"
+PLANTED = "tests/test_planted_functions.py::test_no_statement_runs_what_another_role_has_planted"
 COPY = f"{TESTS}::test_a_copy_of_the_whole_database_is_another_one"
 
 PLACES = (
@@ -65,5 +66,21 @@ PLACES = (
         "self._is_here()",
         "tests/contract/test_guard.py::"
         "test_a_takeover_waits_for_the_guarded_transaction[threads-mariadb]",
+    ),
+    Mutant(
+        "any-function-will-do",
+        "no function that another role planted is run",
+        "postgresql.queue.QUEUE",
+        "pg_catalog.unnest",
+        "unnest",
+        f"{PLANTED}[Cursor]",
+    ),
+    Mutant(
+        "any-operator-will-do",
+        "and no operator",
+        "postgresql.queue.Entry.of",
+        "::float8 / 1000::float8",
+        "::float8 / 1000",
+        f"{PLANTED}[Cursor]",
     ),
 )

@@ -6,7 +6,8 @@ NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
 LATER = SHIFTED.format(":ttl")
 FREE = f"(token IS NULL OR expires_at <= {NOW})"
-REMAINING = "(julianday(expires_at) - julianday('now')) * 86400.0"
+# Both are in milliseconds, but as days they are rounded to some 40 microseconds.
+REMAINING = "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
 
 
 def modifier(seconds: float) -> str:

@@ -6,7 +6,7 @@ ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
     owner = excluded.owner, acquired_at = excluded.acquired_at,
     expires_at = excluded.expires_at, waiters = NULL
 WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
-RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0
+RETURNING fence, round((julianday(expires_at) - julianday('now')) * 86400.0, 3)
 
 -- grant_slot, waits 0.05 s
 WITH RECURSIVE numbers (n) AS (
@@ -22,7 +22,7 @@ WHERE lock_name = (
 ) AND (SELECT value FROM "main"."dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
 AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
-RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
+RETURNING fence, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), lock_name
 
 -- grant_slot, waits 0.05 s
 UPDATE "main"."dblock_lock" SET fence = fence + 1, token = :token, owner = :owner,
@@ -30,10 +30,10 @@ UPDATE "main"."dblock_lock" SET fence = fence + 1, token = :token, owner = :owne
 WHERE lock_name = :slot AND (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (SELECT value FROM "main"."dblock_value" WHERE lock_name = :name AND fence = 0)
     = :value
 AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" WHERE lock_name = :name AND NOT (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4))) AND (token IS NULL OR token <> :turnstile))
-RETURNING fence, (julianday(expires_at) - julianday('now')) * 86400.0, lock_name
+RETURNING fence, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), lock_name
 
 -- look_at_slots, waits 0.05 s
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "main"."dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "main"."dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 FROM (SELECT 1 AS one) AS always LEFT JOIN "main"."dblock_lock"
     ON lock_name IN (:name0, :name1, :name2)
 
@@ -62,7 +62,7 @@ INSERT INTO "main"."dblock_lock"
             waiters = iif((expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))), iif(instr(waiters, :ticket),
 nullif(substr(waiters, instr(waiters, :ticket) + 25), ''), NULL), ifnull(waiters || ',', '') || :ticket)
         WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4))) OR NOT (ifnull(instr(waiters, :ticket), 0) > 0)
-        RETURNING iif(token = :token, fence, NULL), (julianday(expires_at) - julianday('now')) * 86400.0, NULL, lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers,
+        RETURNING iif(token = :token, fence, NULL), round((julianday(expires_at) - julianday('now')) * 86400.0, 3), NULL, lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers,
             iif((ifnull(instr(waiters, :ticket), 0) > 0), iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)), NULL), (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
 
 -- join_readers, waits 0.05 s
@@ -119,20 +119,20 @@ SELECT 'main', (SELECT file FROM pragma_database_list WHERE name = 'main'), s.* 
 
 
 -- look, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "main"."dblock_lock" WHERE lock_name = :name
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers FROM "main"."dblock_lock" WHERE lock_name = :name
 
 
 -- look, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "main"."dblock_lock" WHERE lock_name IN (:name0, :name1)
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers FROM "main"."dblock_lock" WHERE lock_name IN (:name0, :name1)
 
 
 -- look_queued, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers, CASE WHEN (ifnull(instr(waiters, :ticket), 0) > 0) THEN iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) END, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', iif((ifnull(instr(waiters, :ticket), 0) > 0), (instr(waiters, :ticket) - 1) / 25, ifnull((length(waiters) + 1) / 25, 0)) * 0.4)))
 FROM "main"."dblock_lock" WHERE lock_name = :name
 
 -- list_held, waits 0.05 s
-SELECT lock_name, fence, token, owner, acquired_at, expires_at, (julianday(expires_at) - julianday('now')) * 86400.0, readers FROM "main"."dblock_lock"
-WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "main"."dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0) ORDER BY lock_name
+SELECT lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers FROM "main"."dblock_lock"
+WHERE token IS NOT NULL OR lock_name IN (SELECT lock_name FROM "main"."dblock_waiter" WHERE round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0) ORDER BY lock_name
 
 -- create
 INSERT INTO "main"."dblock_lock" (lock_name, fence) SELECT :name, COALESCE((SELECT fence FROM "main"."dblock_lock" WHERE lock_name = ''), 0)
@@ -215,23 +215,23 @@ DELETE FROM "main"."dblock_waiter" WHERE id = :id
 
 
 -- sweep, waits 0.05 s
-DELETE FROM "main"."dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 <= 0
+DELETE FROM "main"."dblock_waiter" WHERE round((julianday(expires_at) - julianday('now')) * 86400.0, 3) <= 0
 
 
 -- list_waiters, waits 0.05 s
-SELECT lock_name, owner, strategy, since, -(julianday(since) - julianday('now')) * 86400.0
-FROM "main"."dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0 AND lock_name = :name ORDER BY since, id
+SELECT lock_name, owner, strategy, since, -round((julianday(since) - julianday('now')) * 86400.0, 3)
+FROM "main"."dblock_waiter" WHERE round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 AND lock_name = :name ORDER BY since, id
 
 -- list_waiters, waits 0.05 s
-SELECT lock_name, owner, strategy, since, -(julianday(since) - julianday('now')) * 86400.0
-FROM "main"."dblock_waiter" WHERE (julianday(expires_at) - julianday('now')) * 86400.0 > 0 ORDER BY since, id
+SELECT lock_name, owner, strategy, since, -round((julianday(since) - julianday('now')) * 86400.0, 3)
+FROM "main"."dblock_waiter" WHERE round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 ORDER BY since, id
 
 -- list_blocked, waits 0.05 s
-SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND (julianday(l.expires_at) - julianday('now')) * 86400.0 > 0 THEN l.fence END, w.owner, w.since,
+SELECT w.id, w.lock_name, CASE WHEN l.token IS NOT NULL AND round((julianday(l.expires_at) - julianday('now')) * 86400.0, 3) > 0 THEN l.fence END, w.owner, w.since,
     w.holds
 FROM "main"."dblock_waiter" AS w
 LEFT JOIN "main"."dblock_lock" AS l ON l.lock_name = w.lock_name
-WHERE w.holds IS NOT NULL AND (julianday(w.expires_at) - julianday('now')) * 86400.0 > 0
+WHERE w.holds IS NOT NULL AND round((julianday(w.expires_at) - julianday('now')) * 86400.0, 3) > 0
 
 -- read_clock
 SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')
@@ -261,7 +261,7 @@ AND fence = :fence
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "main"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "main"."dblock_run" AS run
+        AND token IS NOT NULL AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0) FROM "main"."dblock_run" AS run
 WHERE lock_name = :name
 ORDER BY started_at DESC, fence DESC LIMIT 5
 
@@ -269,7 +269,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 5
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "main"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM "main"."dblock_run" AS run
+        AND token IS NOT NULL AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0) FROM "main"."dblock_run" AS run
 WHERE lock_name = :name AND slot = :slot
 ORDER BY started_at DESC, fence DESC LIMIT 1
 
@@ -277,7 +277,7 @@ ORDER BY started_at DESC, fence DESC LIMIT 1
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "main"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0) FROM (
+        AND token IS NOT NULL AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0) FROM (
     SELECT one.*, row_number() OVER (
         PARTITION BY lock_name ORDER BY started_at DESC, fence DESC
     ) AS age FROM "main"."dblock_run" AS one
@@ -287,7 +287,7 @@ run.exit_status, EXISTS (SELECT 1 FROM "main"."dblock_lock" AS held
 SELECT run.lock_name, run.slot, run.fence, run.owner, run.started_at, run.ended_at,
 run.exit_status, EXISTS (SELECT 1 FROM "main"."dblock_lock" AS held
     WHERE held.lock_name = run.lock_name AND held.fence = run.fence
-        AND token IS NOT NULL AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0)
+        AND token IS NOT NULL AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0)
 FROM "main"."dblock_lock" AS l JOIN "main"."dblock_run" AS run
     ON run.lock_name = l.lock_name AND run.fence = l.fence
 WHERE l.token IS NOT NULL
@@ -339,17 +339,17 @@ INSERT INTO "main"."dblock_value" AS v (lock_name, fence, value, written_at)
 SELECT lock_name, fence, :value, strftime('%Y-%m-%d %H:%M:%f', 'now')
 FROM "main"."dblock_lock"
 WHERE lock_name = :name AND token = :token
-    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0
+    AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0
 ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, value = excluded.value, written_at = excluded.written_at
 WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence
 
 -- read_leader, waits 0.05 s
-SELECT l.owner, l.fence, v.value, l.acquired_at, (julianday(expires_at) - julianday('now')) * 86400.0
+SELECT l.owner, l.fence, v.value, l.acquired_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3)
 FROM "main"."dblock_lock" AS l LEFT JOIN "main"."dblock_value" AS v
     ON v.lock_name = l.lock_name AND v.fence = l.fence
 WHERE l.lock_name = :name AND l.token IS NOT NULL
-    AND (julianday(expires_at) - julianday('now')) * 86400.0 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
+    AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 
 -- retire, waits 0.05 s
 DELETE FROM "main"."dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))
