@@ -128,6 +128,26 @@ def test_a_table_that_others_inherit(new_database: NewDatabase) -> None:
     engine.dispose()
 
 
+def test_a_table_in_partitions(new_database: NewDatabase) -> None:
+    """An index of each partition's says nothing of the others."""
+    made = table(primary=("id",))
+    engine = create_engine(new_database("postgresql", migrated=True).url)
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE thing (id integer, day integer, n integer) PARTITION BY LIST (day)",
+            "CREATE TABLE first PARTITION OF thing (UNIQUE (id)) FOR VALUES IN (1)",
+            "CREATE TABLE second PARTITION OF thing (UNIQUE (id)) FOR VALUES IN (2)",
+            "INSERT INTO thing VALUES (1, 1, 10), (1, 2, 10), (2, 2, 10)",
+        ):
+            connection.execute(text(statement))
+    with Locks(engine) as locks, engine.connect() as connection:
+        counter = locks.counter(made.c.n, key=made.c.id)
+        with pytest.raises(MultipleResultsFound):
+            counter.take(connection, 1)
+        assert counter.take(connection, 2) is True
+    engine.dispose()
+
+
 def test_a_stripe_that_is_there_twice(locks: Locks, engine: Engine) -> None:
     """spread() finds that out; and so does a change."""
     really = table(primary=())
