@@ -332,7 +332,9 @@ def row_security(patient: Patient) -> Iterator[Finding]:
             "SELECT row_security_active(to_regclass(%(table)s)::oid) AND NOT EXISTS ("
             "SELECT FROM pg_policy WHERE polrelid = to_regclass(%(table)s)::oid "
             "AND polpermissive AND polcmd = '*' "
-            "AND pg_catalog.pg_get_expr(polqual, polrelid) = 'true')",
+            "AND pg_catalog.pg_get_expr(polqual, polrelid) = 'true' "
+            "AND EXISTS (SELECT FROM pg_catalog.unnest(polroles) AS role WHERE CASE "
+            "WHEN role = 0::oid THEN true ELSE pg_catalog.pg_has_role(role, 'USAGE') END))",
             table=table,
         )
         if hides:

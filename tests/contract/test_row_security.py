@@ -45,3 +45,12 @@ def test_it_is_named_and_what_the_doctor_says_helps(hidden: str, world: World) -
         assert found.level.value == "ok"
     with world.locks(hidden) as locks, locks.lease("report", wait=0) as lease:
         lease.renew()
+
+
+def test_a_policy_for_another_role_does_not_help(hidden: str) -> None:
+    execute(hidden, "CREATE POLICY others ON dblock_lock TO pg_monitor USING (true)")
+    execute(hidden, "CREATE POLICY everybodys ON dblock_schema USING (true)")
+    with Locks(hidden) as locks:
+        (found,) = [one for one in examine(locks) if one.what == "row security"]
+    assert "dblock_lock" in found.found
+    assert "dblock_schema" not in found.found
