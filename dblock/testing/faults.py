@@ -40,6 +40,9 @@ class Faults:
     Time stands still until :meth:`advance` or :meth:`pause` moves it, or until somebody waits. All
     times are in seconds. When a method returns, the holder has heard of what it did: ``lost`` is
     set, and ``on_lost`` has been called.
+
+    The end of ``with`` raises AssertionError if a statement that :meth:`lose_request` or
+    :meth:`lose_reply` was to lose has not been sent: then the test has tested nothing of it.
     """
 
     def __init__(self, *locks: Locks | AsyncLocks) -> None:
@@ -64,7 +67,12 @@ class Faults:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        unmet = [] if kind is not None else [loss.asked for loss in self._process.wire.losses]
         self.close()
+        if unmet:
+            raise AssertionError(
+                f"{', '.join(unmet)}: no such statement was sent, so nothing of it was tested"
+            )
 
     def close(self) -> None:
         """Put all locks back to where they were before. Nobody holds any afterwards."""
@@ -202,7 +210,8 @@ class Faults:
         if of is not None and of not in known:
             raise ValueError(f"of= must be one of {', '.join(sorted(known))}, not {of!r}")
         kinds = known if of is None else frozenset((of,))
-        self._process.wire.losses.append(Loss(kinds, reply, then_away))
+        asked = f"lose_{'reply' if reply else 'request'}({'' if of is None else repr(of)})"
+        self._process.wire.losses.append(Loss(asked, kinds, reply, then_away))
 
     # --- others ------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from ..dialects.adapter import Answer, Send, ServerSession
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
-from ..protocol.commands import Attach, Command, Commit, Grant, Join, LockRow, Release, Renew
+from ..protocol import commands
+from ..protocol.commands import Command, Grant, Join, LockRow
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
@@ -30,6 +31,8 @@ class ConnectionLost(Error):
 class Loss(NamedTuple):
     """The next statement of one of these kinds gets lost, before or after it runs."""
 
+    #: The call that asked for it.
+    asked: str
     of: frozenset[str]
     reply: bool
     then_away: bool
@@ -75,15 +78,21 @@ class Wire:
         return ConnectionLost(f"the connection broke {when}, as the test asked")
 
 
-# What the statements that can be lost do; a row lock is released by the end of its transaction.
-_DOES: dict[type[Command], str] = {
-    Grant: "acquire",
-    Attach: "acquire",
-    Join: "acquire",
-    LockRow: "acquire",
-    Renew: "renew",
-    Release: "release",
-    Commit: "release",
+#: What the statements that can be lost do. A row lock is released by the end of its transaction.
+DOES: dict[type[Command], str] = {
+    commands.Grant: "acquire",
+    commands.GrantSlot: "acquire",
+    commands.Take: "acquire",
+    commands.Join: "acquire",
+    commands.JoinReaders: "acquire",
+    commands.Attach: "acquire",
+    commands.LockRow: "acquire",
+    commands.Renew: "renew",
+    commands.Release: "release",
+    commands.ReleaseAndUnlock: "release",
+    commands.PassOn: "release",
+    commands.LeaveReaders: "release",
+    commands.Commit: "release",
 }
 
 
@@ -111,7 +120,7 @@ class Wired(SQLite3):
         waits: bool = False,
     ) -> Answer:
         command = query.command
-        loss = self.wire.request(None if command is None else _DOES.get(type(command)))
+        loss = self.wire.request(None if command is None else DOES.get(type(command)))
         if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
             answer: Answer = (), 0  # it is locked in a transaction of the user's
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -16,11 +17,15 @@ from dblock import (
     Locks,
     NotAcquired,
     OutcomeUnknown,
+    Semaphore,
+    SharedLease,
     Unavailable,
 )
 from dblock.events import Kind, LockEvent, listen
+from dblock.protocol import commands
 from dblock.testing import Faults
-from tests.support import Threads
+from dblock.testing.wire import DOES
+from tests.support import SECONDS, Threads
 
 
 def test_the_locks_are_real_ones(dblock_locks: Locks) -> None:
@@ -269,6 +274,117 @@ def test_a_lost_renewal(dblock_locks: Locks, dblock_faults: Faults) -> None:
         dblock_faults.lose_reply("renew")
         dblock_faults.advance(60)
         lease.renew()
+
+
+Make = Callable[[Locks], Lease | SharedLease | Semaphore]
+MAKE: dict[str, Make] = {
+    "lease": lambda locks: locks.lease("report", ttl=30, wait=0),
+    "shared": lambda locks: locks.shared("report", ttl=30, wait=0),
+    "semaphore": lambda locks: locks.semaphore("report", 2, ttl=30, wait=0),
+}
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("beside", [False, True])
+def test_each_kind_of_lease_loses_statements(
+    dblock_locks: Locks, dblock_faults: Faults, threads: Threads, make: Make, beside: bool
+) -> None:
+    """Alone, and beside another that shares the name or has another slot."""
+    wire = dblock_faults._process.wire
+    another = make(dblock_locks)
+    for lose in (dblock_faults.lose_request, dblock_faults.lose_reply):
+        if beside and not isinstance(another, Lease):
+            assert threads.start(another.acquire).result(SECONDS)
+        lock = make(dblock_locks)
+        for _ in range(2):  # the second one is of a name that is known
+            lose("acquire")
+            lock.acquire()
+            assert not wire.losses
+            lose("renew")
+            dblock_faults.advance(11)
+            assert not wire.losses
+            lose("release")
+            lock.release()
+            assert not wire.losses
+        if beside and not isinstance(another, Lease):
+            another.release()
+
+
+#: What is neither a grant nor a renewal nor a release.
+OTHERS = {
+    commands.LookAround,
+    commands.SeeHidden,
+    commands.LookAtSlots,
+    commands.SetLimit,
+    commands.Leave,
+    commands.CallReaders,
+    commands.WaitInServer,
+    commands.UnlockAll,
+    commands.Look,
+    commands.LookQueued,
+    commands.ListHeld,
+    commands.ListRowLocks,
+    commands.ReadWitness,
+    commands.WriteWitness,
+    commands.Distrust,
+    commands.AnnounceTtl,
+    commands.RecordTtl,
+    commands.Create,
+    commands.Begin,
+    commands.Rollback,
+    commands.Probe,
+    commands.Savepoint,
+    commands.UndoSavepoint,
+    commands.EndSavepoint,
+    commands.Guard,
+    commands.Apply,
+    commands.Unapply,
+    commands.Gate,
+    commands.ClaimOnce,
+    commands.FinishOnce,
+    commands.ForgetOnce,
+    commands.Register,
+    commands.Unregister,
+    commands.Sweep,
+    commands.ListWaiters,
+    commands.ListBlocked,
+    commands.ReadClock,
+    commands.BeginRun,
+    commands.EndRun,
+    commands.ForgetRun,
+    commands.ListRuns,
+    commands.ListLastRuns,
+    commands.ListHeldRuns,
+    commands.PruneApplied,
+    commands.PruneOnce,
+    commands.PruneRuns,
+    commands.LookForUnused,
+    commands.RaiseFloor,
+    commands.Retire,
+    commands.PruneValues,
+    commands.WriteValue,
+    commands.ReadLeader,
+    commands.CallObservers,
+    commands.EndSession,
+}
+
+
+def test_what_every_statement_does_is_known() -> None:
+    """One that nobody has thought of could not be lost, and no test would be told."""
+    assert set(get_args(commands.Command)) == DOES.keys() | OTHERS
+    assert not DOES.keys() & OTHERS
+
+
+def test_a_loss_that_never_happens() -> None:
+    faults = Faults()
+    faults.lose_reply("renew")
+    with faults.locks.lease("report", wait=0):
+        pass
+    with pytest.raises(AssertionError, match=r"lose_reply\('renew'\): no such statement"):
+        faults.__exit__(None, None, None)
+    faults = Faults()
+    faults.lose_reply()
+    faults.__exit__(KeyError, KeyError(), None)  # the test's own failure is told
 
 
 def test_no_such_statement(dblock_faults: Faults) -> None:
