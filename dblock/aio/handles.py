@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
@@ -90,7 +90,7 @@ class AsyncHandle(AsyncContext[H], ABC):
         """
         await self._home.run(self.sync.release)
 
-    def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         """Decorate a coroutine function: it holds the lock while it runs."""
         check_coroutine(function)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -22,7 +22,9 @@ def retry_on_conflict(
     sessions: async_sessionmaker[Any] | Callable[[], AsyncSession],
     *,
     retry: RetryPolicy | None = None,
-) -> Callable[[Callable[Concatenate[AsyncSession, P], Awaitable[T]]], Callable[P, Awaitable[T]]]:
+) -> Callable[
+    [Callable[Concatenate[AsyncSession, P], Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]
+]:
     """Decorate a unit of work that is a coroutine function: run it again after a conflict.
 
     See :func:`dblock.retry_on_conflict`.
@@ -30,7 +32,7 @@ def retry_on_conflict(
 
     def decorate(
         function: Callable[Concatenate[AsyncSession, P], Awaitable[T]],
-    ) -> Callable[P, Awaitable[T]]:
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
         check_coroutine(function)
 
         @wraps(function)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec
@@ -39,7 +39,7 @@ def idempotent(
     required: bool = True,
     keep: Seconds = 24 * 3600.0,
     wait: Seconds | None = 0.0,
-) -> Callable[[Callable[P, Awaitable[Any]]], Callable[P, Awaitable[Any]]]:
+) -> Callable[[Callable[P, Awaitable[Any]]], Callable[P, Coroutine[Any, Any, Any]]]:
     """Decorate a coroutine function: it runs once for each Idempotency-Key, in a transaction.
 
     Its arguments are, among others, a Request and an AsyncSession. What it changes in the session,
@@ -57,7 +57,7 @@ def idempotent(
         caller, fingerprint=fingerprint, methods=methods, required=required, keep=keep, wait=wait
     )
 
-    def decorate(function: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[Any]]:
+    def decorate(function: Callable[P, Awaitable[Any]]) -> Callable[P, Coroutine[Any, Any, Any]]:
         check_coroutine(function)
 
         @wraps(function)

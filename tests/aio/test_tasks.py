@@ -241,6 +241,7 @@ def test_a_coroutine_function_is_decorated(url: str, run: Any) -> None:
             assert report.__doc__ == "Make it."
             assert await report(3, twice=True) == 6
             assert await asyncio.gather(*(report(number) for number in range(4))) == [0, 1, 2, 3]
+            assert await asyncio.create_task(report(5)) == 5  # a type checker wants a coroutine
 
             @locks.lease("report", wait=0)
             async def refused() -> None:
