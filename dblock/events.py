@@ -1,8 +1,8 @@
 """What happens to locks: dblock logs it, and calls the functions that listen.
 
 The logger is ``dblock.events``. Losses and unknown outcomes are errors, danger is a warning,
-refusals, missed renewals and conflicts are INFO, the rest is DEBUG. If you have not set up logging,
-Python prints nothing.
+refusals, missed renewals and conflicts are INFO, the rest is DEBUG. A handle that is refused again
+for the same hold logs that as DEBUG. If you have not set up logging, Python prints nothing.
 """
 
 from __future__ import annotations
@@ -99,13 +99,20 @@ def wanted(kind: Kind) -> bool:
 
 
 def tell(
-    kind: Kind, strategy: str, name: str, seconds: float, error: Exception | None = None
+    kind: Kind,
+    strategy: str,
+    name: str,
+    seconds: float,
+    error: Exception | None = None,
+    *,
+    again: bool = False,
 ) -> None:
-    """Log an event and call the hooks."""
+    """Log an event and call the hooks. If it is the same ``again``, the log has it as DEBUG."""
     if not wanted(kind):
         return
     event = LockEvent(kind, strategy, name, seconds, error)
-    logger.log(_LEVELS.get(kind, logging.DEBUG), "%s", event)
+    level = logging.DEBUG if again else _LEVELS.get(kind, logging.DEBUG)
+    logger.log(level, "%s", event)
     for hook in tuple(_hooks):
         try:
             hook(event)

@@ -90,6 +90,8 @@ class SingleHandle(Handle):
 
     strategy: ClassVar[str]
     name: str
+    #: The owner and the fence of the holder that the last attempt was refused for.
+    _refused_for: tuple[str | None, int] | None = None
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
         """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""
@@ -101,13 +103,20 @@ class SingleHandle(Handle):
         except DBLockError as error:
             self._tell(outcome(error), start, error)
             raise
+        holder = None if refusal is None else refusal.holder
+        held_by = None if holder is None else (holder.owner, holder.fence)
+        again = held_by is not None and held_by == self._refused_for
+        self._refused_for = held_by
         if refusal is not None:
-            self._tell(Kind.REFUSED, start, refusal)
+            self._tell(Kind.REFUSED, start, refusal, again=again)
         return refusal
 
     @abstractmethod
     def _try_within(self, wait: float | None) -> NotAcquired | None: ...
 
-    def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
+    def _tell(
+        self, kind: Kind, start: float, error: Exception | None = None, *, again: bool = False
+    ) -> None:
         if wanted(kind):
-            tell(kind, self.strategy, self.name, self._runtime.now() - start, error)
+            seconds = self._runtime.now() - start
+            tell(kind, self.strategy, self.name, seconds, error, again=again)

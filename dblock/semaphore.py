@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .arguments import LIMIT_MAX, check_limit
 from .errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
-from .events import Kind
 from .handle import SingleHandle
 from .lease import Lease
 from .protocol import slots
@@ -283,7 +282,7 @@ class _Turnstile(Lease):
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
         super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
 
-    def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
+    def _tell(self, *event: Any, **how: Any) -> None:
         pass
 
     def lasts(self) -> bool:

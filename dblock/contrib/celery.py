@@ -14,7 +14,7 @@ from celery.beat import PersistentScheduler, Scheduler
 from celery.utils.imports import symbol_by_name
 
 from ..election import Election, Leadership
-from ..errors import DBLockError, LockLost, NotAcquired
+from ..errors import DBLockError, LockLost
 
 _log = logging.getLogger("dblock")
 
@@ -41,6 +41,7 @@ class ElectedScheduler(Scheduler):  # type: ignore[misc] # it has no types
         kind = symbol_by_name(app.conf.get("dblock_scheduler") or PersistentScheduler)
         self._election = election
         self._make: Callable[[], Scheduler] = lambda: kind(app, *args, **options)
+        self._standing = election.stand()
         self._term: Leadership | None = None
         self._working: Scheduler | None = None
         super().__init__(app, {}, *args[1:], lazy=True, **options)
@@ -54,9 +55,10 @@ class ElectedScheduler(Scheduler):  # type: ignore[misc] # it has no types
         if self._term is None or not self._term.held:
             self._end()
             try:
-                self._begin(self._election.campaign(wait=WAIT))
-            except NotAcquired:
-                return 0.0  # it has waited
+                if self._standing.begin(WAIT) is not None:  # another one leads
+                    return 0.0  # it has waited
+                term, self._standing = self._standing, self._election.stand()
+                self._begin(term)
             except DBLockError as error:
                 _log.warning("this beat does not know whether it leads: %s", error)
                 return REST

@@ -89,7 +89,7 @@ class Another:
 class _Lease(Lease):
     """A lease of another process. Its events are no events of this process."""
 
-    def _tell(self, *event: Any) -> None:
+    def _tell(self, *event: Any, **how: Any) -> None:
         pass
 
 

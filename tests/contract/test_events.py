@@ -119,6 +119,21 @@ def test_the_log(locks: Locks, caplog: pytest.LogCaptureFixture) -> None:
     assert said[-1][1].endswith("was released by force")
 
 
+def test_who_is_refused_again_and_again_is_told_once(
+    locks: Locks, others: Locks, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that stands by, and tries each second for days."""
+    waiting = locks.lease("report")
+    with caplog.at_level(logging.DEBUG, "dblock.events"):
+        for _ in range(2):
+            with others.lease("report", ttl=LONG):
+                for wait in (0, 0.01, 0):
+                    assert not waiting.acquire(timeout=wait)
+    assert told.kinds().count(Kind.REFUSED) == 6
+    levels = [one.levelname for one in caplog.records if one.message.startswith("refused")]
+    assert levels == ["INFO", "DEBUG", "DEBUG"] * 2
+
+
 def test_a_hook_that_fails_harms_nobody(locks: Locks, caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: LockEvent) -> None:
         raise KeyError("of the hook")
