@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,12 +16,16 @@ from . import exits
 from .app import app
 from .output import complain, warnings_told
 
+#: Of standard output. Those of databases have become errors of dblock's.
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
     try:
         with warnings_told():
             code = app.main(arguments, prog_name="dblock", standalone_mode=False)
+            sys.stdout.flush()
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "dblock"
         complain(f"{error.format_message()} (try '{where} --help')")
@@ -29,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except DBLockError as error:
         complain(str(error))
         code = exits.code_of(error)
-    except Exception:  # a defect: what helps now is all there is to know
-        traceback.print_exc()
-        code = exits.INTERNAL
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            complain(f"the output could not be written: {error.strerror}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at its end
+            code = exits.IO
+        else:  # a defect: what helps now is all there is to know
+            traceback.print_exc()
+            code = exits.INTERNAL
     sys.exit(code)

@@ -8,6 +8,7 @@ from .. import __version__
 from . import exits
 from .doctor import doctor
 from .metrics import metrics
+from .options import DATABASE
 from .pause import pause
 from .prune import prune
 from .run import run
@@ -30,23 +31,38 @@ across hosts, give the URL of a server that they share, and run dblock upgrade o
 """
 
 
-class InOrder(click.Group):
-    """Lists its commands as they were added, not by name."""
+class App(click.Group):
+    """The commands, in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the options that say which database it is before the command too."""
+        early = 0
+        while early < len(args):
+            option, has_value, _ = args[early].partition("=")
+            if option not in DATABASE:
+                break
+            early += 2 if DATABASE[option] and not has_value else 1
+        if early < len(args):  # what the command itself is given counts more
+            args = [args[early], *args[:early], *args[early + 1 :]]
+        return super().parse_args(ctx, args)
+
 
 @click.group(
     "dblock",
-    cls=InOrder,
+    cls=App,
     help=HELP,
-    no_args_is_help=False,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="dblock %(version)s")
-def app() -> None:
-    pass
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(exits.USAGE)
 
 
 for command in (

@@ -22,6 +22,7 @@ OPEN = 1  # runs --reopen: no run has succeeded in the slot
 USAGE = 64  # EX_USAGE
 UNAVAILABLE = 69  # EX_UNAVAILABLE
 INTERNAL = 70  # EX_SOFTWARE
+IO = 74  # EX_IOERR
 BUSY = 75  # EX_TEMPFAIL
 CONFIG = 78  # EX_CONFIG
 LOST = 79  # the first above sysexits; neither shells nor timeout(1) use it
@@ -38,6 +39,7 @@ Exit codes:
   {USAGE:3}  wrong usage
   {UNAVAILABLE:3}  the database was not reached, or cannot serve now: try again later
   {INTERNAL:3}  the outcome is unknown, or an internal error
+  {IO:3}  the output could not be written
   {BUSY:3}  busy: another holds the lock (run -E changes that)
   {CONFIG:3}  wrong set-up: no tables (run dblock upgrade), a wrong password or database, no driver,
        a role without rights

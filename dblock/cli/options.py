@@ -236,6 +236,16 @@ def _url(
     return found.url, found
 
 
+#: The options that say which database it is, and whether they have a value.
+DATABASE = {
+    "--url": True,
+    "--url-file": True,
+    "--schema": True,
+    "--prefix": True,
+    "--trust-server": False,
+}
+
+
 def database_options(command: Callable[P, T]) -> Callable[..., T]:
     """Add --url and the like to a command, which gets them as its ``place``."""
 

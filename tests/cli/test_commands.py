@@ -9,6 +9,8 @@ import pty
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -337,7 +339,8 @@ def test_sql(here: Here, tmp_path: Path) -> None:
         (["upgrade", "--prefix", "a-b"], "prefix"),
         (["list", "--prefix", "a-b"], "prefix"),
         (["frobnicate"], "frobnicate"),
-        ([], "Missing command"),
+        (["--frobnicate"], "--frobnicate"),
+        (["--url"], "--url"),
         (["show"], "NAME"),
         (["show", ""], "empty"),
     ],
@@ -348,6 +351,40 @@ def test_wrong_usage(here: Here, arguments: list[str], says: str) -> None:
     assert err.startswith("dblock: ")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_nothing_said(here: Here) -> None:
+    """A line of a crontab that lacks its command must not succeed."""
+    code, out, err = here()
+    assert (code, out) == (64, "")
+    assert err.startswith("Usage: dblock")
+    assert "dblock run nightly" in err
+
+
+def test_which_database_may_be_said_first(here: Here, tmp_path: Path) -> None:
+    first, second = (f"sqlite:///{tmp_path / name}" for name in ("first.db", "second.db"))
+    for url in (first, second):
+        assert here("upgrade", "--url", url)[0] == 0
+    assert here("--url", first, "--prefix=dblock_", "run", "a", "--", "true")[0] == 0
+    assert here("--url", first, "show", "a")[:2] == here("show", "a", "--url", first)[:2]
+    # What is said behind the command counts.
+    assert "fence   1" in here("--url", second, "show", "a", "--url", first)[1]
+    assert here("--url", first, "list", "--url", "nope")[0] == 64
+    assert here("--url", first)[:2] == (64, "")
+
+
+def test_a_full_disk(here: Here) -> None:
+    here("run", "a", "--", "true")
+    done = subprocess.run(
+        f"{sys.executable} -m dblock list --json >/dev/full",
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 74
+    assert done.stderr.endswith("the output could not be written: No space left on device\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_no_server_there(here: Here) -> None:
