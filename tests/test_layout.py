@@ -13,7 +13,7 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own, also for its types
 # alone: whoever has to know of another to be read depends on it.
 FLOORS = [
-    {"version", "functions", "clock", "printable", "address"},
+    {"version", "functions", "clock", "platform", "printable", "address"},
     {"arguments"},
     {"periods"},
     {"lock_state"},

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
@@ -18,6 +17,7 @@ from ..holding.keeper import Call, Keeper, logger
 from ..holding.worker import AGAIN, start_quietly
 from ..io.fork import leave_to_parent
 from ..io.process_lock import lock
+from ..platform import at_fork
 from .bridge import GRACE, run
 from .runtime import AsyncioRuntime
 
@@ -162,4 +162,4 @@ def _after_fork_in_child() -> None:
     _thread = None
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)

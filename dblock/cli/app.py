@@ -11,7 +11,7 @@ from .metrics import metrics
 from .options import DATABASE
 from .pause import pause
 from .prune import prune
-from .run import run
+from .run_command import run
 from .runs import runs
 from .schema import downgrade, upgrade
 from .show import list_, release, resize, show

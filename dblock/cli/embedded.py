@@ -17,7 +17,7 @@ from .metrics import metrics
 from .options import Place
 from .output import complain, warnings_told
 from .prune import prune
-from .run import run
+from .run_command import run
 from .runs import runs
 from .show import list_, release, resize, show
 

@@ -22,6 +22,11 @@ def make(file: Path) -> None:
     could replace the file at any time. So this checks the directory first, and follows no symbolic
     link.
     """
+    if not hasattr(os, "geteuid"):
+        raise Misconfigured(
+            "on this system dblock cannot see whether a file is yours alone, so it has no default "
+            "database here: name one with --url or DBLOCK_URL"
+        )
     for path in reversed(file.parents):
         if not path.exists():
             with contextlib.suppress(FileExistsError):  # another process made it
@@ -76,6 +81,8 @@ def read_url(path: str) -> str:
 
     Raises ValueError if others may read or change the file. No message shows what is in it.
     """
+    if not hasattr(os, "geteuid"):
+        raise ValueError("on this system dblock cannot see who may read a file: use DBLOCK_URL")
     try:
         with open(path, encoding="utf-8") as file:
             found = os.fstat(file.fileno())

@@ -6,9 +6,7 @@ import contextlib
 import os
 import select
 import sys
-import termios
 import time
-import tty
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -28,37 +26,44 @@ def watch(look: Callable[[], Table], where: str) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    with _keys(), Live(screen=True, auto_refresh=False) as live, _until_interrupted():
+    with _keys() as keys, Live(screen=True, auto_refresh=False) as live, _until_interrupted():
         shown: Table | str = ""
         place = printable(f"locks are in {where}")
         while True:
-            said = f"{time.strftime('%H:%M:%S')}  press q to quit"
+            how = "press q to quit" if keys else "press Ctrl-C to quit"
+            said = f"{time.strftime('%H:%M:%S')}  {how}"
             try:
                 shown = look()
             except DBLockError as error:
                 said = f"{said}  {printable(str(error))}"
             live.update(Group(shown, Text(f"\n{place}\n{said}", style="dim")), refresh=True)
-            if _pressed(EVERY) == "q":
+            if _pressed(EVERY, keys) == "q":
                 return
 
 
 @contextlib.contextmanager
-def _keys() -> Iterator[None]:
-    """Get keys as they are pressed, if they come from a terminal."""
+def _keys() -> Iterator[bool]:
+    """Get keys as they are pressed, if they come from a terminal of POSIX's; yield whether."""
+    try:
+        import termios
+        import tty
+    except ImportError:
+        yield False
+        return
     if not sys.stdin.isatty():
-        yield
+        yield False
         return
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
-        yield
+        yield True
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _pressed(within: float) -> str:
+def _pressed(within: float, keys: bool) -> str:
     """Return the key that is pressed within so many seconds, or ""."""
-    if not sys.stdin.isatty():
+    if not keys:
         time.sleep(within)
         return ""
     ready, _, _ = select.select([sys.stdin], [], [], within)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import threading
 from collections.abc import Callable
 
 from ..io.process_lock import at_the_end, lock
+from ..platform import block_signals
 
 logger = logging.getLogger("dblock")
 
@@ -82,8 +82,8 @@ def start_quietly(thread: threading.Thread) -> None:
     """
     if at_the_end():
         raise RuntimeError("no thread starts at the end of the interpreter")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    unblock = block_signals()
     try:
         thread.start()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        unblock()

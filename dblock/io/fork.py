@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import Protocol, TypeVar
+
+from ..platform import at_fork
 
 
 class Heir(Protocol):
@@ -39,4 +40,4 @@ def _after_fork_in_child() -> None:
         heir.forget_parent()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)

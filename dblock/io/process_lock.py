@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
+
+from ..platform import at_fork
 
 #: Never held for long. Reentrant, since a garbage collection, and with it anybody's code, can come
 #: anywhere. Nobody else has it while the process forks.
@@ -27,4 +28,4 @@ def take_over() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the types
 
 
-os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

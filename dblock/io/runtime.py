@@ -7,11 +7,8 @@ has one of his own decides what time it is, and what is drawn.
 from __future__ import annotations
 
 import _thread
-import math
 import os
 import random
-import select
-import signal
 import socket
 import threading
 import time
@@ -21,6 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .. import clock
+from ..platform import block_signals, poller
 from .process_lock import lock, settled
 
 if TYPE_CHECKING:
@@ -80,9 +78,7 @@ class Runtime:
 
     def readable(self, descriptor: int, seconds: float) -> bool:
         """Wait until there is something to read, so long; return whether there is."""
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(math.ceil(seconds * 1000)))
+        return poller(descriptor)(seconds)
 
     def hang_up(self, descriptor: int) -> None:
         """Let who waits for a connection to be readable find its end."""
@@ -139,7 +135,7 @@ class Runtime:
         def run() -> None:
             try:
                 # The application waits for signals where it likes.
-                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                block_signals()
                 function()
             finally:
                 done.release()

@@ -9,9 +9,6 @@ delay CREATE INDEX CONCURRENTLY.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -198,20 +195,23 @@ def _holder(own: Connection, dialect: Dialect, name: str) -> str:
 def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool]:
     """Lock a file beside the database, because the migration needs the database's own lock.
 
-    The file stays. If it was removed, one process could lock the old file and another a new one.
+    It is a database too, an empty one, so that SQLite locks it on every system. The file stays. If
+    it was removed, one process could lock the old file and another a new one.
     """
+    import sqlite3
+
     if not engine.url.database or engine.url.database == ":memory:":
         return _nothing
-    file = os.open(f"{engine.url.database}-migrating", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    stack.callback(os.close, file)
+    file = sqlite3.connect(f"{engine.url.database}-migrating", timeout=0, isolation_level=None)
+    stack.callback(file.close)
 
     def attempt() -> bool:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return False
-            raise
+            file.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            return False
         return True
 
     return attempt

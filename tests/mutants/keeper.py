@@ -304,7 +304,7 @@ KEEPER = (
     Mutant(
         "keeper-takes-signals",
         "the keeper's threads leave signals to the application",
-        "worker.start_quietly",
+        "platform.block_signals",
         "signal.valid_signals()",
         "[]",
         f"{PROCESSES}::test_the_keepers_threads_take_no_signals",

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import Unsupported
+from ...platform import poller
 from ...protocol import commands
 from ...protocol.faults import Fault
 from ...protocol.state import Passed
@@ -25,7 +26,7 @@ from .errors import fault_of, refuses
 from .fragments import milliseconds
 from .opening import Opener, opener
 from .queue import CHANNEL, CLASS, PREFIX
-from .sender import Sender, polling
+from .sender import Sender
 from .witness import SERVER
 
 
@@ -107,7 +108,7 @@ class Psycopg(Adapter):
         return bool(connection.pgconn.status == _OK)
 
     def sender(self, connection: Any) -> Send:
-        return Sender(connection, polling(connection.fileno())).send
+        return Sender(connection, poller(connection.fileno())).send
 
     def send(
         self, connection: Any, query: Query[Any], within: float | None = None, waits: bool = False

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from ...platform import poller
 from ...protocol.steps import Query
 from . import read_deadline
-from .sender import ACTIVE, IDLE, STALE, Sender, auto, numbered, polling
+from .sender import ACTIVE, IDLE, STALE, Sender, auto, numbered
 
 # For who waits for an answer as long as it takes: more seconds than a poll can count are refused.
 _ENDLESS = 1_000_000.0
@@ -128,4 +129,4 @@ def opener(connection: Any) -> Opener | None:
 
     if getattr(connection, "cursor_factory", None) is not Cursor or pq.version() < _PIPELINES:
         return None
-    return Opener(connection, polling(connection.fileno()))
+    return Opener(connection, poller(connection.fileno()))

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-import select
 from collections import Counter
 from functools import lru_cache
 from hashlib import blake2b
-from math import ceil
 from typing import Any, Protocol
 
 from ... import clock
@@ -212,20 +210,3 @@ def _error(result: Any) -> Exception:
     from psycopg.errors import error_from_result
 
     return error_from_result(result)
-
-
-def polling(descriptor: int) -> Ready:
-    """Return how a thread waits."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-
-    def ready(seconds: float, *, writing: bool, waits: bool) -> bool:
-        if not writing:
-            return bool(poll.poll(ceil(seconds * 1000)))
-        poll.modify(descriptor, select.POLLIN | select.POLLOUT)
-        try:
-            return bool(poll.poll(ceil(seconds * 1000)))
-        finally:
-            poll.modify(descriptor, select.POLLIN)
-
-    return ready

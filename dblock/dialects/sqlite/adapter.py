@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import Unavailable
+from ...platform import at_fork
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession, same
@@ -213,7 +213,7 @@ def _after_fork_in_child() -> None:
     _under_way.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)
 
 
 def _mode(connection: Any) -> int:
