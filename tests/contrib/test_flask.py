@@ -13,7 +13,7 @@ from flask import Flask
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import Column, Integer, MetaData, Table, inspect
 
-from dblock import Locks, NotAcquired
+from dblock import Locks, NotAcquired, SchemaMissing
 from dblock.contrib.flask import DBLock
 from tests.conftest import NewDatabase
 from tests.contrib.project import HEAD
@@ -189,6 +189,15 @@ def test_the_session_of_another_bind_is_refused(
         assert locks.row("order", on=on).acquire()
         assert not locks.locks.lease("order").acquire(blocking=False)
         db.session.rollback()
+
+
+def test_tables_that_are_missing(new_database: NewDatabase, create_app: Factory) -> None:
+    app = create_app(new_database("sqlite").url)
+    with app.app_context(), pytest.raises(SchemaMissing, match="`flask dblock upgrade`"):
+        locks.lease("report").acquire()
+    assert app.test_cli_runner().invoke(args=["dblock", "upgrade"]).exit_code == 0
+    with app.app_context(), locks.lease("report"):
+        pass
 
 
 def test_the_commands(new_database: NewDatabase, create_app: Factory) -> None:
