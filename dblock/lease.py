@@ -17,6 +17,7 @@ from .handle import SingleHandle
 from .holding.handle_holds import HandleHolds
 from .holding.keeper import guarded
 from .holding.lease_hold import LeaseHold
+from .policy import how_often
 from .protocol import guard, overview, release, renew
 from .protocol.acquire import acquire
 from .protocol.lease import Held, LeaseRequest
@@ -127,7 +128,10 @@ class Lease(SingleHandle):
             waiters.append(self._database.waiter(self.name, self.strategy, start, options.label))
             return waiters[0]
 
-        line = self.name, id(options.retry.wait), options.fair
+        wait_strategy = options.retry.wait
+        # One waiter of this process stands in the database for all that look as often as it does.
+        often = None if wait_strategy is None else how_often(wait_strategy)
+        line = self.name, often, options.fair
         place = None if wait == 0 else contenders.local_queue.first_place(line)
         # A reader asks before it waits, if nobody of this process does: it may join others. It
         # waits where it can do so: in the name's queue, not in the server.

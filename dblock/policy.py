@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -131,3 +131,16 @@ def _call_state(number: int, elapsed: float) -> RetryCallState:
     state.start_time = time.monotonic() - elapsed
     state.outcome_timestamp = state.start_time + elapsed
     return state
+
+
+def how_often(wait: WaitBaseT) -> Hashable:
+    """Return what is the same for strategies that wait in the same way, as far as can be seen."""
+    what = type(wait)
+    if what.__module__.partition(".")[0] == "tenacity":
+        settings = tuple(sorted(vars(wait).items()))
+        try:
+            hash(settings)
+        except TypeError:
+            return id(wait)
+        return what, settings
+    return id(wait)

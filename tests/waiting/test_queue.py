@@ -8,7 +8,7 @@ import time
 from concurrent.futures import Future
 
 import pytest
-from tenacity import wait_fixed
+from tenacity import wait_fixed, wait_random_exponential
 
 from dblock import Locks, RetryPolicy
 from dblock.dialects.tickets import UNCALLED
@@ -211,6 +211,19 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
         holder.release()
         threads.join()
     assert sorted(turns) == list(range(30))
+
+
+def test_equal_policies_stand_in_one_line(queue: Queue, threads: Threads) -> None:
+    """One ticket for the two, as if they had one policy; another one has its own line."""
+    holder, locks, turns = lease(queue.locks()), queue.locks(), list[int]()
+    waits = (wait_fixed(0.01), wait_fixed(0.01), wait_random_exponential(max=0.01))
+    with holder:
+        for number, wait in enumerate(waits):
+            threads.start(take_turn, locks, turns, number, retry=RetryPolicy(wait=wait))
+        lengths = locks.database.contenders.local_queue.lengths
+        eventually(lambda: sorted(lengths()) == [1, 2])
+    threads.join()
+    assert sorted(turns) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("world", WORLDS, indirect=True)
