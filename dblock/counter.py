@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -182,8 +183,25 @@ class Counter:
     # --- inside ------------------------------------------------------------------------------
 
     def _change(
+        self, session: Borrowable, key: Any, n: Any, sign: int, idempotency_key: str | None
+    ) -> bool:
+        check_number("an amount", n)
+        if n <= 0:
+            raise ValueError(f"an amount is above 0: {n!r}")
+        if idempotency_key is not None:
+            check_name(idempotency_key, "an idempotency key")
+        table = self._table
+        locking = table.several or idempotency_key is not None
+        transaction = table.borrow(session, locking=locking)
+        change = partial(self._change_in, transaction, key, n, sign, idempotency_key)
+        changed = table.repeated(transaction, change)
+        if changed:
+            table.expire(session, key)
+        return changed
+
+    def _change_in(
         self,
-        session: Borrowable,
+        transaction: TableTransaction,
         key: Any,
         n: Any,
         sign: int,
@@ -191,14 +209,7 @@ class Counter:
         *,
         locked: bool = False,
     ) -> bool:
-        check_number("an amount", n)
-        if n <= 0:
-            raise ValueError(f"an amount is above 0: {n!r}")
-        if idempotency_key is not None:
-            check_name(idempotency_key, "an idempotency key")
         dialect, table = self._dialect, self._table
-        locking = table.several or idempotency_key is not None
-        transaction = table.borrow(session, locking=locking)
         numbers, amount, least, most = self._room(transaction, n, sign)
         # First, so that a repetition in another transaction waits here for this one's end.
         if idempotency_key is not None and not table.record(transaction, idempotency_key):
@@ -220,8 +231,7 @@ class Counter:
             # Once it is locked only the latter is left.
             if locked or not self._lock(transaction, key):
                 raise self._is_kept(key)
-            return self._change(session, key, n, sign, idempotency_key, locked=True)
-        self._table.expire(session, key)
+            return self._change_in(transaction, key, n, sign, idempotency_key, locked=True)
         return True
 
     def _room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:

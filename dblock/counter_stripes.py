@@ -14,7 +14,8 @@ itself keeps it for all; and who needs more than one row has locked all of them,
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import and_, bindparam, func, insert, select, true, type_coerce
 from sqlalchemy.exc import MultipleResultsFound
@@ -22,7 +23,7 @@ from sqlalchemy.types import Integer
 
 from .amounts import Number, Numbers, even_parts, exact_sum
 from .counter_table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
-from .errors import Unsupported
+from .errors import DeadlockDetected, Unsupported
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Column
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from .io.borrowed import Borrowable
     from .io.sqlalchemy_transaction import BorrowedTransaction
     from .policy import RetryPolicy
+
+T = TypeVar("T")
 
 _START, _STRIPE = "dblock_start", "dblock_stripe"
 _NONE = -1  # the number of no stripe
@@ -119,6 +122,26 @@ class StripedTable(SessionTable):
         return [(number, value, seen) for number, value, seen in found]
 
     # --- changing ----------------------------------------------------------------------------
+
+    def repeated(self, transaction: BorrowedTransaction, change: Callable[[], T]) -> T:
+        """Make a change. If a deadlock undoes it, and there was nothing before in the user's
+        transaction, begin that anew: nothing else is lost."""
+        number, start = 0, self._runtime.now()
+        while True:
+            number += 1
+            try:
+                return change()
+            except DeadlockDetected:
+                elapsed = self._runtime.now() - start
+                left = self._dialect.timeouts.socket - elapsed
+                what = f"<Counter {self.columns}>"
+                if not transaction.fresh:
+                    raise
+                sleep = self._retry.sleep_after(what, number, elapsed, left)
+                if sleep is None:
+                    raise
+            transaction.start_over()
+            self._runtime.sleep(sleep)
 
     def expire(self, session: Borrowable, key: Any) -> None:
         self.columns.expire(session, [(key, number) for number in range(self._stripes)])

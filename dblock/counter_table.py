@@ -323,6 +323,10 @@ class CounterTable(ABC, Generic[Transaction]):
             if not self._whereabouts.moved(transaction, key):
                 return False
 
+    def repeated(self, transaction: Transaction, change: Callable[[], T]) -> T:
+        """Make a change in the user's transaction."""
+        return change()
+
     def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
 
@@ -369,6 +373,8 @@ class SessionTable(CounterTable[BorrowedTransaction]):
                 "a counter works in an SQLAlchemy Connection or Session, not "
                 f"{type(found).__name__}"
             )
+        if self.several:
+            transaction.note_whether_fresh()
         transaction.recognise()
         return transaction
 

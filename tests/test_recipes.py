@@ -251,6 +251,7 @@ def test_the_pages_exit_codes_are_the_programs() -> None:
         exits.USAGE,
         exits.UNAVAILABLE,
         exits.INTERNAL,
+        exits.IO,
         exits.BUSY,
         exits.CONFIG,
         exits.LOST,

@@ -249,6 +249,8 @@ class BorrowedTransaction(TableTransaction):
         super().__init__(dialect, cached.driver, cached.connection, runtime)
         self.connection = connection
         self._cached = cached
+        #: Whether there was nothing before, when somebody asked: it can be started over.
+        self.fresh = False
 
     @property
     def root(self) -> Root | None:
@@ -267,9 +269,10 @@ class BorrowedTransaction(TableTransaction):
         while savepoint is not None:
             around.add(savepoint._savepoint)
             savepoint = savepoint._previous_nested
-        root = self.root
-        if not around or root is None:
+        if not around:
             return
+        root = self.root
+        assert root is not None  # a savepoint is in one
         found = _savepoints.get(self.connection)
         if found is None:
             found = _savepoints[self.connection] = _Savepoints()
@@ -285,6 +288,10 @@ class BorrowedTransaction(TableTransaction):
 
     def release(self, savepoint: None) -> None:
         self.execute(_RELEASE)
+
+    def note_whether_fresh(self) -> None:
+        self.begin()
+        self.fresh = not self.driver.has_begun(self.driver_connection)
 
     def start_over(self) -> None:
         connection = self.connection

@@ -731,6 +731,22 @@ CATALOGUE = (
         "[threads-postgresql-False-session]",
     ),
     Mutant(
+        "no-change-is-made-again",
+        "who takes once meets no deadlock",
+        "BorrowedTransaction.note_whether_fresh",
+        "not self.driver.has_begun(self.driver_connection)",
+        "False",
+        f"{STRIPES}::test_who_takes_once_meets_no_deadlock[threads-mariadb]",
+    ),
+    Mutant(
+        "what-was-done-before-is-lost",
+        "a change that is made again loses nothing of the user's",
+        "BorrowedTransaction.note_whether_fresh",
+        "not self.driver.has_begun(self.driver_connection)",
+        "True",
+        f"{STRIPES}::test_what_a_transaction_did_before_is_not_lost[threads-mariadb]",
+    ),
+    Mutant(
         "counter-blames-the-amount",
         "who is refused is told the reason",
         "Counter._refusal",

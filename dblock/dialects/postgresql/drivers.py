@@ -90,6 +90,9 @@ class Asyncpg(BorrowedDriver):
     ) -> contextlib.AbstractContextManager[None]:
         return ended_after(within, connection.driver_connection.terminate, in_loop)
 
+    def has_begun(self, connection: Any) -> bool:
+        return bool(connection.driver_connection.is_in_transaction())
+
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         if connection.driver_connection.is_closed():
             return CLOSED
