@@ -223,6 +223,7 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     assert order == ["writer", "reader"]
 
 
+@pytest.mark.parametrize("times", [{"grace": SECONDS}], ids=["unhurried"])
 @pytest.mark.parametrize("shared_before", [True, False])
 def test_writers_that_wait_behind_a_writer_are_not_overtaken(
     new_locks: NewLocks, threads: Threads, shared_before: bool

@@ -716,7 +716,7 @@ CATALOGUE = (
     Mutant(
         "counter-keeps-a-key",
         "a change that was refused leaves no key",
-        "Counter._change",
+        "Counter._change_in",
         "if idempotency_key is not None and not dialect.failure_aborts:",
         "if False:",
         f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
