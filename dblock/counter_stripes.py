@@ -24,6 +24,7 @@ from sqlalchemy.types import Integer
 from .amounts import Number, Numbers, even_parts, exact_sum
 from .counter_table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
 from .errors import DeadlockDetected, Unsupported
+from .protocol.faults import StatementError
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Column
@@ -124,14 +125,17 @@ class StripedTable(SessionTable):
     # --- changing ----------------------------------------------------------------------------
 
     def repeated(self, transaction: BorrowedTransaction, change: Callable[[], T]) -> T:
-        """Make a change. If a deadlock undoes it, and there was nothing before in the user's
-        transaction, begin that anew: nothing else is lost."""
+        """Make a change. If a deadlock undoes it, and the driver knows that there was nothing
+        before in the user's transaction, begin that anew: nothing else is lost.
+
+        MariaDB's drivers do not know: of an answer with rows they drop what the server says of it.
+        """
         number, start = 0, self._runtime.now()
         while True:
             number += 1
             try:
                 return change()
-            except DeadlockDetected:
+            except DeadlockDetected as error:
                 elapsed = self._runtime.now() - start
                 left = self._dialect.timeouts.socket - elapsed
                 what = f"<Counter {self.columns}>"
@@ -140,7 +144,10 @@ class StripedTable(SessionTable):
                 sleep = self._retry.sleep_after(what, number, elapsed, left)
                 if sleep is None:
                     raise
-            transaction.start_over()
+                try:
+                    transaction.start_over()
+                except StatementError:  # the connection broke too
+                    raise error from error.__cause__
             self._runtime.sleep(sleep)
 
     def expire(self, session: Borrowable, key: Any) -> None:

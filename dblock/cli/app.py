@@ -45,7 +45,9 @@ class App(click.Group):
             if option not in DATABASE:
                 break
             early += 2 if DATABASE[option] and not has_value else 1
-        if early < len(args):  # what the command itself is given counts more
+        if early >= len(args) or args[early].startswith("-"):  # --help, or no command
+            args = args[early:]
+        else:  # what the command itself is given counts more
             args = [args[early], *args[:early], *args[early + 1 :]]
         return super().parse_args(ctx, args)
 

@@ -11,12 +11,9 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from hashlib import sha256
-from inspect import Parameter, Signature, signature
-from typing import Any, ParamSpec, cast
+from typing import Any, ParamSpec
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
@@ -31,9 +28,6 @@ from .sessions import uncommitted
 P = ParamSpec("P")
 
 __all__ = ["idempotent"]
-
-#: The parameter for FastAPI's Response, if a function has none of its own.
-_RESPONSE = "dblock_response"
 
 
 def idempotent(
@@ -68,7 +62,6 @@ def idempotent(
 
         @wraps(function)
         async def once(*args: P.args, **kwargs: P.kwargs) -> Any:
-            injected = cast("dict[str, Any]", kwargs).pop(_RESPONSE, None)
             given = (*args, *kwargs.values())
             request = _only(Request, "a Request", given)
             if not rules.cover(request.method):
@@ -87,50 +80,22 @@ def idempotent(
                     _transaction(session),
                     call.once(partial(found.once, session)) as recorded,
                 ):
-                    beside = injected or next(
-                        (one for one in given if isinstance(one, Response)), None
-                    )
                     if recorded.replayed:
-                        return _replayed(recorded.result, beside)
+                        return _replayed(recorded.result)
                     response = await function(*args, **kwargs)
-                    if not rules.record(_status(request, response, beside), recorded.active):
+                    status = response.status_code if isinstance(response, Response) else 200
+                    if not rules.record(status, recorded.active):
                         raise Unrecorded(response)
-                    recorded.result = result = _recorded(response, beside)
-                    # FastAPI makes the same response of it as of what is on record.
-                    return result.get("value", response)
+                    recorded.result = _recorded(response)
+                    return response
             except Unrecorded as unrecorded:
                 return unrecorded.response
             except REFUSALS as error:
                 return _response(call.refusal(error))
 
-        once.__signature__ = _with_response(function)  # type: ignore[attr-defined]
         return once
 
     return decorate
-
-
-def _with_response(function: Callable[..., Any]) -> Signature:
-    """Return a function's signature, with a parameter for FastAPI's Response if it has none.
-
-    FastAPI makes the response of what a function returns, and puts into it the status and the
-    headers of that Response.
-    """
-    try:
-        found = signature(function, eval_str=True)
-    except NameError:  # FastAPI looks for the names in its own way
-        found = signature(function)
-    parameters = list(found.parameters.values())
-    if not any(_is_response(one.annotation) for one in parameters):
-        mine = Parameter(_RESPONSE, Parameter.KEYWORD_ONLY, default=None, annotation=Response)
-        last = bool(parameters) and parameters[-1].kind is Parameter.VAR_KEYWORD
-        parameters.insert(len(parameters) - last, mine)
-    return found.replace(parameters=parameters)
-
-
-def _is_response(annotation: object) -> bool:
-    if isinstance(annotation, str):
-        return annotation.rpartition(".")[2] == "Response"
-    return isinstance(annotation, type) and issubclass(annotation, Response)
 
 
 @asynccontextmanager
@@ -159,93 +124,43 @@ def _only(kind: Any, what: str, given: tuple[Any, ...]) -> Any:
 async def _payload(request: Request, rules: Rules[Request]) -> object:
     if rules.fingerprint is not None:
         return rules.fingerprint(request)
-    form = getattr(request, "_form", None)  # FastAPI has read it for the function's parameters
-    if form is not None:
-        return [[name, await _said(value)] for name, value in form.multi_items()]
     try:
         return await request.body()
     except RuntimeError as error:
         raise TypeError(
-            "the body of this request was read as a stream before: give idempotent() a fingerprint="
+            "the body of this request was read as a form, or as a stream, before: give "
+            "idempotent() a fingerprint="
         ) from error
 
 
-async def _said(value: str | UploadFile) -> object:
-    """Return what JSON says of a field of a form."""
-    if isinstance(value, str):
-        return value
-    digest = sha256()
-    await value.seek(0)
-    while part := await value.read(2**20):
-        digest.update(part)
-    await value.seek(0)
-    return {"file": value.filename, "sha256": digest.hexdigest()}
-
-
-def _status(request: Request, response: Any, beside: Response | None) -> int:
-    """Return the status of what a function returned."""
-    if isinstance(response, Response):
-        return response.status_code
-    # FastAPI's own choice: None until the function says one.
-    chosen = None if beside is None else beside.status_code
-    return chosen or getattr(request.scope.get("route"), "status_code", None) or 200
-
-
-def _headers(response: Response) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
-    )
-
-
-def _recorded(response: Any, beside: Response | None) -> dict[str, Any]:
+def _recorded(response: Any) -> dict[str, Any]:
     """Return what JSON says of what a function returned.
 
-    FastAPI makes a response of what is none, also of one that is on record. The status and the
-    headers of that are in the Response ``beside``.
+    FastAPI makes a response of what is none, also of one that is on record.
     """
     if isinstance(response, StreamingResponse | FileResponse):
         raise http.streamed(response)
     if isinstance(response, Response):
-        return Answer(response.status_code, _headers(response), bytes(response.body)).recorded()
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in response.raw_headers
+        )
+        return Answer(response.status_code, headers, bytes(response.body)).recorded()
+    value = response.model_dump(mode="json") if hasattr(response, "model_dump") else response
     try:
-        text = json.dumps(_encoded(response))
+        text = json.dumps(value)
     except (TypeError, ValueError):
         raise TypeError(
-            "an idempotent function returns a Response, or what FastAPI can make one of, not "
-            f"{type(response).__name__}"
+            "an idempotent function returns a Response, a model of Pydantic or what JSON can "
+            f"express, not {type(response).__name__}"
         ) from None
     if len(text) > http.BODY_MAX:
         raise http.too_large(len(text))
-    made: dict[str, Any] = {}
-    if beside is not None:
-        made = Answer(beside.status_code or 0, _headers(beside)).recorded()
-    return {**made, "value": json.loads(text)}
+    return {"value": json.loads(text)}  # of which FastAPI makes the same response
 
 
-def _encoded(value: Any) -> Any:
-    """Return a value as Pydantic says it in JSON: a model, a list of models, a datetime. Of other
-    objects, such as SQLAlchemy's, the attributes."""
-    try:
-        from pydantic_core import to_jsonable_python
-    except ImportError:  # and so there is no FastAPI
-        return value
-    return to_jsonable_python(value, fallback=_attributes)
-
-
-def _attributes(value: object) -> dict[str, Any]:
-    return {name: one for name, one in vars(value).items() if not name.startswith("_")}
-
-
-def _replayed(recorded: dict[str, Any], beside: Response | None) -> Any:
-    if "value" not in recorded:
-        return _response(Answer.replayed(recorded))
-    if beside is not None:
-        answer = Answer.replayed({"status": 0, "headers": [], "text": "", **recorded})
-        if answer.status:
-            beside.status_code = answer.status
-        for name, value in answer.headers:
-            beside.headers.append(name, value)
-    return recorded["value"]
+def _replayed(recorded: dict[str, Any]) -> Any:
+    return recorded["value"] if "value" in recorded else _response(Answer.replayed(recorded))
 
 
 def _response(answer: Answer) -> Response:

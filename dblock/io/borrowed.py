@@ -43,7 +43,7 @@ class Root(Protocol):
 class Borrowed(ABC):
     """A transaction of the user's, in which dblock runs statements.
 
-    dblock never commits it, rolls it back or changes its settings.
+    dblock never commits it or changes its settings, and rolls it back only where nothing was in it.
     """
 
     def __init__(

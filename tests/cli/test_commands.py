@@ -340,7 +340,6 @@ def test_sql(here: Here, tmp_path: Path) -> None:
         (["list", "--prefix", "a-b"], "prefix"),
         (["frobnicate"], "frobnicate"),
         (["--frobnicate"], "--frobnicate"),
-        (["--url"], "--url"),
         (["show"], "NAME"),
         (["show", ""], "empty"),
     ],
@@ -371,6 +370,7 @@ def test_which_database_may_be_said_first(here: Here, tmp_path: Path) -> None:
     assert "fence   1" in here("--url", second, "show", "a", "--url", first)[1]
     assert here("--url", first, "list", "--url", "nope")[0] == 64
     assert here("--url", first)[:2] == (64, "")
+    assert here("--url", first, "--version") == here("--version")
 
 
 def test_a_full_disk(here: Here) -> None:

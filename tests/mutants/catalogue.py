@@ -736,7 +736,7 @@ CATALOGUE = (
         "BorrowedTransaction.note_whether_fresh",
         "not self.driver.has_begun(self.driver_connection)",
         "False",
-        f"{STRIPES}::test_who_takes_once_meets_no_deadlock[threads-mariadb]",
+        f"{STRIPES}::test_who_takes_once_meets_no_deadlock[threads-postgresql]",
     ),
     Mutant(
         "what-was-done-before-is-lost",
@@ -744,7 +744,7 @@ CATALOGUE = (
         "BorrowedTransaction.note_whether_fresh",
         "not self.driver.has_begun(self.driver_connection)",
         "True",
-        f"{STRIPES}::test_what_a_transaction_did_before_is_not_lost[threads-mariadb]",
+        f"{STRIPES}::test_what_a_transaction_did_before_is_not_lost[threads-postgresql]",
     ),
     Mutant(
         "counter-blames-the-amount",

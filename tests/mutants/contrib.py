@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-FASTAPI = "tests/contrib/test_idempotency_fastapi.py"
-
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
 COUNTER = "tests/contrib/django/test_counter.py"
 PROJECT = "tests/contrib/django/test_project.py"
@@ -198,21 +196,5 @@ CONTRIB = (
         "app.teardown_appcontext(_release)",
         "",
         "tests/contrib/test_flask.py::test_a_request",
-    ),
-    Mutant(
-        "a-replay-has-the-routes-own-status",
-        "a repeated request gets the same response",
-        "starlette._replayed",
-        "beside.status_code = answer.status",
-        "pass",
-        f"{FASTAPI}::test_usual_routes",
-    ),
-    Mutant(
-        "files-of-a-form-are-not-compared",
-        "a key that comes with another request is refused",
-        "starlette._said",
-        "digest.update(part)",
-        "pass",
-        f"{FASTAPI}::test_usual_routes",
     ),
 )

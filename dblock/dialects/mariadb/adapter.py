@@ -15,7 +15,7 @@ from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
 from .arguments import CARRIED
 from .connecting import connect
-from .drivers import AioMySQL, MySQLdb, has_begun, problem_of
+from .drivers import AioMySQL, MySQLdb, problem_of
 from .errors import REFUSALS, code_of, fault_of
 from .reader import Reader
 from .sender import Sender
@@ -105,9 +105,6 @@ class PyMySQL(Adapter):
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         return problem_of(connection, self.is_usable(connection), locking)
-
-    def has_begun(self, connection: Any) -> bool:
-        return has_begun(connection)
 
     def classify(self, error: BaseException) -> Fault | None:
         return fault_of(error, self.package)

@@ -20,15 +20,6 @@ def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
     return None
 
 
-#: https://mariadb.com/kb/en/ok_packet/: the server says so with each answer.
-_IN_TRANSACTION = 1
-
-
-def has_begun(connection: Any) -> bool:
-    """Whether a transaction is open, as PyMySQL and the drivers made from it know."""
-    return bool(connection.server_status & _IN_TRANSACTION)
-
-
 class MySQLdb(BorrowedDriver):
     """mysqlclient. It waits in a library of C's, where nothing of Python's is asked."""
 
@@ -64,9 +55,6 @@ class AioMySQL(BorrowedDriver):
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
         return problem_of(connection, not connection.closed, locking)
-
-    def has_begun(self, connection: Any) -> bool:
-        return has_begun(connection)
 
     def classify(self, error: BaseException) -> Fault | None:
         return fault_of(error, "pymysql")
