@@ -9,6 +9,7 @@ delay CREATE INDEX CONCURRENTLY.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -202,7 +203,10 @@ def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool
 
     if not engine.url.database or engine.url.database == ":memory:":
         return _nothing
-    file = sqlite3.connect(f"{engine.url.database}-migrating", timeout=0, isolation_level=None)
+    path = f"{engine.url.database}-migrating"
+    with contextlib.suppress(FileExistsError):  # SQLite would let no other user of a group lock it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+    file = sqlite3.connect(path, timeout=0, isolation_level=None)
     stack.callback(file.close)
 
     def attempt() -> bool:
