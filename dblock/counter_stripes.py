@@ -136,12 +136,7 @@ class StripedTable(SessionTable):
             try:
                 return change()
             except DeadlockDetected as error:
-                elapsed = self._runtime.now() - start
-                left = self._dialect.timeouts.socket - elapsed
-                what = f"<Counter {self.columns}>"
-                if not transaction.fresh:
-                    raise
-                sleep = self._retry.sleep_after(what, number, elapsed, left)
+                sleep = self.sleep_after(number, start) if transaction.fresh else None
                 if sleep is None:
                     raise
                 try:

@@ -330,6 +330,12 @@ class CounterTable(ABC, Generic[Transaction]):
     def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
         return self._retried(partial(transaction.execute, query))
 
+    def sleep_after(self, number: int, start: float) -> float | None:
+        """Return how many seconds to sleep after a try, or None to give up."""
+        elapsed = self._runtime.now() - start
+        left = self._dialect.timeouts.socket - elapsed
+        return self._retry.sleep_after(f"<Counter {self.columns}>", number, elapsed, left)
+
     def _retried(self, do: Callable[[], T], *, ours: bool = False) -> T:
         """Run a statement, again where a wait for the row ended it and nothing else.
 
@@ -343,11 +349,7 @@ class CounterTable(ABC, Generic[Transaction]):
             except StatementError as failure:
                 sleep = None
                 if failure.fault is Fault.BUSY and not self._dialect.failure_aborts:
-                    elapsed = self._runtime.now() - start
-                    left = self._dialect.timeouts.socket - elapsed
-                    sleep = self._retry.sleep_after(
-                        f"<Counter {self.columns}>", number, elapsed, left
-                    )
+                    sleep = self.sleep_after(number, start)
                 if sleep is None:
                     broken = failure.fault is Fault.DISCONNECTED
                     told = explain_borrowed if ours or broken else explain

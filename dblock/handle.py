@@ -103,11 +103,11 @@ class SingleHandle(Handle):
         except DBLockError as error:
             self._tell(outcome(error), start, error)
             raise
-        holder = None if refusal is None else refusal.holder
-        held_by = None if holder is None else (holder.owner, holder.fence)
-        again = held_by is not None and held_by == self._refused_for
-        self._refused_for = held_by
         if refusal is not None:
+            holder = refusal.holder
+            held_by = None if holder is None else (holder.owner, holder.fence)
+            again = held_by is not None and held_by == self._refused_for
+            self._refused_for = held_by
             self._tell(Kind.REFUSED, start, refusal, again=again)
         return refusal
 

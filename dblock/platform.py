@@ -25,8 +25,10 @@ def block_signals() -> Callable[[], object]:
 
 
 def poller(descriptor: int) -> Callable[..., bool]:
-    """Return what waits, up to so many seconds, until a descriptor can be read, or ``writing``
-    written to. It tells whether it can. A thread that ``waits`` for others does so in the same way.
+    """Return a function that waits until a descriptor can be read, or ``writing`` also written to.
+
+    It waits for as many seconds as it is given, and tells whether the descriptor can be used. It
+    takes ``waits`` as :class:`.Send` does, for runtimes to which that makes a difference.
 
     poll(2) takes descriptors of any number; select(2), on POSIX, only those below 1024.
     """

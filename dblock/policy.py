@@ -134,7 +134,7 @@ def _call_state(number: int, elapsed: float) -> RetryCallState:
 
 
 def how_often(wait: WaitBaseT) -> Hashable:
-    """Return what is the same for strategies that wait in the same way, as far as can be seen."""
+    """Return a value that two strategies share if they are known to wait in the same way."""
     what = type(wait)
     if what.__module__.partition(".")[0] == "tenacity":
         settings = tuple(sorted(vars(wait).items()))

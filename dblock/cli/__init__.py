@@ -16,7 +16,7 @@ from . import exits
 from .app import app
 from .output import complain, warnings_told
 
-#: Of standard output. Those of databases have become errors of dblock's.
+#: Errors of standard output. dblock makes its own errors of a database's.
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 
 

@@ -14,7 +14,7 @@ from ..errors import DBLockError
 from . import exits
 from .doctor import doctor
 from .metrics import metrics
-from .options import Place
+from .options import DATABASE, Place
 from .output import complain, warnings_told
 from .prune import prune
 from .run_command import run
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..target import Target
 
 # Given by the framework's settings.
-_GIVEN = {"url", "url_file", "schema", "prefix", "trust_server"}
+_GIVEN = {option.removeprefix("--").replace("-", "_") for option in DATABASE}
 
 
 class Given(Place):

@@ -82,7 +82,9 @@ def read_url(path: str) -> str:
     Raises ValueError if others may read or change the file. No message shows what is in it.
     """
     if not hasattr(os, "geteuid"):
-        raise ValueError("on this system dblock cannot see who may read a file: use DBLOCK_URL")
+        raise ValueError(
+            "on this system dblock cannot see which users may read a file: use DBLOCK_URL"
+        )
     try:
         with open(path, encoding="utf-8") as file:
             found = os.fstat(file.fileno())
