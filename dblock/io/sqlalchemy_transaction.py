@@ -184,9 +184,8 @@ class _Savepoints:
         self._functions: list[tuple[set[str], Callable[[Root], None]]] = []
 
     def add(self, root: Root, around: set[str], function: Callable[[Root], None]) -> None:
-        if (
-            self._root is None or self._root() is not root
-        ):  # the functions ended with that transaction
+        # The functions of another transaction ended with it.
+        if self._root is None or self._root() is not root:
             self._root = ref(root)
             self._functions = []
         self._functions.append((around, function))
