@@ -16,6 +16,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, make_url
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
+from dblock import Locks
 from dblock.schema import upgrade
 from tests.aio.support import async_url
 from tests.conftest import Database, NewDatabase
@@ -54,6 +55,7 @@ def test_python_snippets(page: Path, db: Database) -> None:
     with engine.begin() as connection:
         connection.execute(product.insert().values(id=7, stock=10))
     names: dict[str, Any] = {
+        "Locks": Locks,
         "DATABASE_URL": db.url,
         "engine": engine,
         "Session": Session,
@@ -77,6 +79,37 @@ def test_python_snippets(page: Path, db: Database) -> None:
     for made in names.values():
         if isinstance(made, Engine):
             made.dispose()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md"])
+def test_the_first_screen_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+    """Its Python and the text under it, on the README and on the site's first page."""
+    found = re.search(
+        r"^```python first\n(.*?)^```\n\n```text\n(.*?)^```", page.read_text(), re.M | re.S
+    )
+    assert found is not None
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", found[1]],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    varies = r"by \S+ pid \d+ since [-\d]+ [:\d]+ UTC, expires in [\d.]+ s"
+    assert re.search(varies, found[2])
+    assert re.sub(varies, "", done.stdout) == re.sub(varies, "", found[2])
+    assert done.stderr == ""
+
+
+def test_the_first_screen_of_the_site_is_that_of_the_readme() -> None:
+    readme, home = ((ROOT / name).read_text() for name in ("README.md", "docs/index.md"))
+    for block in re.findall(r"^```(?:python first|text)\n.*?^```", readme, re.M | re.S):
+        assert block in home
+
+
+def test_the_readme_has_at_most_150_lines() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 def test_the_tutorial_says_what_it_prints(tmp_path: Path) -> None:

@@ -44,18 +44,33 @@ def metadata(request: pytest.FixtureRequest, built: Path) -> Message:
         return message_from_string(file.read().decode())
 
 
-def as_shown(link: re.Match[str]) -> str:
-    return link[0] if link[2].startswith("http") else link[1]
-
-
-def test_no_link_of_the_description_breaks(metadata: Message) -> None:
-    """Only whole addresses lead somewhere from an index's page; of other links the words stay."""
+@pytest.fixture
+def description(metadata: Message) -> str:
     assert metadata["Description-Content-Type"] == "text/markdown"
     description = metadata.get_payload()
     assert isinstance(description, str)
-    readme = (ROOT / "README.md").read_text()
-    assert LINK.sub(as_shown, readme).strip() == description.strip()
+    return description
+
+
+def test_no_link_of_the_description_breaks(description: str) -> None:
+    """Only whole addresses lead somewhere from an index's page; of other links the words stay."""
     assert [to for _, to in LINK.findall(description) if not to.startswith("http")] == []
+    assert "how it works" in description
+    assert "![" not in description
+
+
+def test_the_description_installs_from_an_index(description: str) -> None:
+    """Its readers have no checkout, except for the one command of those who contribute."""
+    commands = re.findall(r"^\$ (pip install .*)", description, re.MULTILINE)
+    assert [command.split("  #")[0] for command in commands] == [
+        "pip install dblock",
+        "pip install 'dblock[postgresql]'",
+        "pip install 'pip>=25.1' && pip install -e . --group test && python -m pytest",
+    ]
+    assert "checkout" not in description
+    readme = (ROOT / "README.md").read_text()
+    assert readme.count("\n## ") == description.count("\n## ")
+    assert len(readme.splitlines()) - len(description.splitlines()) == 2, "one picture"
 
 
 def test_extras(metadata: Message) -> None:
