@@ -103,7 +103,11 @@ class Injected:
         Headers that dependencies have set are not for the record, because they are set anew each
         time. The rest of the record names the headers that the route has set, or deleted.
         """
-        response = await _made(self._route, value, self._response.status_code)
+        try:
+            response = await _made(self._route, value, self._response.status_code)
+        except Exception as error:
+            error.add_note(f"FastAPI makes no response of what {self._route.path} returned")
+            raise
         after = self._headers()
         changed = {name for name in self._before | after if self._before[name] != after[name]}
         changed -= OF_ONE_ANSWER

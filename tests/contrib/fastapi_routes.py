@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from http import HTTPStatus
 from types import FunctionType, NoneType
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
@@ -320,7 +321,7 @@ async def its_own_by_default(
     session: Session,
     response: Response = None,  # type: ignore[assignment]
 ) -> dict[str, Any]:
-    response.status_code = 404
+    response.status_code = HTTPStatus.NOT_FOUND
     return {"detail": "no such product"}
 
 
