@@ -15,7 +15,7 @@ def is_coroutine_function(
     function: object,
 ) -> TypeGuard[Callable[..., Coroutine[Any, Any, Any]]]:
     """Whether a call returns a coroutine: also of a partial, and of an object with ``__call__``."""
-    return any(map(inspect.iscoroutinefunction, (function, _body(function))))
+    return any(map(inspect.iscoroutinefunction, (function, body_of(function))))
 
 
 #: What takes a function, where nothing else is said.
@@ -28,7 +28,7 @@ def check_runnable(function: F, how: str = "unlocked", taker: str = DECORATOR) -
     ``how`` says how the body would run otherwise, ``taker`` what takes the function.
     """
     check_callable(function, taker)
-    body = _body(function)
+    body = body_of(function)
     if is_coroutine_function(function) or any(
         is_lazy(one)
         for is_lazy in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
@@ -77,7 +77,7 @@ def _inside(function: Any) -> Any:
     return function
 
 
-def _body(function: object) -> object:
+def body_of(function: object) -> Any:
     """Return the function that a call of an object runs."""
     called = _inside(function)
     if inspect.isroutine(called) or inspect.isclass(called) or not callable(called):

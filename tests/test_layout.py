@@ -135,6 +135,7 @@ def test_nobody_needs_what_is_for_tests() -> None:
 def test_frameworks_are_imported_where_asked_for() -> None:
     wanted = {
         "contrib/django": "django",
+        "contrib/fastapi.py": "fastapi",
         "contrib/flask": "flask",
         "contrib/opentelemetry.py": "opentelemetry",
     }

@@ -32,7 +32,7 @@ BODY_MAX = 64 * 1024
 #: An answer with one of these wants the same request again, so it is not the end of a call.
 TRY_AGAIN = frozenset({401, 408, 425, 429})
 #: Headers of one connection, one moment or one session. They are set anew each time.
-_OF_ONE_ANSWER = frozenset(
+OF_ONE_ANSWER = frozenset(
     {
         "connection",
         "content-length",
@@ -87,7 +87,7 @@ class Answer:
         if len(self.body) > BODY_MAX:
             raise too_large(len(self.body))
         headers = [
-            [name, value] for name, value in self.headers if name.lower() not in _OF_ONE_ANSWER
+            [name, value] for name, value in self.headers if name.lower() not in OF_ONE_ANSWER
         ]
         made: dict[str, Any] = {"status": self.status, "headers": headers}
         if self.reason is not None:

@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ParamSpec
+from hashlib import sha256
+from importlib.util import find_spec
+from typing import Any, ParamSpec, cast
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
@@ -45,6 +47,7 @@ def idempotent(
     Its arguments are, among others, a Request and an AsyncSession. What it changes in the session,
     the key and the response commit together: the decorator commits, or rolls back, and the function
     does neither. A repeated request gets the recorded response, and the function does not run.
+    It returns a Response; a route of FastAPI's may return what FastAPI makes one of.
 
     ``locks`` are AsyncLocks, or a function that returns them for a request. ``caller`` returns
     whose request it is, for example the key of the user who is logged in; callers share no keys.
@@ -59,13 +62,17 @@ def idempotent(
 
     def decorate(function: Callable[P, Awaitable[Any]]) -> Callable[P, Coroutine[Any, Any, Any]]:
         check_coroutine(function)
+        fastapi = _fastapi()
 
         @wraps(function)
         async def once(*args: P.args, **kwargs: P.kwargs) -> Any:
+            named = cast("dict[str, Any]", kwargs)
+            beside = named.pop(fastapi.RESPONSE, None) if fastapi else None
             given = (*args, *kwargs.values())
             request = _only(Request, "a Request", given)
             if not rules.cover(request.method):
                 return await function(*args, **kwargs)
+            injected = None if beside is None else fastapi.Injected(request, beside, once)
             session = _only((AsyncSession, async_scoped_session), "an AsyncSession", given)
             found = locks if isinstance(locks, AsyncLocks) else locks(request)
             try:
@@ -81,21 +88,37 @@ def idempotent(
                     call.once(partial(found.once, session)) as recorded,
                 ):
                     if recorded.replayed:
-                        return _replayed(recorded.result)
-                    response = await function(*args, **kwargs)
-                    status = response.status_code if isinstance(response, Response) else 200
-                    if not rules.record(status, recorded.active):
+                        return _replayed(recorded.result, injected)
+                    returned = await function(*args, **kwargs)
+                    if isinstance(returned, Response):
+                        response, headers, more = returned, returned.raw_headers, {}
+                    elif injected is not None:
+                        response, headers, more = await injected.made(returned)
+                    else:
+                        raise _no_response(returned)
+                    if not rules.record(response.status_code, recorded.active):
                         raise Unrecorded(response)
-                    recorded.result = _recorded(response)
+                    recorded.result = {**_recorded(response, headers), **more}
                     return response
             except Unrecorded as unrecorded:
                 return unrecorded.response
             except REFUSALS as error:
                 return _response(call.refusal(error))
 
+        if fastapi:
+            once.__signature__ = fastapi.with_response(function)  # type: ignore[attr-defined]
         return once
 
     return decorate
+
+
+def _fastapi() -> Any:
+    """Return the module for FastAPI, which need not be installed."""
+    if find_spec("fastapi") is None:
+        return None
+    from . import fastapi
+
+    return fastapi
 
 
 @asynccontextmanager
@@ -124,43 +147,52 @@ def _only(kind: Any, what: str, given: tuple[Any, ...]) -> Any:
 async def _payload(request: Request, rules: Rules[Request]) -> object:
     if rules.fingerprint is not None:
         return rules.fingerprint(request)
+    form = getattr(request, "_form", None)  # FastAPI has read it, for the function's parameters
+    if form:
+        return [[name, await _said(value)] for name, value in form.multi_items()]
     try:
         return await request.body()
     except RuntimeError as error:
+        if form is not None:
+            return b""
         raise TypeError(
-            "the body of this request was read as a form, or as a stream, before: give "
-            "idempotent() a fingerprint="
+            "the body of this request was read as a stream before: give idempotent() a fingerprint="
         ) from error
 
 
-def _recorded(response: Any) -> dict[str, Any]:
-    """Return what JSON says of what a function returned.
+async def _said(value: str | UploadFile) -> object:
+    """Return what JSON says of a field of a form. A file is at its beginning then."""
+    if isinstance(value, str):
+        return value
+    digest = sha256()
+    await value.seek(0)
+    while part := await value.read(2**20):
+        digest.update(part)
+    await value.seek(0)
+    return [value.filename, value.content_type, digest.hexdigest()]
 
-    FastAPI makes a response of what is none, also of one that is on record.
-    """
-    if isinstance(response, StreamingResponse | FileResponse):
+
+def _recorded(response: Response, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
+    """Return what JSON says of a response, with these of its headers."""
+    if isinstance(response, StreamingResponse | FileResponse) or not hasattr(response, "body"):
         raise http.streamed(response)
-    if isinstance(response, Response):
-        headers = tuple(
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in response.raw_headers
-        )
-        return Answer(response.status_code, headers, bytes(response.body)).recorded()
-    value = response.model_dump(mode="json") if hasattr(response, "model_dump") else response
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        raise TypeError(
-            "an idempotent function returns a Response, a model of Pydantic or what JSON can "
-            f"express, not {type(response).__name__}"
-        ) from None
-    if len(text) > http.BODY_MAX:
-        raise http.too_large(len(text))
-    return {"value": json.loads(text)}  # of which FastAPI makes the same response
+    told = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return Answer(response.status_code, told, bytes(response.body)).recorded()
 
 
-def _replayed(recorded: dict[str, Any]) -> Any:
-    return recorded["value"] if "value" in recorded else _response(Answer.replayed(recorded))
+def _no_response(returned: object) -> TypeError:
+    return TypeError(
+        f"an idempotent function returns a Response, and this one returned "
+        f"{type(returned).__name__}. FastAPI makes a Response only of what its route returns: "
+        "decorate the route itself, below @app.post, or return a Response"
+    )
+
+
+def _replayed(recorded: dict[str, Any], injected: Any) -> Response:
+    response = _response(Answer.replayed(recorded))
+    if injected is not None:
+        injected.complete(response, recorded)
+    return response
 
 
 def _response(answer: Answer) -> Response:

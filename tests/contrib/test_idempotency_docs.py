@@ -19,7 +19,7 @@ from sqlalchemy import Column, Integer, String, create_engine
 from sqlalchemy.orm import declarative_base
 
 from tests.aio.support import async_url
-from tests.conftest import NewDatabase
+from tests.conftest import KINDS, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.contrib.test_docs import page
 from tests.test_docs import blocks
@@ -105,7 +105,7 @@ def test_flask(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["fastapi", "starlette"])
-@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_asgi(
     new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_asgi(
     exec(compile(block, "fastapi.md", "exec"), shop)
     app = run(name, monkeypatch, models={"Order": Order, "NewOrder": NewOrder}, shop=shop)["app"]
 
-    async def main() -> list[tuple[int, Any]]:
+    async def main() -> list[httpx.Response]:
         found = []
         async with shop["lifespan"](app) as state:
 
@@ -137,13 +137,16 @@ def test_asgi(
                 for product, headers in (("pot", KEY), ("pot", KEY), ("lid", KEY), ("pot", {})):
                     headers = {"X-Customer": "Ann", **headers}
                     json = {"product": product}
-                    reply = await client.post("/orders", json=json, headers=headers)
-                    found.append((reply.status_code, reply.json()))
+                    found.append(await client.post("/orders", json=json, headers=headers))
         return found
 
     first, again, *refused = asyncio.run(main())
-    assert first == again == (201, {"order": 1})
-    assert [status for status, _ in refused] == [422, 400]
+    for reply in (first, again):
+        assert (reply.status_code, reply.json()) == (201, {"order": 1})
+        assert reply.headers.get("location") == ("/orders/1" if name == "fastapi" else None)
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert [reply.status_code for reply in refused] == [422, 400]
     with engine.connect() as on:
         assert len(on.exec_driver_sql("SELECT id FROM orders").all()) == 1
     engine.dispose()

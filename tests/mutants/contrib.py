@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
 COUNTER = "tests/contrib/django/test_counter.py"
 PROJECT = "tests/contrib/django/test_project.py"
+FASTAPI = "tests/contrib/test_idempotency_fastapi.py"
 FLASK = "tests/contrib/test_flask_migrate.py"
 
 STRANGERS = "tests/contrib/test_migration_strangers.py"
@@ -196,5 +197,61 @@ CONTRIB = (
         "app.teardown_appcontext(_release)",
         "",
         "tests/contrib/test_flask.py::test_a_request",
+    ),
+    Mutant(
+        "what-a-model-hides-is-recorded",
+        "what is on record was sent",
+        "fastapi._made",
+        "exclude=route.response_model_exclude",
+        "exclude=None",
+        f"{FASTAPI}::test_each_kind_of_route[sqlite]",
+    ),
+    Mutant(
+        "a-replay-has-the-routes-own-status",
+        "a repeated request gets the same response",
+        "fastapi._made",
+        "status = status or route.status_code",
+        "status = route.status_code",
+        f"{FASTAPI}::test_each_kind_of_route[sqlite]",
+    ),
+    Mutant(
+        "what-a-router-adds-is-not-seen",
+        "a route answers as if it were not decorated",
+        "fastapi._route",
+        'return included if getattr(included, "original_route", None) is route else route',
+        "return route",
+        f"{FASTAPI}::test_each_kind_of_route[sqlite]",
+    ),
+    Mutant(
+        "headers-of-dependencies-are-recorded",
+        "what dependencies set is set anew for each request",
+        "Injected.made",
+        "self._before[name] != after[name]",
+        "True",
+        f"{FASTAPI}::test_what_dependencies_set_is_set_anew[sqlite]",
+    ),
+    Mutant(
+        "a-replay-has-no-cookies-of-dependencies",
+        "what dependencies set is set anew for each request",
+        "Injected.made",
+        "changed -= OF_ONE_ANSWER",
+        "pass",
+        f"{FASTAPI}::test_what_dependencies_set_is_set_anew[sqlite]",
+    ),
+    Mutant(
+        "a-dependency-that-runs-once",
+        "a route does not run again for a repeated request",
+        "Injected.__init__",
+        "call is decorated",
+        "False",
+        f"{FASTAPI}::test_what_fails_is_not_recorded[sqlite]",
+    ),
+    Mutant(
+        "files-of-a-form-are-not-compared",
+        "a key of another request is refused",
+        "starlette._said",
+        "digest.update(part)",
+        "pass",
+        f"{FASTAPI}::test_forms_are_compared_by_their_fields[sqlite]",
     ),
 )

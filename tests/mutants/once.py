@@ -185,7 +185,7 @@ ONCE = (
         "cookies-are-recorded",
         "no session's cookie is on record",
         "Answer.recorded",
-        "name.lower() not in _OF_ONE_ANSWER",
+        "name.lower() not in OF_ONE_ANSWER",
         "True",
         f"{HTTP}::test_it_runs_once[django-sqlite]",
     ),
