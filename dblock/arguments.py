@@ -21,9 +21,9 @@ TTL_MIN = 0.1  # below this a round trip is a large part of the lease
 TTL_MAX = 366 * 24 * 3600.0
 TTL_LONG = 24 * 3600.0
 _LONG = (  # the same for all of them, so that it is said once
-    "a TTL is longer than a day: if the holder dies, nobody else gets the name for that long, and "
-    "after a failover of PostgreSQL dblock grants nothing at all for that long. dblock renews a "
-    "lease while you hold it, so a short TTL is enough"
+    "a TTL is longer than a day: if the holder dies, the name stays taken until the TTL is over, "
+    "and after a failover of PostgreSQL dblock grants nothing at all for that time. dblock renews "
+    "a lease while you hold it, so a short TTL is enough"
 )
 IDLE_MIN = 60.0
 IDLE_MAX = 36525 * 24 * 3600.0
@@ -266,7 +266,7 @@ def check_detached(text: object) -> tuple[str, str, int]:
     The text is a secret, so no error repeats it.
     """
     if not isinstance(text, str):
-        raise TypeError(f"what to attach is the text of lease.detach(), not {type(text).__name__}")
+        raise TypeError(f"attach takes the text of lease.detach(), not {type(text).__name__}")
     match = _DETACHED.fullmatch(text)
     if match is None or int(match[2]) > FENCE_MAX:
         raise ValueError(
@@ -381,4 +381,4 @@ def check_json(what: str, value: Any, *, sort: bool = False) -> str:
     try:
         return json.dumps(value, allow_nan=False, sort_keys=sort, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise type(error)(f"{what} is what JSON can express: {error}") from None
+        raise type(error)(f"{what} is something that JSON can express: {error}") from None

@@ -35,17 +35,18 @@ Room = tuple[Numbers, Number, Number, Number]
 
 
 class Counter:
-    """A number in a row of a table of yours, made by :meth:`Locks.counter`.
+    """A number in a row of one of your tables, made by :meth:`Locks.counter`.
 
     All methods run in the transaction of the session or connection that you give them, and commit
     with it. Each change is one atomic statement, so there is nothing to hold and nothing to expire.
 
-    dblock looks once, in the database, which numbers the column can hold exactly. An integer column
-    takes whole amounts, a NUMERIC(12, 2) takes amounts with two decimals. Any other amount raises
-    ValueError. If the column has no room for the result, you get OverflowError. Both change
-    nothing, and your transaction goes on. A floating point column counts as exactly as such numbers
-    can; :meth:`update` and :meth:`compare_and_update` need a version column there. If the column is
-    NULL, you get Unsupported; also if a trigger or a policy keeps the row from being changed.
+    dblock reads once, from the database, which numbers the column can hold exactly. An integer
+    column takes whole amounts, a NUMERIC(12, 2) takes amounts with two decimals. Any other amount
+    raises ValueError. If the column has no room for the result, you get OverflowError. Both change
+    nothing, and your transaction stays usable. A floating point column counts only as exactly as
+    such numbers can; :meth:`update` and :meth:`compare_and_update` need a version column for it. If
+    the column is NULL, or a trigger or a policy prevents the change of the row, you get
+    Unsupported.
 
     If the whole transaction has to run again, you get Conflict or DeadlockDetected. After a mere
     lock wait timeout dblock tries again, by the retry policy.
@@ -94,31 +95,31 @@ class Counter:
         """Take ``n`` off; raise NotEnough, changing nothing, if that would go below the floor.
 
         One round trip. With an ``idempotency_key`` you can safely repeat it after a lost reply or a
-        commit of unknown outcome: dblock applies a key once for ever, and a repetition changes
-        nothing and returns False. dblock remembers only the key, not what it was for. So give each
-        change its own key, in an order of several lines ``f"{order}:{line}"``.
+        commit of unknown outcome: dblock applies each key once, and a repetition changes nothing
+        and returns False. dblock records only the key, not the change. So give each change its own
+        key, in an order of several lines ``f"{order}:{line}"``.
         """
         return self._change(session, key, n, -1, idempotency_key)
 
     def add(
         self, session: Borrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
-        """Add ``n``. It works like :meth:`take`, but does not look at the floor."""
+        """Add ``n``. It works like :meth:`take`, but does not check the floor."""
         return self._change(session, key, n, 1, idempotency_key)
 
     def compare_and_update(self, session: Borrowable, key: Any, *, seen: Any, new: Any) -> bool:
-        """Set the counter to ``new`` if it is still as ``seen``; False if not. One round trip.
+        """Set the counter to ``new`` if it is still ``seen``; False if not. One round trip.
 
         Without a version column ``seen`` is the value that you read. Then a change there and back
         in the meantime goes unnoticed. With a version column ``seen`` is the version that you read.
         """
-        check_number("what was seen", seen)
+        check_number("the value that was seen", seen)
         check_number("the new value", new)
         self._check_one_row()
         transaction = self._table.borrow(session)
         self._check_comparable(transaction)
         if self._columns.version is None:
-            seen = self._table.exactly(transaction, "what was seen", seen)
+            seen = self._table.exactly(transaction, "the value that was seen", seen)
         matched = self._set(transaction, key, seen, new)
         if not matched:
             self._table.check_one_row(transaction, key)
@@ -128,10 +129,10 @@ class Counter:
     def update(self, session: Borrowable, key: Any, change: Callable[[Any], Any]) -> Any:
         """Set the counter to ``change(value)``; return the new value.
 
-        It reads the value, calls ``change``, and sets the result if nobody has changed the number
-        meanwhile. Otherwise it tries again, by the retry policy. After a lost race it locks the row
-        before it reads it, in this process for a second from then on: on a hot row most races are
-        lost, and some callers would lose all of them.
+        It reads the value, calls ``change``, and sets the result if no other transaction has
+        changed the number in between. Otherwise it tries again, by the retry policy. After a lost
+        race this process locks the row before it reads it, for one second: on a hot row most races
+        are lost, and some callers would lose all of them.
 
         Raises Conflict if the policy's tries are used up, or if this transaction's snapshot can
         never see the newer value.
@@ -169,7 +170,7 @@ class Counter:
         return self._table.read(self._table.borrow(session, changing=False), key, lock=False)[0]
 
     def spread(self, session: Borrowable, key: Any) -> None:
-        """Give a key's number as many rows as it has stripes, equal parts of it in each.
+        """Spread a key's number over as many rows as there are stripes, in equal parts.
 
         Call it once, when there is one row, and again when you have changed ``stripes``. It waits
         for transactions that are changing the number. Raises LookupError if there is no row yet.
@@ -336,7 +337,7 @@ class Counter:
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)
         if version is None:
-            seen = numbers.exactly("what was seen", seen)
+            seen = numbers.exactly("the value that was seen", seen)
         else:
             seen = numbers.exactly("the version that was seen", seen)
             if seen >= numbers.most:

@@ -186,12 +186,12 @@ class Running:
 
 
 class CronJob(Protocol[P, T_co]):
-    """What :meth:`Locks.cron` makes of a function. It is a plain function, because task queues
+    """A job, made of a function by :meth:`Locks.cron`. It is a plain function, because task queues
     register functions.
 
-    Call it to run the job. The call returns what the function returns. It returns None if the run
-    was skipped, because somebody else has the job or because the job has succeeded in its slot.
-    dblock logs that.
+    Call it to run the job. The call returns the function's result. It returns None if dblock
+    skipped the run, because another process runs the job or because the job has succeeded in its
+    slot. dblock logs that.
 
     ``lease`` is the lease of the runs. The function can use ``lease.check()`` and ``lease.fence``.
 

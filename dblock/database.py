@@ -151,10 +151,10 @@ class Database:
         elif refused.pause:
             who = (
                 f"nothing is granted for another {refused.pause:.1f} s, because the database "
-                "crashed or failed over and may have forgotten who holds it"
+                "crashed or failed over and may have lost the holder's lease"
             )
         else:
-            who = "held by a row lock, or by others who came first"
+            who = "held by a row lock, or by waiters that came first"
         within = "" if wait is None else f" within {wait:g} s"
         return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
 

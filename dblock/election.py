@@ -33,12 +33,12 @@ _log = logging.getLogger("dblock")
 class Leadership(Lease):
     """One term of a leader: a lease that is held, made by :meth:`Election.campaign`.
 
-    It is a :class:`Lease` in all but its beginning: :attr:`fence` numbers the term,
-    :meth:`guard` keeps a leader that was deposed from committing, and :meth:`check`, :attr:`lost`
-    and ``on_lost`` tell it. You believe in your term until your own deadline and no longer,
-    whatever the database says. The end of ``with`` resigns.
+    It is a :class:`Lease`, except that it is already held: :attr:`fence` numbers the term,
+    :meth:`guard` keeps a deposed leader from committing, and :meth:`check`, :attr:`lost` and
+    ``on_lost`` report the loss. The term ends for you at your own deadline at the latest, even if
+    the database cannot be reached. The end of ``with`` resigns.
 
-    A term that is over does not come back. Campaign again. It has one ``with`` block, too.
+    A term that is over does not come back: campaign again. A term has one ``with`` block.
     """
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
@@ -76,19 +76,19 @@ class Leadership(Lease):
                     with contextlib.suppress(DBLockError):
                         super().release()
                     raise
-                _log.info("nobody was told of the new term of %r: %s", self.name, error)
+                _log.info("observers were not notified of the new term of %r: %s", self.name, error)
         return refusal
 
     def proclaim(self, value: Any) -> None:
-        """Let everybody who asks for the leader have ``value``, for the rest of the term.
+        """Publish ``value`` with the leader, for the rest of the term.
 
-        ``value`` is what JSON can express, at most 8 kB of it: an address, a partition of the work.
+        ``value`` is a value that JSON can express, at most 8 kB: an address, a part of the work.
         The next term begins without a value.
 
-        Raises LockLost if the term is over, by your own clock or by the database's. Then nothing
-        was written, or what was written counts no more. Raises Unavailable if nothing was written,
-        and OutcomeUnknown if no reply came: proclaim it again. What you proclaim later counts: an
-        earlier value does not arrive after it, unless it was lost behind a pooler.
+        Raises LockLost if the term is over, by your own clock or by the database's. Then the value
+        was not written, or has ended with the term. Raises Unavailable if nothing was written, and
+        OutcomeUnknown if the reply was lost: proclaim the value again. An earlier value does not
+        replace a later one, unless its reply was lost behind a pooler.
         """
         self._proclaim(check_value(value), self._database.timeouts.socket)
 
@@ -116,14 +116,14 @@ class Leadership(Lease):
             raise self._lose(hold, loss) from loss.__cause__
 
     def detach(self, ttl: Seconds | None = None) -> NoReturn:
-        """Raise TypeError: who leads elsewhere proclaims a value of its own."""
+        """Raise TypeError: a term cannot be handed over."""
         raise TypeError(
-            f"a term of {self.name!r} cannot be detached: what it proclaimed is of this process. "
+            f"a term of {self.name!r} cannot be detached: its value belongs to this process. "
             "Resign, and let the other process campaign"
         )
 
     def resign(self) -> None:
-        """Give the name back: whoever campaigns has it at once. See :meth:`Lease.release`.
+        """End the term, so that another process can lead immediately. See :meth:`Lease.release`.
 
         The end of ``with`` has nothing to do then.
         """
@@ -143,7 +143,7 @@ class Leadership(Lease):
     def release(self, after: Seconds = 0.0) -> None:
         """Resign."""
         if after:
-            raise ValueError("a term ends when you resign: there is nobody to keep its name for")
+            raise ValueError("a term ends when you resign: its name cannot be kept")
         super().release()
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
@@ -156,7 +156,7 @@ class Leadership(Lease):
 
 
 class Election:
-    """An election, made by :meth:`Locks.election`: the lease of a name, and who has it.
+    """An election, made by :meth:`Locks.election`: a lease whose holder leads.
 
     ``with`` a term, or let :meth:`run` do that again and again::
 
@@ -166,7 +166,7 @@ class Election:
                 with Session(engine) as session, session.begin(), term.guard(session):
                     do_what_a_leader_does(session)
 
-    Threads can share an Election. Each campaign is for a term of its own.
+    Threads can share an Election. Each campaign is for a separate term.
     """
 
     #: Its terms, for subclasses.
@@ -182,7 +182,7 @@ class Election:
 
     @property
     def ttl(self) -> float:
-        """After how many seconds without a renewal a leader is deposed."""
+        """The number of seconds without a renewal after which a leader is deposed."""
         return self._options.plan.ttl
 
     def __repr__(self) -> str:
@@ -197,14 +197,14 @@ class Election:
     # --- leading -----------------------------------------------------------------------------
 
     def campaign(self, wait: Seconds | None = None) -> Leadership:
-        """Return a term in which you lead, waiting ``wait`` seconds for it.
+        """Return a term in which you lead, waiting at most ``wait`` seconds for it.
 
-        None waits for ever, 0 not at all. Raises NotAcquired if another leads for that long: the
-        error tells who. It raises what :meth:`Lease.acquire` does: a thread that leads already
-        would wait for itself and gets DeadlockDetected. If the term is lost as soon as it is won,
-        it raises LockLost. If the name is that of a semaphore, it raises ValueError.
+        None waits for ever, 0 not at all. Raises NotAcquired if another process leads until then:
+        the error names the leader. Other errors are the same as for :meth:`Lease.acquire`: a thread
+        that already leads would wait for itself and gets DeadlockDetected. Raises LockLost if the
+        term is lost as soon as it is won, and ValueError if the name belongs to a semaphore.
 
-        Keep the term: if you drop it, it runs out.
+        Keep the term: if you drop it, it expires.
         """
         checked = check_wait(wait)
         term = self.stand()
@@ -218,7 +218,7 @@ class Election:
         return self.term_class(self._database, self._options._replace(**callbacks))
 
     def lead(self, term: Leadership) -> None:
-        """Win a term however long it takes. Not part of the public surface."""
+        """Win a term, without a deadline. Not part of the public surface."""
         runtime = self._database.runtime
         while True:
             try:
@@ -241,7 +241,7 @@ class Election:
         | returns, or raises LockLost, when the term was lost | :meth:`run` campaigns again |
         | raises anything else | :meth:`run` resigns and raises that |
 
-        A database that is away does not end it: :meth:`run` logs that and campaigns again.
+        If the database cannot be reached, :meth:`run` logs that and campaigns again.
         """
         check_runnable(work, taker="election.run")
         while True:
@@ -257,28 +257,30 @@ class Election:
     # --- looking -----------------------------------------------------------------------------
 
     def leader(self) -> Leader | None:
-        """Return who leads now, by the database's clock; None if nobody does. One round trip."""
+        """Return the current leader, by the database's clock, or None. One round trip."""
         database = self._database
         patience, now = database.timeouts.socket, database.runtime.now()
         return database.run(election.leader(database.dialect, self.name, patience, now))
 
     def observe(self, interval: Seconds = 0.5) -> Observation:
-        """Return an iterator over who leads: first who leads now, then each change.
+        """Return an iterator over the leaders: the current leader first, then each change.
 
-        A change is a new leader, a new value, or that nobody leads: then it yields None. If changes
-        come faster than you ask for them, you miss some of them, and never the last one.
+        A change is a new leader, a new value, or the end of a term. If nobody leads, the iterator
+        yields None. If changes come faster than you ask for them, you miss some of them, but never
+        the last one.
 
-        On PostgreSQL dblock is told of changes. On other databases, and behind a pooler, it looks
-        after each ``interval`` seconds. Either way it looks when a term should be over, and every
-        few seconds.
+        On PostgreSQL the server notifies dblock of changes. On other databases, and behind a
+        pooler, dblock polls every ``interval`` seconds. On all databases it also polls when a term
+        should be over, and every few seconds.
 
-        It raises Unavailable if the database is away. You can go on with it after that.
+        It raises Unavailable if the database cannot be reached. You can continue with it after
+        that.
         """
         return Observation(self._database, self.name, check_interval(interval))
 
 
 class Observation:
-    """An endless iterator over who leads, made by :meth:`Election.observe`."""
+    """An endless iterator over the leaders, made by :meth:`Election.observe`."""
 
     def __init__(self, database: Database, name: str, interval: float) -> None:
         self._database = database
@@ -313,6 +315,6 @@ def check_value(value: Any) -> str:
     if len(text) > VALUE_MAX:
         raise ValueError(
             f"a value is at most {VALUE_MAX} bytes of JSON, this one has {len(text)}: keep the "
-            "rest in a table of yours, and its key in the value"
+            "rest in your own table, and its key in the value"
         )
     return text

@@ -45,8 +45,8 @@ class DBLockError(Exception):
 class NotAcquired(DBLockError, TimeoutError):
     """The lock was not free within the wait.
 
-    ``holder`` is what the database last said of the lock. It is None if the database could not say
-    anything: other transactions do not see a row lock.
+    ``holder`` is the last known state of the lock. It is None if the database could not show it:
+    other transactions do not see a row lock.
     """
 
     def __init__(
@@ -70,29 +70,29 @@ class LockLost(DBLockError):
     ``reason`` is one of
 
     ``"expired"``
-        the lease ran out: dblock was not to renew it (any more), or this process had no time to; or
-        nobody attached the hold (:meth:`Lease.detach`) in time, or the process that did has died;
+        the lease expired: its options allowed no further renewal, or this process had no time for
+        one; or no process attached the hold (:meth:`Lease.detach`) in time, or that process died;
     ``"unreachable"``
-        the lease ran out: when dblock wanted to renew it, the database was not reached, or could
-        not serve;
+        the lease expired: when dblock wanted to renew it, it could not reach the database, or the
+        database could not serve;
     ``"taken over"``
-        the lease ran out, or ended where it was attached, and somebody else has had it since;
+        the lease expired, or ended where it was attached, and another process has held it since;
     ``"failover"``
-        another server has taken the database's place, and what it knows of the lock may be older
-        than what others were told;
+        another server has replaced the database's server, and its state of the lock may be older
+        than the state that clients have seen;
     ``"crash"``
-        the database crashed, and its lock table is volatile: it knows of no lease from before;
+        the database crashed, and its lock table is volatile: all earlier leases are lost;
     ``"forced"``
-        somebody freed the lease with ``release(name, force=True)``, or the database's clock was set
-        forward, so that somebody else had it before its time was over;
+        an operator freed the lease with ``release(name, force=True)``, or the database's clock was
+        set forward, so that another process had it before its time was over;
     ``"attached"``
-        somebody has attached the hold, and has it now;
+        another process has attached the hold, and has it now;
     ``"released"``
-        you attach a hold that was released where it was attached before, or by force;
+        you attach a hold that was already released, by the process that attached it or by force;
     ``"connection lost"``
         a row lock's transaction ended with its connection;
     ``"unknown"``
-        the lock is gone, and dblock could not look up why.
+        the lock has ended, and dblock could not find out why.
     """
 
     def __init__(self, message: str = "", *, name: str | None = None, reason: str = "") -> None:
@@ -101,7 +101,7 @@ class LockLost(DBLockError):
 
 
 class StaleFence(LockLost):
-    """A gate has seen a larger fence than yours, so somebody else has held the lock since.
+    """A gate has seen a larger fence than yours, so another process has held the lock since.
 
     ``fence`` is yours, ``newest`` the largest that the gate has seen, or None if that is not known.
     The ``reason`` is ``"taken over"``. Roll your transaction back.
@@ -141,8 +141,8 @@ class DeadlockDetected(DBLockError):
 class OutcomeUnknown(DBLockError):
     """dblock sent a statement, got no reply, and could not find out what the statement did.
 
-    Either dblock could not ask the database, or it does not know whether what it found is on the
-    standbys that the database's commits wait for.
+    Either dblock could not ask the database, or it does not know whether the statement's commit has
+    reached the standbys that the database waits for.
 
     This attempt may hold the lock until the TTL has passed. Your protected section did not start.
     """
@@ -163,7 +163,7 @@ class NotEnough(DBLockError):
 
 
 class InProgress(DBLockError):
-    """Another call with the same idempotency key has not ended within the wait. ``name`` is it.
+    """Another call with the idempotency key ``name`` has not ended within the wait.
 
     If that call succeeds, a later try gets its result. If it fails, a later try is the first.
     """
@@ -174,9 +174,9 @@ class KeyReused(DBLockError):
 
 
 class LimitMismatch(DBLockError, ValueError):
-    """A semaphore has another limit than you gave: all who use it give the same one.
+    """A semaphore has another limit than you gave: every process has to give the same limit.
 
-    ``limit`` is yours, ``stored`` the semaphore's; None if the name is not that of a semaphore.
+    ``limit`` is yours, ``stored`` the semaphore's, or None if the name is not a semaphore's.
     """
 
     def __init__(
@@ -200,8 +200,8 @@ class Misconfigured(Unavailable):
     """The database cannot be connected to as it is set up.
 
     The password or the user is wrong, there is no such database, or an option of the URL has no
-    such value. To try again does not help before somebody changes that. dblock tries all the same
-    for as long as it tries a database that is away, because the password may be changing just now.
+    such value. Trying again does not help before an operator changes that. dblock still tries for
+    the same time as after any Unavailable, because the password may be changing at that moment.
     """
 
 
@@ -210,11 +210,11 @@ class ConnectTimeout(Unavailable):
 
 
 class QueryTimeout(Unavailable):
-    """The server gave a statement up: after ``Timeouts.query``, or because somebody told it to."""
+    """The server cancelled a statement: after ``Timeouts.query``, or because of an operator."""
 
 
 class SocketTimeout(Unavailable):
-    """No answer came within ``Timeouts.socket``, so dblock gave the connection up.
+    """No reply came within ``Timeouts.socket``, so dblock closed the connection.
 
     You get this error if the statement cannot have changed anything. If it can, you get
     OutcomeUnknown.

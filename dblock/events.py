@@ -22,7 +22,7 @@ logger.addHandler(logging.NullHandler())
 
 
 class Kind(StrEnum):
-    """What happened; and what the seconds of the event mean."""
+    """The kind of an event, and the meaning of its seconds."""
 
     #: How an attempt to acquire ended. Seconds: how long it took.
     ACQUIRED = "acquired"
@@ -55,11 +55,11 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class LockEvent:
-    """Something that happened to a lock.
+    """An event of a lock.
 
-    ``strategy`` is "lease", "shared", "row" or "optimistic". ``name`` is the lock's name, or says
-    what met a conflict. What ``seconds`` mean depends on the ``kind``. ``error`` is the error
-    behind the event, or None.
+    ``strategy`` is "lease", "shared", "row" or "optimistic". ``name`` is the lock's name, or names
+    the work that met a conflict. The meaning of ``seconds`` depends on the ``kind``. ``error`` is
+    the error behind the event, or None.
     """
 
     kind: Kind
@@ -80,9 +80,9 @@ _hooks: list[Hook] = []
 def listen(hook: Hook) -> Callable[[], None]:
     """Call a function with every :class:`LockEvent` of this process from now on.
 
-    Return a function that ends that. dblock calls ``hook`` where the event happens, which is a
-    thread of dblock's if the keeper finds it out. So ``hook`` should not wait. dblock logs what it
-    raises.
+    Return a function that stops the calls. dblock calls ``hook`` in the thread in which the event
+    happens, which is one of dblock's own threads for the keeper's events. So ``hook`` should not
+    block. dblock logs its exceptions.
     """
     _hooks.append(hook)
 

@@ -48,7 +48,7 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
     """Add the table of a :func:`gate` to the MetaData of the database that it is in.
 
     Alembic's autogenerate then writes the migration that creates it. The table has a row for each
-    name: ``name``, and in ``fence`` the largest fence that was let through.
+    name: ``name``, and in ``fence`` the largest fence that has passed.
     """
     if not isinstance(metadata, MetaData):
         raise TypeError(
@@ -83,17 +83,17 @@ def gate(
 
     Call it first in the transaction, with ``lease.fence``. If the gate has let a larger fence of
     the same name through, you get StaleFence: roll the transaction back. The same fence may come
-    again. Nobody else passes the gate of this name until the transaction ends, and a rollback
-    undoes the passage.
+    again. No other transaction passes the gate of this name until this one ends. If this one is
+    rolled back, the gate has its old fence again.
 
-    ``connection`` is an SQLAlchemy Connection, Session or scoped_session, or a connection of
-    Django's in ``transaction.atomic()``, on PostgreSQL, MariaDB or SQLite. ``table`` is the one
-    that :func:`table` made, if it has another name or schema than usual. ``trust_server`` is as for
-    :class:`dblock.Locks`. One round trip, after the first.
+    ``connection`` is an SQLAlchemy Connection, Session or scoped_session, or one of Django's
+    connections in ``transaction.atomic()``, on PostgreSQL, MariaDB or SQLite. ``table`` is the
+    result of :func:`table`, if you use another name or schema than the default. ``trust_server`` is
+    as for :class:`dblock.Locks`. One round trip, after the first.
 
     Under a stricter isolation level you get Conflict if the gate's row has changed since the
     transaction's snapshot, and DeadlockDetected after a deadlock: run the whole transaction again.
-    A wait lasts as long as the lock timeout of your session lets it; then you get Unavailable.
+    A wait lasts at most as long as your session's lock timeout; then you get Unavailable.
     """
     pass_through(connection, name, fence, table, trust_server, ADAPTERS)
 
@@ -125,7 +125,7 @@ def pass_through(
         raise _explained(dialect, failure, name, place) from failure.__cause__
     if newest > fence:
         raise StaleFence(
-            f"fence {fence} of {name!r} is stale: fence {newest} has been here, so somebody else "
+            f"fence {fence} of {name!r} is stale: fence {newest} has passed, so another process "
             "has held the lock since. Roll this transaction back",
             name=name,
             fence=fence,

@@ -28,8 +28,8 @@ class Handle(ABC):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock. Return True if you hold it now, False if not in time.
 
-        The signature is that of threading.Lock. ``blocking=False`` tries once and does not wait.
-        ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
+        The signature is the same as in threading.Lock. ``blocking=False`` tries once and does not
+        wait. ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
         """
         return self.try_within(check_acquire(blocking, timeout, self.wait)) is None
 

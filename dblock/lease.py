@@ -44,13 +44,13 @@ class Lease(SingleHandle):
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
 
-    Threads can share one Lease. Each acquisition is a hold of its own. To whom it belongs depends
-    on the kind of lease, as with Python's own locks:
+    Threads can share one Lease. Each acquisition is a separate hold. Its owner depends on the kind
+    of lease, as with Python's own locks:
 
     | | ordinary: as `threading.Lock` | `reentrant=True`: as `threading.RLock` |
     |---|---|---|
     | a hold belongs to | the Lease | the thread that took it |
-    | the same thread acquires | DeadlockDetected at once; False if it does not wait | counted |
+    | the same thread acquires | DeadlockDetected; False if it does not wait | counted |
     | another thread acquires | waits, or is refused | waits, or is refused |
     | another thread releases | ends the hold | NotHeld |
     | fence, token, check, renew, guard in another thread | as in the first thread | NotHeld |
@@ -58,16 +58,16 @@ class Lease(SingleHandle):
     | release twice | NotHeld, or ends a hold that another thread has taken since | NotHeld |
     | through another Lease, or in a forked child | NotHeld, False | NotHeld, False |
 
-    A thread's own hold comes first, lost or not. So a thread hears of its own loss, and does not
-    release a hold that another thread has taken since. In a thread without a hold, :attr:`lost` is
-    that of the newest hold. The end of ``with`` is a release.
+    A thread's own hold has priority, lost or not. So a thread learns of its own loss, and does not
+    release a hold that another thread has taken since. In a thread without a hold, :attr:`lost`
+    belongs to the newest hold. The end of ``with`` is a release.
 
     While you hold the lease, the process's keeper renews it after each third of its TTL, for as
-    long as this handle exists. If you drop the handle, the lease runs out.
+    long as this handle exists. If you drop the handle, the lease expires.
 
-    What it does not do: nobody can stop a holder from outside that was paused past its expiry.
-    dblock can tell the holder (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and
-    keep it from committing (:meth:`guard`).
+    A lease cannot stop a holder that was paused past its expiry. dblock can tell the holder
+    (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and keep it from committing
+    (:meth:`guard`).
     """
 
     strategy = "lease"
@@ -228,27 +228,27 @@ class Lease(SingleHandle):
         self._options = self._options._replace(plan=plan)
 
     def release(self, after: Seconds = 0.0) -> None:
-        """Give the lease back. One round trip.
+        """Release the lease. One round trip.
 
-        ``after`` keeps the name from everybody for so many seconds more. Nobody holds the lease
-        then, and it runs out.
+        With ``after=N`` the name stays taken for another N seconds. No process holds the lease in
+        that time, and then it expires.
 
         Raises NotHeld if there is no hold to release (:class:`Lease` says whose a hold is), and
-        LockLost if the lease was lost before, by expiry, takeover or force. Then your work may have
-        overlapped with that of another holder.
+        LockLost if the lease was lost before, by expiry, takeover or force. In that case your work
+        may have overlapped with another holder's work.
         """
         self._runtime.finish(partial(self._release, check_after(after)))
 
     def detach(self, ttl: Seconds | None = None) -> str:
-        """End this process's hold without freeing the name, for another process to go on with it.
+        """End this process's hold without freeing the name, for another process to continue it.
 
-        Return a text that names the hold. :meth:`Locks.attach` takes it, in any process, and goes
-        on with the same hold: nobody has had the name in between, and the fence is the same. The
-        text is as secret as :attr:`token`.
+        Return a text that names the hold. :meth:`Locks.attach` takes it, in any process, and
+        continues the same hold: no other process has held the name in between, and the fence is the
+        same. The text is as secret as :attr:`token`.
 
         The other process has ``ttl`` seconds to attach it (the lease's own TTL if None). Then the
-        hold runs out. Nothing of this handle holds the lease any more, and the end of ``with``
-        gives nothing back.
+        hold expires. This handle no longer holds the lease, and the end of ``with`` releases
+        nothing.
 
         Raises NotHeld if there is no hold, LockLost if it was lost, and RuntimeError for a
         reentrant lease that was taken more than once.
@@ -348,8 +348,8 @@ class Lease(SingleHandle):
         next renewal comes when that TTL is nearly over, and returns to the lease's own TTL.
 
         dblock tries until the hold's deadline. Raises NotHeld if you do not hold the lease, and
-        LockLost if it is over. dblock does not bring an expired lease back to life, even if nobody
-        else took it.
+        LockLost if it is over. dblock does not renew an expired lease, even if the name is still
+        free.
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
@@ -394,7 +394,7 @@ class Lease(SingleHandle):
         open at the start of the block.
 
         On SQLite the transaction becomes the file's one writer. End it before you renew or release
-        the lease. Otherwise the thread gets DeadlockDetected at once.
+        the lease. Otherwise the thread gets DeadlockDetected immediately.
         """
         hold = self._holds.get()
         if hold.loss is not None:
@@ -422,7 +422,7 @@ class Lease(SingleHandle):
 
     @property
     def ttl(self) -> float:
-        """For how many seconds dblock acquires and renews the lease."""
+        """The number of seconds for which dblock acquires and renews the lease."""
         return self._options.plan.ttl
 
     @property
@@ -432,14 +432,14 @@ class Lease(SingleHandle):
         return hold is not None and hold.alive
 
     def locked(self) -> bool:
-        """Return whether anybody holds a lease on the name, by the database's clock."""
+        """Return whether any process holds a lease on the name, by the database's clock."""
         now = self._runtime.now()
         row = self._database.run(overview.show_row(self._database.dialect, self.name, now))
         return row is not None and row.held
 
     @property
     def fence(self) -> int:
-        """The fencing token of this hold: larger than that of every earlier hold of the name.
+        """The fencing token of this hold: larger than the fence of every earlier hold of the name.
 
         Send it along with writes to other systems, and let them refuse smaller ones: Kleppmann,
         "How to do distributed locking" (2016). In another database :func:`dblock.fencing.gate`
@@ -454,7 +454,7 @@ class Lease(SingleHandle):
 
     @property
     def remaining(self) -> float:
-        """For how many seconds the holder may still act; 0.0 if it may not. No round trip."""
+        """The number of seconds for which the holder may still act, or 0.0. No round trip."""
         hold = self._holds.find()
         if hold is None or not hold.alive:
             return 0.0
@@ -462,10 +462,10 @@ class Lease(SingleHandle):
 
     @property
     def margin(self) -> float:
-        """Seconds between the loss of a lease that runs out and when another can have the name.
+        """The seconds from the loss of an expiring lease until the name is free.
 
-        dblock tells the holder that much early. It is that of this hold, or else of the last one.
-        Raises NotHeld if there was none.
+        dblock reports the loss to the holder that much earlier. The value belongs to this hold, or
+        else to the last one. Raises NotHeld if there was none.
         """
         return (self._holds.last or self._holds.get()).lease.term.margin
 
@@ -473,8 +473,8 @@ class Lease(SingleHandle):
     def lost(self) -> Event:
         """An event that dblock sets when this hold, or else the last one, is lost.
 
-        You do not have to ask: dblock sets it at the holder's deadline, or earlier if a renewal
-        finds that somebody took the lease away.
+        dblock sets it by itself: at the holder's deadline, or earlier if a renewal finds that the
+        lease was taken away.
         """
         hold = self._holds.find() or self._holds.last
         return self._runtime.event() if hold is None else hold.lost

@@ -21,7 +21,7 @@ class WaiterState(NamedTuple):
     waited: float
 
     def describe(self) -> str:
-        """Say who waits, for what and how long by now, in one line for people."""
+        """Describe the waiter, its lock and the time of its wait, in one line for people."""
         return printable(f"{self.owner} for {self.waited:.1f} s ({self.strategy})")
 
 
@@ -46,11 +46,11 @@ class RowLockState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who led at one moment, by the database's clock.
+    """The leader at one moment, by the database's clock.
 
     ``owner`` is the label of the leader's process, ``fence`` the number of its term, ``since`` the
-    beginning of the term. ``remaining`` is in seconds: then the term is over, unless the leader
-    has renewed it. ``value`` is what it has proclaimed in this term, None before that.
+    beginning of the term. ``remaining`` is in seconds: then the term is over, unless the leader has
+    renewed it. ``value`` is the value that it has proclaimed in this term, None before that.
     """
 
     owner: str | None
@@ -81,7 +81,7 @@ class RunState:
 
     @property
     def seconds(self) -> float | None:
-        """How many seconds it took, by the database's clock; None without an end."""
+        """How many seconds the run took, by the database's clock; None without an end."""
         return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
 
     @property
@@ -119,19 +119,18 @@ class LockState:
     """A name's row in the lock table at one moment.
 
     ``remaining`` is in seconds, by the database's clock. It is 0 or less if the lease has expired,
-    and None if there is no lease: then the owner and the times are those of the last lease.
+    and None if there is no lease: then the owner and the times belong to the last lease.
 
-    Only :meth:`Locks.show` and :meth:`Locks.list` fill in the rest. ``waiters`` have waited for a
-    moment already, in the order in which they began. ``run`` is the job's run under the lease, if
-    it is a job's. ``row_lock`` is the transaction that has locked the row, if no lease is on the
-    name and the database tells of it.
+    Only :meth:`Locks.show` and :meth:`Locks.list` fill in the rest. ``waiters`` are the waiters
+    that have waited for a moment, in the order of arrival. ``run`` is the job's run under the
+    lease, if it is a job's. ``row_lock`` is the transaction that has locked the row, if the name
+    has no lease and the database shows the transaction.
 
-    ``readers`` is how many share the lease, None if it is not shared: those on the list of the
-    group, so one that died counts until the group is over. Owner and ``acquired_at`` are the first
-    reader's then.
+    ``readers`` is the number of registered readers of a shared lease, or None. A reader that died
+    counts until the readers' hold is over. ``owner`` and ``acquired_at`` are the first reader's
+    then.
 
-    Only :meth:`Locks.show` fills in ``slots``: those of the semaphore that has the name, None if
-    there is none.
+    Only :meth:`Locks.show` fills in ``slots``: the slots of the semaphore with this name, or None.
 
     It has no token: a token proves ownership, so dblock gives it only to the holder.
     """
@@ -152,11 +151,11 @@ class LockState:
     def status(self) -> str:
         """The state of the name.
 
-        ``"held"``: somebody has a lease. ``"running"``: a job runs under the lease. ``"done"``: the
-        job has ended and still keeps the name. ``"locked"``: a transaction has the row lock.
-        ``"full"``: all slots of a semaphore are held; while somebody waits for one, that one has a
-        lease on the name itself, and it is ``"held"``. ``"expired"``: nobody gave the lease back.
-        ``"free"``: nobody has the name.
+        ``"held"``: a process holds a lease. ``"running"``: a job runs under the lease. ``"done"``:
+        the job has ended and still keeps the name. ``"locked"``: a transaction holds the row lock.
+        ``"full"``: all slots of a semaphore are held. While a process waits for a slot, it holds a
+        lease on the name itself, so the state is ``"held"``. ``"expired"``: the holder did not
+        release the lease. ``"free"``: no process holds the name.
         """
         done = self.run is not None and self.run.ended_at is not None
         if self.held:
@@ -169,7 +168,7 @@ class LockState:
 
     @property
     def held(self) -> bool:
-        """Whether somebody had an unexpired lease on the name."""
+        """Whether a process held an unexpired lease on the name."""
         return self.remaining is not None and self.remaining > 0
 
     def describe(self) -> str:

@@ -77,14 +77,14 @@ class Locks:
     ``schema``, ``prefix``
         where dblock's tables are: ``{schema}.{prefix}lock`` and so on.
     ``label``
-        what this process is, for the people who read ``dblock list``.
+        a text that tells people what this process is, in ``dblock list`` for example.
     ``trust_server``
         use a server that only speaks PostgreSQL's or MySQL's protocol (CockroachDB, TiDB, ...).
-        Without it dblock refuses such a server. dblock promises nothing there: not that a name has
-        one holder, nor that fences grow, a waiter is called, or a failover is noticed.
+        Without it dblock refuses such a server. dblock promises nothing there: a name may have two
+        holders, fences may not grow, waiters may not be notified, a failover may go unnoticed.
 
-    To make one does no I/O. Every call may raise Unavailable (the database is away), SchemaMissing
-    (``dblock upgrade`` was not run) and Unsupported (the role lacks rights).
+    Creating one does no I/O. Every call may raise Unavailable (the database cannot be reached),
+    SchemaMissing (``dblock upgrade`` was not run) and Unsupported (the role lacks rights).
     """
 
     def __init__(
@@ -170,27 +170,28 @@ class Locks:
 
         If your process dies, the lease ends ``ttl`` seconds after the last renewal. A short TTL is
         enough, because dblock renews the lease while you hold it. dblock warns of a TTL beyond a
-        day: if a holder dies, or the database fails over, others have to wait for that long.
+        day: if a holder dies, or the database fails over, other processes have to wait until the
+        TTL is over.
 
         ``wait`` is how long ``with`` and :meth:`Lease.acquire` wait, in seconds: None for ever, 0
         not at all. With ``reentrant=True`` the holding thread can take the lease again, without a
         round trip, and no other thread can release it.
 
-        On PostgreSQL dblock calls the waiters in the order in which they came. On MariaDB one
-        waiter looks, and the others wait behind it in the server. On SQLite, and behind a pooler,
-        waiters look after random times. Nobody is left behind. With ``fair=True`` the order is
-        strict everywhere, and the hand-over from one to the next takes longer. A free name is kept
+        On PostgreSQL dblock notifies the waiters in the order of arrival. On MariaDB one waiter
+        polls, and the others wait behind it in the server. On SQLite, and behind a pooler, waiters
+        poll after random times. No waiter starves. With ``fair=True`` the order is strict on every
+        database, and passing the lease on to the next waiter takes longer. A free name is reserved
         for the first waiter for 0.4 s, so a dead waiter does not stop the others.
 
         dblock renews the lease after each third of the TTL, at most ``max_renewals`` times, and
-        never past ``max_hold`` seconds after you got it. Then the lease runs out. With
+        never past ``max_hold`` seconds after you got it. Then the lease expires. With
         ``renew=False`` dblock does not renew it.
 
         If two thirds of the TTL pass without a renewal, dblock calls ``on_danger`` with a
         :class:`Danger`, while there is still time to stop. If the lease is lost, it calls
-        ``on_lost`` with the LockLost. Both run one after the other in a thread of dblock's, so they
-        should not wait. If a call of yours finds the loss, ``on_lost`` runs in your own thread.
-        dblock logs what they raise.
+        ``on_lost`` with the LockLost. Both run one after the other in one of dblock's threads, so
+        they should not block. If one of your own calls finds the loss, ``on_lost`` runs in your
+        thread. dblock logs the exceptions of both.
         """
         options = LeaseOptions(
             check_name(name),
@@ -223,8 +224,8 @@ class Locks:
     ) -> SharedLease:
         """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
 
-        Who takes the same name with :meth:`lease` is the writer: it holds the name alone, and
-        while it waits no new readers get in. All arguments are those of :meth:`lease`. See
+        The writer takes the same name with :meth:`lease`: it holds the name alone, and while it
+        waits no new readers get in. All arguments mean the same as for :meth:`lease`. See
         :class:`SharedLease`.
         """
         lease = self.lease(
@@ -255,11 +256,11 @@ class Locks:
         on_danger: Callable[[Danger], None] | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> AttachedLease:
-        """Return a lease that goes on with a hold that another process has detached.
+        """Return a lease that continues a hold that another process has detached. No I/O.
 
-        ``text`` is what :meth:`Lease.detach` has returned. ``with`` and :meth:`Lease.acquire`
-        attach the hold, once: whoever comes second gets LockLost. From then on the lease is held
-        here, renewed with ``ttl``, and released here.
+        ``text`` is the result of :meth:`Lease.detach`. ``with`` and :meth:`Lease.acquire` attach
+        the hold, once: a second process that attaches it gets LockLost. From then on this process
+        holds the lease, renews it with ``ttl``, and releases it.
 
         All other arguments are as for :meth:`lease`. ``max_hold`` counts from when it is attached.
         """
@@ -284,8 +285,8 @@ class Locks:
     ) -> RowLock:
         """Return a row lock on ``name``, in the transaction of ``on``.
 
-        Without ``on`` the row lock has a connection and a transaction of its own. ``wait`` is how
-        long ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
+        Without ``on`` the row lock has its own connection and transaction. ``wait`` is how long
+        ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
         """
         return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
 
@@ -301,11 +302,12 @@ class Locks:
         on_danger: Callable[[Danger], None] | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> Election:
-        """Return the election of who leads ``name``. No I/O.
+        """Return the election of the leader of ``name``. No I/O.
 
-        A leader is who holds the lease on ``name``, so the arguments are those of :meth:`lease`:
-        a leader that dies is followed ``ttl`` seconds after its last renewal. ``label`` is what
-        others see of it. ``max_hold`` is for how many seconds a term lasts at most.
+        The leader holds the lease on ``name``, so the arguments mean the same as for
+        :meth:`lease`: if a leader dies, another can lead ``ttl`` seconds after the dead leader's
+        last renewal. Others see ``label`` as the leader's owner label. A term lasts at most
+        ``max_hold`` seconds.
         """
         lease = self.lease(
             name,
@@ -322,8 +324,8 @@ class Locks:
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
 
-        dblock takes them sorted by name, all or none, and ``wait`` is one deadline for all of them,
-        in seconds.
+        dblock takes them in the order of their names, all or none. ``wait`` is one deadline for all
+        of them, in seconds.
         """
         return MultiLock(locks, wait, self.database.runtime)
 
@@ -343,15 +345,15 @@ class Locks:
         on_danger: Callable[[Danger], None] | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> Semaphore:
-        """Return a semaphore: at most ``limit`` hold one of its slots at a time, 1000 at most.
+        """Return a semaphore: at most ``limit`` holders at a time. ``limit`` is at most 1000.
 
-        Each slot is a lease, on the names ``api#1``, ``api#2`` and so on for the semaphore ``api``,
-        and all arguments but ``limit`` are those of :meth:`lease`, for each hold of a slot. With
-        ``fair=True`` waiters get slots strictly in the order of arrival, on every database. See
-        :class:`Semaphore`.
+        Each slot is a lease, on the names ``api#1``, ``api#2`` and so on for the semaphore ``api``.
+        All arguments except ``limit`` mean the same as for :meth:`lease`, for each hold of a slot.
+        With ``fair=True`` waiters get slots strictly in the order of arrival, on every database.
+        See :class:`Semaphore`.
 
-        The limit is stored with the first use. Whoever comes with another one gets LimitMismatch;
-        :meth:`Semaphore.resize` changes it.
+        dblock stores the limit with the first use. A process that gives another limit gets
+        LimitMismatch; :meth:`Semaphore.resize` changes the limit.
         """
         lease = self.lease(
             check_semaphore(name),
@@ -388,14 +390,14 @@ class Locks:
 
         The decorated function runs under a lease on ``name``; see :class:`CronJob`.
 
-        ``at_least`` keeps the name for so many seconds from the start of the run, even if the run
-        was faster or its process died. So a host whose clock is late does not run the job again.
-        After ``at_most`` seconds the lease is lost.
+        The run keeps the name for at least ``at_least`` seconds from its start, even if the
+        function is faster or the process dies. So a host whose clock is late does not run the job
+        again. After ``at_most`` seconds the lease is lost.
 
         With ``once_per`` the job succeeds at most once in each ``"minute"``, ``"hour"``, ``"day"``,
         ``"week"`` or ``"month"``, by the database's clock, in UTC or in the time zone ``tz``
         ("Europe/Berlin", a :class:`zoneinfo.ZoneInfo`). With ``once_for`` it succeeds at most once
-        for a slot of your own, which is any text: a date, a version. If a run fails, or its process
+        for a slot that you name by any text: a date, a version. If a run fails, or its process
         dies, its slot stays open.
 
         dblock records how each run ended: :meth:`last_run`.
@@ -434,14 +436,14 @@ class Locks:
         stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> Counter:
-        """Return a counter over a column of a table of yours, in the row that ``key`` finds.
+        """Return a counter over a column of one of your tables, in the row that ``key`` finds.
 
         ``version`` is a column that every change raises by one. ``floor`` is the least value that
         ``take`` leaves; None means that there is no such limit.
 
-        ``stripes`` spreads the number over so many rows, so that as many transactions can change
-        it at once. The table's primary key is then (``key``, an integer column), and the number is
-        the sum of the rows. See :meth:`Counter.spread`.
+        With ``stripes=N`` dblock spreads the number over N rows, so that N transactions can change
+        it at the same time. The table's primary key is then (``key``, an integer column), and the
+        number is the sum of the rows. See :meth:`Counter.spread`.
         """
         from .counter import Counter  # and with it the ORM, which takes long
 
@@ -465,21 +467,22 @@ class Locks:
         keep: Seconds = 24 * 3600.0,
         wait: Seconds | None = None,
     ) -> Once:
-        """Return a call that is made once for its idempotency key, in your transaction.
+        """Return a call that takes effect once for its idempotency key, in your transaction.
 
-        See :class:`Once`. The key is exact, as names are, and one for all that use this database:
-        write into it what the call is and whose, such as ``f"{customer}:order:{key}"``.
+        See :class:`Once`. The key is exact, as names are, and all applications on this database
+        share the keys: put the kind of call and the client into it, such as
+        ``f"{customer}:order:{key}"``.
 
-        ``fingerprint`` is what the call was given: bytes, text or what JSON can express. dblock
-        keeps a hash of it. Another fingerprint under the same key raises KeyReused. None is not
-        compared.
+        ``fingerprint`` identifies the input of the call: bytes, text or a value that JSON can
+        express. dblock keeps a hash of it. Another fingerprint under the same key raises KeyReused.
+        dblock does not compare None.
 
-        ``keep`` is for how many seconds from its beginning the call is on record, a minute at
-        least. Afterwards the key counts as new.
+        dblock keeps the record for ``keep`` seconds from the beginning of the call, at least a
+        minute. Afterwards the key counts as new.
 
-        If another transaction has begun a call with this key, this one waits for its end, ``wait``
-        seconds at most: None for ever, 0 not at all. Then you get InProgress. On SQLite any other
-        writer is waited for.
+        If another transaction has begun a call with this key, this one waits for its end, at most
+        ``wait`` seconds: None for ever, 0 not at all. Then you get InProgress. On SQLite it waits
+        for any other writer.
         """
         return Once(self.database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
@@ -489,38 +492,38 @@ class Locks:
     # --- looking and letting go --------------------------------------------------------------
 
     def list(self) -> list[LockState]:
-        """Return the names that have a lease, that are waited for, or that a row lock is on.
+        """Return the names that have a lease, waiters or a row lock, sorted by name.
 
-        They are sorted by name. A lease that has expired, and that nobody has taken over yet, is
-        among them. So is a name that somebody has waited for for a moment, and one with a row
-        lock, if the database tells of it. A job that has ended and keeps its name no longer is
-        left out.
+        The list includes expired leases that no process has taken over yet, names with a waiter
+        that has waited for a moment, and names with a row lock, if the database shows it. It leaves
+        out jobs that have ended and no longer keep their names.
         """
         return self.database.run(overview.look_at_all(self.dialect, self.database.runtime.now()))
 
     def show(self, name: str) -> LockState:
-        """Return what is known of a name: its lease, who has waited for it for a moment, the job
+        """Return the state of a name: its lease, the waiters that have waited for a moment, the job
         that runs under it, the slots if it is a semaphore's, and the transaction that has locked
         its row.
 
-        PostgreSQL tells which transaction has a row lock. SQLite tells that somebody writes to the
-        file. On MariaDB a row lock is seen once somebody has waited for it for some seconds.
+        PostgreSQL shows which transaction holds a row lock. SQLite shows only that a transaction
+        is writing to the file. MariaDB shows a row lock after another session has waited for it for
+        a few seconds.
         """
         check_name(name)
         now = self.database.runtime.now()
         return self.database.run(overview.show(self.dialect, name, LIMIT_MAX, now))
 
     def release(self, name: str, *, force: bool) -> bool:
-        """Free a name, whoever holds it. Return False if nobody held it.
+        """Free a name without asking its holder. Return False if it was free.
 
-        ``force=True`` says that you mean it; anything else raises ValueError. The holder learns of
-        the loss with its next renewal, or when it releases or guards. dblock never gives its fence
-        out again. So you can tell what it writes afterwards from what the next holder writes.
+        You have to confirm with ``force=True``; anything else raises ValueError. The holder learns
+        of the loss with its next renewal, or when it releases or guards. dblock never repeats the
+        holder's fence, so a system that checks fences can refuse the holder's late writes.
         """
         check_name(name)
         if force is not True:
             raise ValueError(
-                "Locks.release takes a lock from whoever holds it: say force=True. "
+                "Locks.release takes a lock away from its holder: confirm with force=True. "
                 "Your own lease is released with lease.release()"
             )
 
@@ -529,7 +532,7 @@ class Locks:
         )
 
     def last_run(self, name: str) -> RunState | None:
-        """Return the run of a job that began last, or None if there was none.
+        """Return the run of a job that began last, or None if there is no record.
 
         :meth:`cron` and ``dblock run`` record their runs.
         """
@@ -537,10 +540,10 @@ class Locks:
         return self.database.run(job_runs.last(self.dialect, name, self.database.runtime.now()))
 
     def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
-        """Return the runs of a job that are on record, at most ``limit``, the newest first.
+        """Return the recorded runs of a job, at most ``limit``, the newest first.
 
-        There is one record for each slot of a job, that of its last run, and one for all
-        runs without a slot.
+        Each slot of a job has one record, of its last run. All runs without a slot share one
+        record.
         """
         check_name(name)
         count = check_count("limit", limit)
@@ -560,7 +563,8 @@ class Locks:
         """Let a job run again in a slot in which it has succeeded.
 
         This deletes the record of that run. Return False if the slot is open: no run has succeeded
-        in it, or one is running. What ``at_least`` keeps the name for is not shortened.
+        in it, or one is running. This does not shorten the time for which ``at_least`` keeps the
+        name.
         """
         check_name(name)
         check_name(slot, "a slot")
@@ -570,11 +574,11 @@ class Locks:
         )
 
     def prune(self, older_than: Seconds) -> Pruned:
-        """Delete idempotency keys and records of runs that are older than so many seconds.
+        """Delete idempotency keys and records of runs that are older than ``older_than`` seconds.
 
         Return how many of each it deleted. Afterwards a deleted key or slot counts as new. Keys of
-        :meth:`once` are deleted when they are kept no longer, whatever their age. The
-        record of a name's last run stays for ever. Its row goes with :meth:`prune_names`.
+        :meth:`once` are deleted when their ``keep`` is over. The record of a name's last run stays
+        for ever. :meth:`prune_names` deletes the name's row.
         """
         age = seconds("older_than", older_than)
         return self.database.run(
@@ -582,11 +586,11 @@ class Locks:
         )
 
     def prune_names(self, idle: Seconds) -> int:
-        """Delete the rows of names that no lease has used for so many seconds; return how many.
+        """Delete the rows of names that no lease has used for ``idle`` seconds; return how many.
 
-        ``idle`` is a minute at least. A name stays that is held, waited for or locked. One that
-        comes back gets a larger fence than it ever had. Names that only row locks used go too,
-        whenever that was: nothing is lost with their rows.
+        ``idle`` is at least a minute. Names with a holder, a waiter or a row lock stay. If a
+        deleted name is used again, its fence is larger than all its earlier ones. Names that only
+        row locks have used are deleted at any age, because their rows have no fence to keep.
         """
         age = check_idle(idle)
         return self.database.run(
@@ -594,14 +598,14 @@ class Locks:
         )
 
     def pause(self, longest_ttl: Seconds | None = None) -> float:
-        """Grant nothing until no lease of before is out; return in how many seconds that is.
+        """Grant nothing until all earlier leases have expired; return in how many seconds that is.
 
-        For PostgreSQL, where leases may be out that these tables do not know: after they were
-        moved here from another server, or restored. Every lease of before is lost, and its holder
-        is told so. The pause lasts for the longest TTL that dblock knows of, or for
-        ``longest_ttl``. A shorter one ends a longer pause that goes on. Then you say that no
-        holder works for longer, and dblock cannot know that. MariaDB and SQLite have no pause:
-        Unsupported.
+        Use it on PostgreSQL if holders may have leases that these tables do not contain: after you
+        have moved the tables here from another server, or restored them. Every earlier lease is
+        lost, and its holder gets LockLost. The pause lasts for the longest TTL that dblock knows
+        of, or for ``longest_ttl`` seconds. A shorter ``longest_ttl`` also shortens a pause that is
+        going on. Then you assert that no holder works for longer, which dblock cannot check.
+        MariaDB and SQLite have no pause: Unsupported.
         """
         longest = None if longest_ttl is None else check_pause(longest_ttl)
         now = self.database.runtime.now()
@@ -616,7 +620,7 @@ class Locks:
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the idle connections. dblock renews held leases no more: they run out."""
+        """Close the idle connections. dblock stops renewing held leases: they expire."""
         self.database.keeper().stop(self.database.kept, "its Locks were closed")
         self.database.close()
 

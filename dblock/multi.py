@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class MultiLock(Handle):
-    """Locks taken as one, made by :meth:`Locks.all`.
+    """Several locks that you take as one, made by :meth:`Locks.all`.
 
     dblock takes them in the order of their names, so that no two callers wait for each other, and
-    gives them back in reverse. If one is refused, dblock gives back those before it. Row locks in a
-    transaction of yours stay until that ends.
+    releases them in reverse. If one is refused, dblock releases the locks that it has already
+    taken. Row locks in your own transaction stay until that transaction ends.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class MultiLock(Handle):
         return self.held
 
     def release(self) -> None:
-        """Give all the locks back, in reverse. dblock tries every one, whatever fails."""
+        """Release all the locks, in reverse. If one fails, dblock still tries the others."""
         with contextlib.ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.leave)

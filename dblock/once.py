@@ -19,7 +19,7 @@ RESULT_MAX = 2**20
 
 
 class Once:
-    """A call that is made once for its idempotency key, by :meth:`Locks.once`.
+    """A call that takes effect once for its idempotency key, made by :meth:`Locks.once`.
 
     ``with`` it in your transaction::
 
@@ -30,8 +30,8 @@ class Once:
                 session.add(order)
                 call.result = {"order": 7}
 
-    The key and the result are recorded in that transaction and commit with your work: all of it or
-    nothing, whatever dies when.
+    dblock records the key and the result in that transaction, and they commit with your work: all
+    or nothing, even if a process crashes at any moment.
 
     If the block raises, nothing is recorded. Let the error roll back your transaction, or give the
     block a savepoint. If you catch the error and commit, your work so far is kept without the key,
@@ -73,19 +73,19 @@ class Once:
 
     @property
     def active(self) -> bool:
-        """Whether its transaction goes on inside the block, as far as can be told without asking.
+        """Whether the block's transaction is still open, as far as dblock knows without asking.
 
-        If not, it was ended or has failed, and no result can be recorded in it.
+        If not, the transaction has ended or failed, and no result can be recorded in it.
         """
         return self._active and self._transaction is not None and self._transaction.usable
 
     @property
     def result(self) -> Any:
-        """What came of the call. Set it inside the block, to what JSON can express.
+        """The result of the call. Set it inside the block, to a value that JSON can express.
 
-        That is a mebibyte of it at most. A replay gets the same. Raises TypeError or ValueError for
-        what JSON cannot express or would make another one of (a tuple, a key that is no text), and
-        ValueError for more, outside the block, or if the call was made before.
+        It has at most one mebibyte. A replay gets the same value. Raises TypeError or ValueError
+        for a value that JSON cannot express or would change (a tuple, a key that is not text), and
+        ValueError for a larger one, outside the block, or if the call was made before.
         """
         return self._result
 
@@ -197,6 +197,6 @@ def _recorded(result: Any) -> str:
     if len(recorded) > RESULT_MAX:
         raise ValueError(
             f"a result is at most {RESULT_MAX} characters of JSON, this one has {len(recorded)}: "
-            "keep the rest in a table of yours, and its key in the result"
+            "keep the rest in your own table, and its key in the result"
         )
     return recorded

@@ -72,9 +72,9 @@ def _fixed(given: Engine | URL) -> Mapping[str, Any]:
         if isinstance(found, Mapping):
             return found
     raise Unsupported(
-        f"this engine connects by a function of yours (creator= or async_creator=), with "
-        f"{given.dialect.driver}, which dblock's own connections are not made with: give dblock a "
-        "URL of its own"
+        f"this engine connects by your own function (creator= or async_creator=), with "
+        f"{given.dialect.driver}, which dblock's own connections do not use: give dblock a "
+        "separate URL"
     )
 
 
@@ -88,7 +88,7 @@ def _now(given: Engine | URL) -> Mapping[str, Any]:
         if listener(given.dialect, None, [], params) is not None:
             raise Unsupported(
                 f"a listener of do_connect makes this engine's connections itself, with "
-                f"{given.dialect.driver}, which dblock's own are not made with: give dblock a URL "
-                "of its own"
+                f"{given.dialect.driver}, which dblock's own connections do not use: give dblock "
+                "a separate URL"
             )
     return params

@@ -21,10 +21,10 @@ LEAST, FIRST, MOST = 0.001, 0.02, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a ``before_sleep`` hook gets.
+    """The argument of a ``before_sleep`` hook.
 
-    ``name`` is the lock's, ``number`` that of the failed try, from 1. ``elapsed`` are the seconds
-    since the first try began, and ``sleep`` those until the next try.
+    ``name`` is the lock's name, ``number`` the number of the failed try, from 1. ``elapsed`` is the
+    time since the first try began, and ``sleep`` the time until the next try, both in seconds.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Attempt:
 class RetryPolicy:
     """How dblock repeats a refused try.
 
-    ``wait`` and ``stop`` are tenacity strategies (``wait_fixed(1)``,
-    ``stop_after_attempt(4) | stop_after_delay(30)``, or a callable of your own). ``stop`` comes on
-    top of the deadline that ``wait=`` or ``timeout=`` set. dblock cuts a sleep short so that it
-    makes the last try at the deadline, not after it. If a row lock waits in the server's queue,
-    that is one try, however long it takes: limit it by the deadline. dblock calls ``before_sleep``
-    with an :class:`Attempt` before each sleep.
+    ``wait`` and ``stop`` are tenacity strategies (``wait_fixed(1)``, ``stop_after_attempt(4) |
+    stop_after_delay(30)``, or your own callable). ``stop`` applies in addition to the deadline that
+    ``wait=`` or ``timeout=`` sets. dblock cuts a sleep short so that it makes the last try at the
+    deadline, not after it. A row lock's wait in the server's queue counts as one try, no matter how
+    long it takes: limit it by the deadline. dblock calls ``before_sleep`` with an :class:`Attempt`
+    before each sleep.
 
     By default dblock sleeps with full jitter: a random time from 0 to a limit that doubles with
-    each try, 1 s at most. So waiters do not move in step: see Brooker, "Exponential Backoff And
+    each try, at most 1 s. So waiters do not move in step: see Brooker, "Exponential Backoff And
     Jitter" (AWS, 2015). Only the deadline ends the default.
     """
 
@@ -58,7 +58,7 @@ class RetryPolicy:
     def endless(self) -> bool:
         """Whether only the deadline ends it.
 
-        If so, a waiter that is called in its turn need not try before.
+        If so, a waiter that will be notified in its turn does not have to try before.
         """
         if self.stop is None:
             return True
@@ -79,7 +79,7 @@ class RetryPolicy:
 
     @property
     def usual(self) -> bool:
-        """Whether nobody has said how long to sleep, or how often."""
+        """Whether it has the default times and number of sleeps."""
         return self.wait is None and self.endless
 
     def sleep_after(
@@ -94,9 +94,9 @@ class RetryPolicy:
     ) -> float | None:
         """Return how many seconds to sleep after try ``number``, or None to give up.
 
-        ``elapsed`` are the seconds since the first try began, ``left`` those to the deadline, None
-        if there is none. If there is reason to hurry, the sleep is only a ``share`` of what the
-        policy says, and ``most`` seconds at most.
+        ``elapsed`` is the time since the first try began, ``left`` the time to the deadline, None
+        if there is none. If there is reason to hurry, the sleep is only a ``share`` of the policy's
+        sleep, and at most ``most`` seconds.
         """
         if left is not None and left <= 0:
             return None

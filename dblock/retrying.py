@@ -32,16 +32,16 @@ _AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})
 def retry_on_conflict(
     sessions: sessionmaker[Any] | Callable[[], Session], *, retry: RetryPolicy | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], T]], Callable[P, T]]:
-    """Decorate a unit of work: run it in a transaction of its own, and again after a conflict.
+    """Decorate a unit of work: run it in its own transaction, and again after a conflict.
 
     The function gets a new session from ``sessions`` as its first argument. When it returns, the
     transaction commits. After a conflict the function runs again, in a new transaction. These are
     conflicts: a stale ``version_id_col``, a serialization failure, a deadlock, and dblock's own
-    Conflict and DeadlockDetected. A lost reply to the commit is none, because the server may have
-    committed.
+    Conflict and DeadlockDetected. A lost reply to the commit is not a conflict, because the server
+    may have committed.
 
-    Whatever the function does outside the database happens once for each try. Raises Conflict when
-    ``retry`` gives up: after five tries, unless it says otherwise.
+    The function's effects outside the database happen once for each try. Raises Conflict when
+    ``retry`` gives up, by default after five tries.
     """
 
     def decorate(function: Callable[Concatenate[Session, P], T]) -> Callable[P, T]:

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 class RowLock(SingleHandle):
     """A named row lock, made by :meth:`Locks.row`.
 
-    With ``on=`` dblock takes the lock in your transaction. The lock ends with the transaction,
-    however that ends. On PostgreSQL it also ends with a savepoint around it that is rolled back
-    (:attr:`held` sees those of SQLAlchemy). So do not call :meth:`release`. You can take the lock
-    again in the same transaction.
+    With ``on=`` dblock takes the lock in your transaction. The lock ends when the transaction ends,
+    by commit or rollback. On PostgreSQL it also ends when you roll back a savepoint around it
+    (:attr:`held` sees SQLAlchemy's savepoints). So do not call :meth:`release`. You can take the
+    lock again in the same transaction.
 
-    Without ``on=`` the lock has a connection and a transaction of its own until you release it. Any
-    thread that has this handle may do that.
+    Without ``on=`` the lock has its own connection and transaction until you release it. Any thread
+    that has this handle may release it.
 
-    What it does not do: it has no fence, and if its transaction is undone, work outside that
-    transaction is not. On SQLite it is the file's one write transaction: it excludes every other
+    A row lock has no fence. If its transaction is rolled back, work outside that transaction is not
+    undone. On SQLite a row lock is the file's one write transaction: it excludes every other
     writer.
     """
 
@@ -70,7 +70,7 @@ class RowLock(SingleHandle):
 
     @property
     def borrowed(self) -> bool:
-        """Whether the lock is in a transaction of yours, and ends with it."""
+        """Whether the lock is in your own transaction, and ends with it."""
         return self._on is not None
 
     @property
@@ -166,7 +166,7 @@ class RowLock(SingleHandle):
         """End the row lock's own transaction. One round trip.
 
         Raises NotHeld if this handle does not hold the lock, LockLost if the connection has ended
-        and the lock with it, and Unsupported for a lock in a transaction of yours.
+        and the lock with it, and Unsupported for a lock in your own transaction.
         """
         if self._on is not None:
             raise Unsupported(
@@ -201,7 +201,7 @@ class RowLock(SingleHandle):
     def check(self) -> None:
         """Ask the server whether the lock's own transaction is still there; LockLost if not.
 
-        One round trip. Raises NotHeld if this handle holds no lock in a transaction of its own.
+        One round trip. Raises NotHeld if this handle holds no lock in its own transaction.
         """
         hold = self._holds.get()
         assert hold.transaction is not None

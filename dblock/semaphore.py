@@ -31,21 +31,21 @@ TURNSTILE_TTL = 3.0
 
 
 class Semaphore(SingleHandle):
-    """A semaphore, made by :meth:`Locks.semaphore`. At most ``limit`` hold a slot at a time::
+    """A semaphore, made by :meth:`Locks.semaphore`. It has at most ``limit`` holders at a time::
 
         with locks.semaphore("api", limit=3) as slot:
             slot.check()
 
-    ``with`` gives a slot: a :class:`Lease` that you hold, on a name such as ``api#2``. It is kept,
-    lost, guarded and shown as any lease is, and has a fence of its own, which grows from hold to
+    ``with`` gives a slot: a :class:`Lease` that you hold, on a name such as ``api#2``. dblock
+    renews, loses, guards and shows it as any lease. It has its own fence, which grows from hold to
     hold of that slot. Or use :meth:`acquire` and :meth:`release`, as with
     :class:`threading.Semaphore`; then :attr:`slot` is the slot.
 
     Threads can share one Semaphore, and one thread can hold several slots. A release ends the
-    newest slot of the calling thread, or else the newest of the handle.
+    newest slot of the calling thread, or else the newest slot of the handle.
 
-    Who has to wait waits for the name ``api`` itself, the turnstile, which is passed on in the
-    order of that name's waiters. Whoever has it takes the next slot that is free.
+    If all slots are held, a waiter waits for the name ``api`` itself, the turnstile. The turnstile
+    is passed on in the order of that name's waiters. Its holder takes the next slot that is free.
 
     If a holder dies, its slot is free when its TTL is over.
     """
@@ -68,7 +68,7 @@ class Semaphore(SingleHandle):
 
     @property
     def limit(self) -> int:
-        """How many may hold a slot at a time, as this handle asks for."""
+        """The limit that this handle asks for: how many holders may have a slot at a time."""
         return self._limit
 
     # --- taking and giving back --------------------------------------------------------------
@@ -86,7 +86,7 @@ class Semaphore(SingleHandle):
         return found
 
     def release(self) -> None:
-        """Give back the calling thread's newest slot, or else the handle's newest. One round trip.
+        """Release the calling thread's newest slot, or else the handle's newest. One round trip.
 
         Raises NotHeld if there is none, and LockLost if it was lost before.
         """
@@ -233,11 +233,11 @@ class Semaphore(SingleHandle):
         state = row.told()
         within = "" if wait is None else f" within {wait:g} s"
         why = (
-            f"all {self._limit} were held. The first to run out is {state.name!r}, "
+            f"all {self._limit} were held. The first to expire is {state.name!r}, "
             f"{state.describe()}"
             if attempt.admitted
-            else f"the name itself is {state.describe()}: by a lease of this name, or by who waits "
-            "first for a slot"
+            else f"the name itself is {state.describe()}: by a lease of this name, or by the first "
+            "waiter for a slot"
         )
         return NotAcquired(
             f"no slot of the semaphore {self.name!r} was acquired{within}: {why}",
@@ -248,15 +248,16 @@ class Semaphore(SingleHandle):
     # --- the limit ---------------------------------------------------------------------------
 
     def resize(self, limit: int) -> int:
-        """Change the limit, for everybody and for good. Return how many slots too many are held.
+        """Change the limit permanently, for all processes. Return how many slots above it are held.
 
-        Those run on until they are released. Nobody new gets them, but for a try that is under way
-        while you do this. Every other handle keeps the limit that it was made with, and gets
-        LimitMismatch from now on: so start your other processes anew with the new limit.
+        The holders of these slots keep them until they release them. No new holder gets such a
+        slot, except a try that runs during the change. Every other handle keeps the limit that it
+        was made with, and gets LimitMismatch from now on: so restart your other processes with the
+        new limit.
 
         Raises LimitMismatch if the name is an election's, Unavailable if nothing was changed, and
-        OutcomeUnknown if no reply came. Then resize it again with this handle: so the change that
-        was lost does not arrive after the new one, unless it was lost behind a pooler.
+        OutcomeUnknown if the reply was lost. Then resize it again with this handle: the lost change
+        does not arrive after the new one, unless it was lost behind a pooler.
         """
         limit, database = check_limit(limit), self._database
         held = database.run(

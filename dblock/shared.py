@@ -11,22 +11,23 @@ from .lease import Lease
 class SharedLease(Lease):
     """A lease that others may share, made by :meth:`Locks.shared`: the reader's side.
 
-    The writer's side is a :class:`Lease` on the same name. Any number of readers hold the name at a
-    time, or one writer. A writer that waits keeps out readers that come later, so it is not
-    overtaken without end; readers that waited for a writer come in together.
+    The writer's side is a :class:`Lease` on the same name. The name has any number of readers at a
+    time, or one writer. A waiting writer keeps out readers that come later, so it does not starve.
+    Readers that have waited for a writer get in together.
 
-    Readers that hold the name at a time share one hold: :attr:`fence` and :attr:`token` are the
-    same for all of them, and the fence is larger than that of every writer before. So
-    :meth:`guard` proves that nobody has written under the lease since the reader began, until the
-    transaction ends.
+    Readers that hold the name at the same time share one hold: :attr:`fence` and :attr:`token` are
+    the same for all of them, and the fence is larger than the fence of every earlier writer. So
+    :meth:`guard` proves, until the transaction ends, that no writer has held the lease since the
+    reader began.
 
-    Each reader is renewed, lost and told of its loss by itself. The name is free when the last one
-    has released it. If readers die, it is free when the longest TTL of any of them is over.
+    dblock renews each reader's hold separately, and reports its loss separately. The name is free
+    when the last reader has released it. If readers die, it is free when the longest TTL of any of
+    them is over.
 
-    A thread that holds the name shared cannot take it for itself as well, nor the other way round:
-    it gets DeadlockDetected at once, or False if it does not wait. It cannot share it twice either,
-    unless with ``reentrant=True``: a writer that waits in between would wait for it. A shared lease
-    cannot be detached, and no release keeps the name.
+    A thread that holds the name as a reader cannot also become its writer, nor the other way round:
+    it gets DeadlockDetected immediately, or False if it does not wait. It cannot share the name
+    twice either, except with ``reentrant=True``, because a writer that waits in between would wait
+    for it. You cannot detach a shared lease, and no release keeps the name.
     """
 
     strategy = "shared"
@@ -36,12 +37,12 @@ class SharedLease(Lease):
         return f"<Shared{super().__repr__()[1:]}"
 
     def release(self, after: Seconds = 0.0) -> None:
-        """Share the name no longer. One round trip. The last one who does so frees it.
+        """End this reader's share. One round trip. The release of the last reader frees the name.
 
-        ``after`` is 0: the name cannot be kept, since others may share it.
+        ``after`` has to be 0: dblock cannot keep the name, because other readers may share it.
 
         Raises NotHeld if there is no hold to release (:class:`Lease` says whose a hold is), and
-        LockLost if it was lost before. Then somebody may have written meanwhile.
+        LockLost if it was lost before. Then a writer may have held the name since.
         """
         if after:
             raise ValueError(
@@ -51,7 +52,7 @@ class SharedLease(Lease):
         super().release(after)
 
     def detach(self, ttl: Seconds | None = None) -> NoReturn:
-        """Raise TypeError: only who holds a name alone can hand it over."""
+        """Raise TypeError: other readers may share the hold, so it cannot be handed over."""
         raise TypeError(
             f"the shared lease on {self.name!r} cannot be detached: others may share its hold. "
             "Take another share in the other process, or take the name with lease()"

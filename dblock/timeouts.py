@@ -14,20 +14,20 @@ class Timeouts:
     ``connect``
         until a new connection is ready. Then you get :class:`~dblock.ConnectTimeout`.
     ``query``
-        until the server gives a statement up, so that the client does not have to. Then you get
+        until the server cancels a statement, so that the client does not have to. Then you get
         :class:`~dblock.QueryTimeout`. A lease's statements wait for no row. A row lock waits in
         pieces of this length, so that a dead waiter does not stay in the queue for longer.
     ``socket``
-        until the client gives up waiting for an answer, whatever the kernel does. It gives up the
+        until the client stops waiting for a reply, no matter what the kernel does. It closes the
         connection too. Then you get :class:`~dblock.SocketTimeout`. If the statement may have
-        changed something, dblock first ends what is left on the server and looks for what became of
-        the statement. If it does not know after the same time again, you get
+        changed something, dblock first ends the session on the server and finds out whether the
+        statement was executed. If it does not know after the same time again, you get
         :class:`~dblock.OutcomeUnknown`.
 
-    They apply to dblock's own connections. ``socket`` also applies to dblock's statements in a
-    transaction of yours, except those of counters, which may wait for a row as long as your
-    settings allow. dblock does not change how your engine connects. It logs once what your engine
-    lacks.
+    They apply to dblock's own connections. ``socket`` also applies to dblock's statements in your
+    own transactions, except the statements of counters, which may wait for a row as long as your
+    settings allow. dblock does not change how your engine connects. It logs once which timeouts
+    your engine lacks.
     """
 
     connect: float = 3.0

@@ -175,7 +175,7 @@ def test_timeouts(locks: Locks) -> None:
 
 
 def test_release_without_force(locks: Locks) -> None:
-    with pytest.raises(ValueError, match=r"say force=True.*lease\.release\(\)"):
+    with pytest.raises(ValueError, match=r"confirm with force=True.*lease\.release\(\)"):
         locks.release("report", force=False)
 
 

@@ -32,7 +32,7 @@ def level(url: str, what: str) -> str:
     if finding.level.value != "ok":
         assert finding.found
         assert finding.consequence
-        assert finding.mend
+        assert finding.fix
     return finding.level.value
 
 
@@ -185,7 +185,7 @@ def test_a_role_without_rights(postgres: str, role: str) -> None:
     assert "UPDATE on " in found["rights"].found
     assert found["tables"].level.value == "note"  # which it may not see
     assert "not seen" in found["tables"].found
-    execute(postgres, *found["rights"].mend.splitlines())  # as it stands
+    execute(postgres, *found["rights"].fix.splitlines())  # as it stands
     assert findings(url)["rights"].level.value == "ok"
 
 
@@ -250,7 +250,7 @@ def test_mariadbs_settings(
     try:
         execute(own_mariadb, f"SET GLOBAL {variable} = {ill}")
         assert level(own_mariadb, what) == expected
-        advice = findings(own_mariadb)[what].mend.splitlines()
+        advice = findings(own_mariadb)[what].fix.splitlines()
         statements = [line for line in advice if line.endswith(";")]
         execute(own_mariadb, *statements)
         assert (level(own_mariadb, what) == "ok") == bool(statements)

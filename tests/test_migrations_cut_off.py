@@ -121,7 +121,7 @@ def test_a_downgrade_after_an_upgrade_that_was_cut_off(database: Database) -> No
         said = str(done)
         assert "an upgrade that was cut off" in said if there and not done.before else True
         assert names(database.url) == set()
-        assert str(downgrade(database.url)) == "there are no tables of dblock's here"
+        assert str(downgrade(database.url)) == "dblock has no tables here"
 
     cut_off.everywhere(lambda: upgrade(database.url), dropped, step=SELDOM[database.kind])
 
@@ -151,7 +151,7 @@ def test_a_table_of_another(database: Database) -> None:
     """It is not taken for one that an upgrade has left."""
     upgrade(database.url, revision="dblock_0004")
     execute(database.url, "CREATE TABLE dblock_once (page INTEGER)")
-    with pytest.raises(Unsupported, match=r"is another's: .*idempotency_key"):
+    with pytest.raises(Unsupported, match=r"but is not dblock's: .*idempotency_key"):
         upgrade(database.url)
     execute(database.url, "DROP TABLE dblock_once")
     upgrade(database.url)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AsyncCounter:
-    """A number in a row of a table of yours; see :class:`dblock.Counter`."""
+    """A number in a row of one of your tables; see :class:`dblock.Counter`."""
 
     def __init__(self, home: Home, sync: Counter) -> None:
         self._home = home
@@ -36,7 +36,7 @@ class AsyncCounter:
     async def add(
         self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
     ) -> bool:
-        """Add ``n``. It works like :meth:`take`, but does not look at the floor."""
+        """Add ``n``. It works like :meth:`take`, but does not check the floor."""
         return await self._home.run(
             self.sync.add, sync_of(session), key, n, idempotency_key=idempotency_key
         )
@@ -44,7 +44,7 @@ class AsyncCounter:
     async def compare_and_update(
         self, session: AsyncBorrowable, key: Any, *, seen: Any, new: Any
     ) -> bool:
-        """Set the counter to ``new`` if it is still as ``seen``; return False if not.
+        """Set the counter to ``new`` if it is still ``seen``; return False if not.
 
         See :meth:`dblock.Counter.compare_and_update`.
         """

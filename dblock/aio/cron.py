@@ -20,7 +20,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class AsyncCronJob(Protocol[P, T_co]):
-    """What :meth:`AsyncLocks.cron` makes of a coroutine function: one too, a :class:`CronJob`.
+    """A job, made of a coroutine function by :meth:`AsyncLocks.cron`; see :class:`CronJob`.
 
     If a run is cancelled, it has failed: its slot stays open.
     """

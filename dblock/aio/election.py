@@ -22,17 +22,17 @@ T = TypeVar("T")
 class AsyncLeadership(AsyncLease):
     """One term of a leader, made by :meth:`AsyncElection.campaign`; see :class:`dblock.Leadership`.
 
-    It is an :class:`AsyncLease` in all but its beginning.
+    It is an :class:`AsyncLease`, except that it is already held.
     """
 
     sync: Leadership
 
     async def proclaim(self, value: Any) -> None:
-        """Let everybody who asks have ``value``; see :meth:`dblock.Leadership.proclaim`."""
+        """Publish ``value`` with the leader; see :meth:`dblock.Leadership.proclaim`."""
         await self._home.run(self.sync.proclaim, value)
 
     async def resign(self) -> None:
-        """Give the name back, even if the caller is cancelled meanwhile."""
+        """End the term, even if the caller is cancelled meanwhile."""
         await self.release()
 
     def __call__(self, function: Any) -> NoReturn:
@@ -54,13 +54,13 @@ class AsyncElection(AsyncSurface[Election]):
 
     @property
     def ttl(self) -> float:
-        """After how many seconds without a renewal a leader is deposed."""
+        """The number of seconds without a renewal after which a leader is deposed."""
         return self.sync.ttl
 
     def campaign(self, wait: Seconds | None = None) -> Campaign:
         """Await a term in which you lead, or enter it with ``async with``.
 
-        ``wait`` and the errors are those of :meth:`dblock.Election.campaign`.
+        ``wait`` and the errors are the same as for :meth:`dblock.Election.campaign`.
         """
         return Campaign(self.name, partial(self._campaign, check_wait(wait)))
 
@@ -91,11 +91,11 @@ class AsyncElection(AsyncSurface[Election]):
                     raise
 
     async def leader(self) -> Leader | None:
-        """Return who leads now, by the database's clock; None if nobody does."""
+        """Return the current leader, by the database's clock, or None."""
         return await self._home.run(self.sync.leader)
 
     def observe(self, interval: Seconds = 0.5) -> AsyncObservation:
-        """Return an async iterator over who leads; see :meth:`dblock.Election.observe`."""
+        """Return an async iterator over the leaders; see :meth:`dblock.Election.observe`."""
         return AsyncObservation(self._home, self.sync.observe(interval))
 
 
@@ -130,7 +130,7 @@ class Campaign:
 
 
 class AsyncObservation:
-    """An endless iterator over who leads, made by :meth:`AsyncElection.observe`."""
+    """An endless iterator over the leaders, made by :meth:`AsyncElection.observe`."""
 
     def __init__(self, home: Home, sync: Observation) -> None:
         self._home = home

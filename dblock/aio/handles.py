@@ -76,15 +76,15 @@ class AsyncHandle(AsyncContext[H], ABC):
         return self.sync.wait
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock. Return True if you hold it now, False if somebody else does.
+        """Take the lock. Return True if you hold it now, False if not in time.
 
-        The arguments and their errors are those of :meth:`threading.Lock.acquire`. ``timeout`` is
-        in seconds. If the caller is cancelled, it does not hold the lock.
+        The arguments and their errors are the same as for :meth:`threading.Lock.acquire`.
+        ``timeout`` is in seconds. If the caller is cancelled, it does not hold the lock.
         """
         return await self._home.run(self.sync.acquire, blocking, timeout)
 
     async def release(self) -> None:
-        """Give the lock back, even if the caller is cancelled meanwhile.
+        """Release the lock, even if the caller is cancelled meanwhile.
 
         Raises NotHeld if you do not hold it, and LockLost if you have lost it.
         """
@@ -159,7 +159,7 @@ class AsyncHolder(AsyncHandle[L], ABC):
 class AsyncLease(AsyncHolder[Lease]):
     """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
 
-    What is said there of threads holds for tasks here.
+    It treats tasks as the sync lease treats threads.
 
     ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
     so you do not await them.
@@ -171,7 +171,7 @@ class AsyncLease(AsyncHolder[Lease]):
 
     @property
     def ttl(self) -> float:
-        """For how many seconds dblock acquires and renews the lease."""
+        """The number of seconds for which dblock acquires and renews the lease."""
         return self.sync.ttl
 
     @property
@@ -191,12 +191,12 @@ class AsyncLease(AsyncHolder[Lease]):
 
     @property
     def remaining(self) -> float:
-        """For how many seconds the holder may still act; 0.0 if it may not. No round trip."""
+        """The number of seconds for which the holder may still act, or 0.0. No round trip."""
         return self.sync.remaining
 
     @property
     def margin(self) -> float:
-        """Seconds between a loss and when another can have the name; see :attr:`Lease.margin`."""
+        """The seconds from a loss until the name is free; see :attr:`Lease.margin`."""
         return self.sync.margin
 
     @property
@@ -210,14 +210,14 @@ class AsyncLease(AsyncHolder[Lease]):
         self.sync.check()
 
     async def release(self, after: Seconds = 0.0) -> None:
-        """Give the lease back; see :meth:`dblock.Lease.release`.
+        """Release the lease; see :meth:`dblock.Lease.release`.
 
         It does so even if the caller is cancelled meanwhile.
         """
         await self._home.shielded(self.sync.release, after)
 
     async def detach(self, ttl: Seconds | None = None) -> str:
-        """End this hold, for another process to go on with it; see :meth:`dblock.Lease.detach`."""
+        """End this hold, for another process to continue it; see :meth:`dblock.Lease.detach`."""
         return await self._home.run(self.sync.detach, ttl)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
@@ -225,7 +225,7 @@ class AsyncLease(AsyncHolder[Lease]):
         await self._home.run(self.sync.renew, ttl)
 
     async def locked(self) -> bool:
-        """Return whether anybody holds a lease on the name, by the database's clock."""
+        """Return whether any process holds a lease on the name, by the database's clock."""
         return await self._home.run(self.sync.locked)
 
     @contextlib.asynccontextmanager
@@ -239,15 +239,15 @@ class AsyncSharedLease(AsyncLease):
     """A lease that others may share, made by :meth:`AsyncLocks.shared`; see
     :class:`dblock.SharedLease`.
 
-    What is said there of threads holds for tasks here.
+    It treats tasks as the sync lease treats threads.
     """
 
 
 class AsyncSemaphore(AsyncHolder[Semaphore]):
     """A semaphore, made by :meth:`AsyncLocks.semaphore`; see :class:`dblock.Semaphore`.
 
-    ``async with`` gives a slot, an :class:`AsyncLease`. What is said there of threads holds for
-    tasks here.
+    ``async with`` gives a slot, an :class:`AsyncLease`. It treats tasks as the sync semaphore
+    treats threads.
     """
 
     @property
@@ -256,7 +256,7 @@ class AsyncSemaphore(AsyncHolder[Semaphore]):
 
     @property
     def limit(self) -> int:
-        """How many may hold a slot at a time, as this handle asks for."""
+        """The limit that this handle asks for: how many holders may have a slot at a time."""
         return self.sync.limit
 
     @property

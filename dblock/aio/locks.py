@@ -77,10 +77,10 @@ class AsyncLocks:
     ``target``
         a database URL or a SQLAlchemy AsyncEngine.
     ``keeper``
-        what renews the leases: ``"task"`` renews them in your loop. ``"thread"`` uses a thread with
-        connections of its own, so it renews them even while your loop is blocked.
+        how dblock renews the leases: ``"task"`` renews them in your loop. ``"thread"`` uses a
+        thread with its own connections, so it renews them even while your loop is blocked.
 
-    All other arguments, and what it raises, are as for :class:`dblock.Locks`.
+    All other arguments, and all errors, are the same as for :class:`dblock.Locks`.
 
     AsyncLocks belong to the event loop in which you first use them. In another loop they raise
     RuntimeError: make other AsyncLocks there. Close them (``async with AsyncLocks(...)`` or
@@ -153,7 +153,7 @@ class AsyncLocks:
         on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLease:
-        """Return a lease on ``name``. The arguments are those of :meth:`dblock.Locks.lease`.
+        """Return a lease on ``name``; see :meth:`dblock.Locks.lease` for the arguments.
 
         With ``reentrant=True`` the holding task can take the lease again, and no other task can
         release it, not even a task that the holding task has started.
@@ -161,8 +161,8 @@ class AsyncLocks:
         dblock calls ``on_danger`` and ``on_lost`` in your loop. They may be coroutine functions.
 
         With ``cancel_on_loss=True`` dblock cancels the body of ``async with`` if the lease is lost,
-        and ``async with`` raises LockLost. It works as :func:`asyncio.timeout` does: a cancellation
-        that comes from elsewhere stays a CancelledError.
+        and ``async with`` raises LockLost. It works like :func:`asyncio.timeout`: a cancellation
+        from another source stays a CancelledError.
         """
         return AsyncLease(
             self._home,
@@ -234,7 +234,7 @@ class AsyncLocks:
         on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLease:
-        """Return a lease that goes on with a detached hold; see :meth:`dblock.Locks.attach`.
+        """Return a lease that continues a detached hold; see :meth:`dblock.Locks.attach`.
 
         ``cancel_on_loss`` and the callbacks are as for :meth:`lease`.
         """
@@ -263,7 +263,7 @@ class AsyncLocks:
         """Return a row lock on ``name``, in the transaction of ``on``.
 
         ``on`` is an AsyncConnection, an AsyncSession or an async_scoped_session. Without it the row
-        lock has a transaction of its own. See :meth:`dblock.Locks.row`.
+        lock has its own transaction. See :meth:`dblock.Locks.row`.
         """
         given = None if on is None else sync_of(on)
         return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
@@ -281,9 +281,9 @@ class AsyncLocks:
         on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncElection:
-        """Return the election of who leads ``name``; see :meth:`dblock.Locks.election`.
+        """Return the election of the leader of ``name``; see :meth:`dblock.Locks.election`.
 
-        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are those of :meth:`lease`.
+        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
         return AsyncElection(
             self._home,
@@ -319,9 +319,9 @@ class AsyncLocks:
         on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncSemaphore:
-        """Return a semaphore. The arguments are those of :meth:`dblock.Locks.semaphore`.
+        """Return a semaphore; see :meth:`dblock.Locks.semaphore` for the arguments.
 
-        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as with :meth:`lease`.
+        ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
         return AsyncSemaphore(
             self._home,
@@ -397,7 +397,7 @@ class AsyncLocks:
         stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> AsyncCounter:
-        """Return a counter over a column of a table of yours; see :meth:`dblock.Locks.counter`."""
+        """Return a counter over a column of your table; see :meth:`dblock.Locks.counter`."""
         made = self.sync.counter(
             column, key=key, version=version, floor=floor, stripes=stripes, retry=retry
         )
@@ -412,7 +412,7 @@ class AsyncLocks:
         keep: Seconds = 24 * 3600.0,
         wait: Seconds | None = None,
     ) -> AsyncOnce:
-        """Return a call that is made once for its key; see :meth:`dblock.Locks.once`."""
+        """Return a call that takes effect once for its key; see :meth:`dblock.Locks.once`."""
         made = self.sync.once(sync_of(session), key, fingerprint=fingerprint, keep=keep, wait=wait)
         return AsyncOnce(self._home, made)
 
@@ -423,11 +423,11 @@ class AsyncLocks:
         return await self.run(self.sync.list)
 
     async def show(self, name: str) -> LockState:
-        """Return what the lock table says of a name; see :meth:`dblock.Locks.show`."""
+        """Return the state of a name; see :meth:`dblock.Locks.show`."""
         return await self.run(self.sync.show, name)
 
     async def release(self, name: str, *, force: bool) -> bool:
-        """Free a name, whoever holds it; see :meth:`dblock.Locks.release`."""
+        """Free a name without asking its holder; see :meth:`dblock.Locks.release`."""
         return await self.run(self.sync.release, name, force=force)
 
     async def last_run(self, name: str) -> RunState | None:
@@ -435,7 +435,7 @@ class AsyncLocks:
         return await self.run(self.sync.last_run, name)
 
     async def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
-        """Return the runs of a job that are on record; see :meth:`dblock.Locks.runs`."""
+        """Return the recorded runs of a job; see :meth:`dblock.Locks.runs`."""
         return await self.run(self.sync.runs, name, limit)
 
     async def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
@@ -447,7 +447,7 @@ class AsyncLocks:
         return await self.run(self.sync.reopen, name, slot)
 
     async def prune(self, older_than: Seconds) -> Pruned:
-        """Delete the idempotency keys and runs that are older; see :meth:`dblock.Locks.prune`."""
+        """Delete old idempotency keys and records of runs; see :meth:`dblock.Locks.prune`."""
         return await self.run(self.sync.prune, older_than)
 
     async def prune_names(self, idle: Seconds) -> int:
@@ -455,13 +455,13 @@ class AsyncLocks:
         return await self.run(self.sync.prune_names, idle)
 
     async def pause(self, longest_ttl: Seconds | None = None) -> float:
-        """Grant nothing until no lease of before is out; see :meth:`dblock.Locks.pause`."""
+        """Grant nothing until all earlier leases have expired; see :meth:`dblock.Locks.pause`."""
         return await self.run(self.sync.pause, longest_ttl)
 
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the idle connections. dblock renews held leases no more: they run out."""
+        """Close the idle connections. dblock stops renewing held leases: they expire."""
         await self.run(self.sync.close)
         if self._keeper_thread:
             loop = keeper_thread().loop

@@ -22,19 +22,19 @@ class AsyncOnce(AsyncContext[Once]):
 
     @property
     def active(self) -> bool:
-        """Whether its transaction goes on inside the block, as far as can be told without asking.
+        """Whether the block's transaction is still open, as far as dblock knows without asking.
 
-        If not, it was ended or has failed, and no result can be recorded in it.
+        If not, the transaction has ended or failed, and no result can be recorded in it.
         """
         return self.sync.active
 
     @property
     def result(self) -> Any:
-        """What came of the call. Set it inside the block, to what JSON can express.
+        """The result of the call. Set it inside the block, to a value that JSON can express.
 
-        That is a mebibyte of it at most. A replay gets the same. Raises TypeError or ValueError for
-        what JSON cannot express or would make another one of (a tuple, a key that is no text), and
-        ValueError for more, outside the block, or if the call was made before.
+        It has at most one mebibyte. A replay gets the same value. Raises TypeError or ValueError
+        for a value that JSON cannot express or would change (a tuple, a key that is not text), and
+        ValueError for a larger one, outside the block, or if the call was made before.
         """
         return self.sync.result
 

@@ -22,7 +22,7 @@ HELP = f"""Use the relational database that you already have as your lock server
   dblock run nightly --nonblock -- ./backup.sh
   dblock list
 
-Give the database's URL with --url, DBLOCK_URL or --url-file. Everybody on the host can see --url,
+Give the database's URL with --url, DBLOCK_URL or --url-file. Every user of the host can see --url,
 so put a URL with a password into a file. If you give no URL, dblock uses an SQLite file in your
 state directory and creates it when it is needed. That file works for you on this host only. To lock
 across hosts, give the URL of a server that they share, and run dblock upgrade once.

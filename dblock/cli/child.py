@@ -169,7 +169,7 @@ class Guard:
                 setsigmask={*signals.mask, *FORWARDED},  # until it ignores what the command is sent
             )
         except OSError as error:
-            complain(f"if dblock is killed, nobody will end the command: {error}")
+            complain(f"if dblock is killed, nothing ends the command: {error}")
         finally:
             os.close(end)
 

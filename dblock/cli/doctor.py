@@ -20,17 +20,17 @@ STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 
 @click.command("doctor", short_help="Check the set-up of the database.")
 @json_option
-@click.option("-q", "--quiet", is_flag=True, help="Leave out what is ok.")
+@click.option("-q", "--quiet", is_flag=True, help="Leave out findings that are ok.")
 @database_options
 def doctor(place: Place, as_json: bool, quiet: bool) -> int:
-    """Check the database's set-up: say what was found, what follows from it, and what to do.
+    """Check the database's set-up: print each finding, its consequence, and what to do.
 
     \b
       dblock doctor --quiet
 
     It changes nothing. It exits with 1 if something is wrong: then a promise does not hold. A note
-    is something to know. On a terminal it prints a table. Elsewhere it prints a line for each
-    finding, with tabs between the fields.
+    is worth knowing, but breaks no promise. On a terminal it prints a table. Elsewhere it prints a
+    line for each finding, with tabs between the fields.
     """
     from ..doctor import examine
 
@@ -55,7 +55,7 @@ def _object(finding: Finding) -> dict[str, str]:
         "what": finding.what,
         "found": finding.found,
         "consequence": finding.consequence,
-        "mend": finding.mend,
+        "fix": finding.fix,
     }
 
 
@@ -70,7 +70,7 @@ def _print_table(findings: list[Finding]) -> None:
     for finding in findings:
         said = [printable(finding.found)]
         if finding.consequence:
-            first, *more = map(printable, finding.mend.splitlines())
+            first, *more = map(printable, finding.fix.splitlines())
             said += [f"so: {printable(finding.consequence)}", f"do: {first}", *more]
         level = finding.level.value
         what = Text(printable(finding.what))

@@ -28,9 +28,9 @@ def metrics(place: Place, limit: int) -> int:
     \b
       dblock metrics > dblock.prom
 
-    Each name is a time series. So it names at most N locks, first those with the most waiters, then
-    those held for the longest time, and at most N jobs, those that began last. dblock_truncated is
-    1 if there are more. The metrics without a name count all locks.
+    Each name is a time series. So it names at most N locks and N jobs: first the locks with the
+    most waiters, then the locks that are held for the longest time, and the jobs that began last.
+    dblock_truncated is 1 if there are more. The metrics without a name count all locks.
     """
     with place.locks() as locks:
         states = locks.list()

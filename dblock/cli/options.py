@@ -266,7 +266,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         "--schema",
         envvar="DBLOCK_SCHEMA",
         show_envvar=True,
-        help="The schema of dblock's tables. Default: that of the connection.",
+        help="The schema of dblock's tables. Default: the connection's schema.",
     )
     @click.option(
         "--prefix",

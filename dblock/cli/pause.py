@@ -9,28 +9,28 @@ from . import exits
 from .options import Place, database_options, duration_option
 
 
-@click.command("pause", short_help="Grant nothing until the leases of before are over.")
+@click.command("pause", short_help="Grant nothing until earlier leases have expired.")
 @duration_option(
     "--longest-ttl",
     lambda longest: check_pause(longest, "--longest-ttl"),
-    "No lease is out for longer than this. Default: the longest TTL that dblock knows of.",
+    "No holder works for longer than this. Default: the longest TTL that dblock knows of.",
 )
 @click.option(
-    "--yes", is_flag=True, help="Required for --longest-ttl: two may hold a name if it is wrong."
+    "--yes", is_flag=True, help="Required for --longest-ttl: a wrong time gives a name two holders."
 )
 @database_options
 def pause(place: Place, longest_ttl: float | None, yes: bool) -> int:
-    """Grant nothing until no lease is out that was granted before (PostgreSQL).
+    """Grant nothing until all earlier leases have expired (PostgreSQL).
 
     \b
       dblock pause
 
-    For when leases may be out that these tables do not know: after they were moved here from
-    another server, or restored. Every lease of before is lost, and its holder is told so at its
-    next renewal.
+    Use it if holders may have leases that these tables do not contain: after you have moved the
+    tables here from another server, or restored them. Every earlier lease is lost, and its holder
+    learns of that at its next renewal.
 
-    With --longest-ttl the pause is as long as you say, also one that goes on already. dblock cannot
-    know whether a holder works for longer.
+    With --longest-ttl the pause lasts for that time, even if a longer pause is going on. dblock
+    cannot check whether a holder works for longer.
     """
     if longest_ttl is not None and not yes:
         raise click.UsageError(
@@ -38,5 +38,5 @@ def pause(place: Place, longest_ttl: float | None, yes: bool) -> int:
         )
     with place.locks() as locks:
         left = locks.pause(longest_ttl)
-    click.echo(f"nothing is granted for {left:.1f} s; leases of before are lost")
+    click.echo(f"nothing is granted for {left:.1f} s; earlier leases are lost")
     return exits.OK

@@ -15,25 +15,25 @@ from .options import Place, database_options, duration_option
     lambda age: seconds("--older-than", age),
     "Delete idempotency keys and records of runs older than this.",
 )
-@click.option("--names", is_flag=True, help="Delete the rows of names that nobody uses any more.")
+@click.option("--names", is_flag=True, help="Delete the rows of names that are no longer used.")
 @duration_option(
     "--idle",
     lambda idle: check_idle(idle, "--idle"),
-    "With --names: how long nobody has used them. At least 1m.",
+    "With --names: delete names that were not used for this time. At least 1m.",
 )
 @database_options
 def prune(place: Place, older_than: float | None, names: bool, idle: float | None) -> int:
-    """Delete idempotency keys, records of runs and names that nobody needs any more.
+    """Delete idempotency keys, records of runs and names that are no longer needed.
 
     \b
       dblock prune --older-than 90d
       dblock prune --names --idle 30d
 
     A deleted key can be applied again, and a job can run again for a slot (--once-per, --once-for)
-    whose record is deleted. So keep them for longer than anything can be late. The record of a
+    whose record is deleted. So keep them until no client or job repeats its work. The record of a
     job's last run stays.
 
-    A name stays if it is held, waited for or locked. If a deleted name comes back, its fence is
+    A name stays if it is held, waited for or locked. If a deleted name is used again, its fence is
     larger than before.
     """
     if names and idle is None:

@@ -82,20 +82,20 @@ exit_code_option = partial(
     type=int,
     callback=checked(check_limit),
     metavar="N",
-    help="Let N run at a time: DBLOCK_NAME is NAME#1, NAME#2, ... Give the same N everywhere.",
+    help="At most N run at a time: DBLOCK_NAME is NAME#1, ... Give the same N everywhere.",
 )
-@click.option("--shared", is_flag=True, help="Share the lock with others that do.")
+@click.option("--shared", is_flag=True, help="Share the lock with other --shared runs.")
 @duration_option(
     "--at-least",
     partial(check_after, what="at_least"),
-    "Keep the lock so long from the start, even if killed.",
+    "Keep the lock for at least this time, even if killed.",
     default="0",
     show_default=True,
 )
 @duration_option(
     "--at-most",
     partial(check_max_hold, what="at_most"),
-    "End COMMAND after so long, as if the lock was lost.",
+    "End COMMAND after this time: the lock is lost.",
 )
 @click.option(
     "--once-per",
@@ -113,7 +113,7 @@ exit_code_option = partial(
     "--tz",
     callback=checked(check_zone),
     metavar="ZONE",
-    help="The time zone of --once-per, as Europe/Berlin. Default: UTC.",
+    help="The time zone of --once-per. Default: UTC.",
 )
 @exit_code_option(
     "-E",
@@ -139,14 +139,14 @@ exit_code_option = partial(
 @duration_option(
     "--grace",
     check_wait,
-    "From TERM to KILL. Default: a tenth of the TTL, 5 s at most.",
+    "From TERM to KILL. Default: a tenth of the TTL, at most 5 s.",
 )
 @click.option(
     "--label",
     callback=checked(check_label),
-    help="What dblock list shows beside host and pid.",
+    help="The text that dblock list shows with the host.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell of each acquire, renewal and release.")
+@click.option("-v", "--verbose", is_flag=True, help="Print each acquire, renewal and release.")
 @database_options
 @click.pass_context
 def run(

@@ -42,9 +42,9 @@ def runs(place: Place, name: str, as_json: bool, limit: int, slot: str | None) -
       dblock runs nightly --limit 5
       dblock runs nightly --reopen 2026-11-21
 
-    There is one record for each slot of a job: that of its last run. All runs without a slot
-    share one record. dblock prune deletes old records. On a terminal it prints a table. Elsewhere
-    it prints a line for each run, with tabs between the fields.
+    Each slot of a job has one record, of its last run. All runs without a slot share one record.
+    dblock prune deletes old records. On a terminal it prints a table. Elsewhere it prints a line
+    for each run, with tabs between the fields.
     """
     if slot is not None and as_json:
         raise click.UsageError("--json is for the list: --reopen prints none")

@@ -32,7 +32,7 @@ HEADINGS = ("NAME", "STATE", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS"
     "--watch",
     "watching",
     is_flag=True,
-    help="Stay on the terminal and look again every second.",
+    help="Stay on the terminal and refresh every second.",
 )
 @database_options
 def list_(place: Place, as_json: bool, watching: bool) -> int:
@@ -45,13 +45,13 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
     fields. --watch shows the table until you press q.
 
     \b
-      held      somebody has a lease
+      held      a process holds a lease
       running   a job runs under a lease
       done      the job has ended, and --at-least keeps its name
-      locked    a transaction has the row lock
-      expired   nobody gave the lease back, and nobody else has taken the name
+      locked    a transaction holds the row lock
+      expired   the holder did not release the lease, and no process has taken the name since
 
-    Row locks are listed on PostgreSQL, and on the other databases if somebody waits for them. A
+    Row locks are listed on PostgreSQL, and on the other databases if a process waits for them. A
     waiter is listed after about a second. The waiting threads of a process count as one.
     """
     if watching and (as_json or not sys.stdout.isatty()):
@@ -90,8 +90,8 @@ def show(place: Place, name: str, as_json: bool) -> int:
     with a slot left is free.
 
     A row lock belongs to a transaction. On PostgreSQL dblock shows whose transaction that is. On
-    MariaDB it sees a row lock once somebody has waited for it for some seconds. On SQLite it sees
-    only that somebody writes to the file.
+    MariaDB it shows a row lock after a process has waited for it for a few seconds. On SQLite it
+    shows only that a transaction is writing to the file.
     """
     with place.locks() as locks:
         state = locks.show(name)
@@ -115,12 +115,12 @@ def resize(place: Place, name: str, limit: int) -> int:
     \b
       dblock resize api 5
 
-    Processes that ask with another limit are refused from then on: start them anew with the new
-    one. Who holds a slot above the limit keeps it. It exits with 1 if there is no such semaphore.
+    From then on dblock refuses processes with another limit: restart them with the new limit. A
+    holder of a slot above the limit keeps its slot. It exits with 1 if there is no such semaphore.
     """
     with place.locks() as locks:
         if locks.show(name).slots is None:
-            complain(f"nobody has used a semaphore {name!r}, or this role may not see its limit")
+            complain(f"there is no semaphore {name!r}, or this role may not see its limit")
             return exits.FREE
         above = locks.semaphore(name, limit).resize(limit)
     rest = f"; {above} above that are still held" if above else ""
@@ -133,13 +133,13 @@ def resize(place: Place, name: str, limit: int) -> int:
 @click.option("--force", is_flag=True, help="Required, because dblock does not ask the holder.")
 @database_options
 def release(place: Place, name: str, force: bool) -> int:
-    """Free the lock NAME, whoever holds it. It exits with 1 if nobody did.
+    """Free the lock NAME without asking its holder. It exits with 1 if the lock was free.
 
     \b
       dblock release nightly --force
 
     The holder finds out at its next renewal, at most a third of its TTL later. Until then two
-    may be at work.
+    holders may be at work.
     """
     if not force:
         raise click.UsageError(

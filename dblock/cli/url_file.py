@@ -39,8 +39,8 @@ class UrlFile:
             url = self._read()
             if _without_account(url) != _without_account(first):
                 raise ValueError(
-                    f"{self.path} names another database than at the start, {address(url)}: start "
-                    "dblock anew for that one"
+                    f"{self.path} names another database than at the start, {address(url)}: "
+                    "restart dblock to use that one"
                 )
             return url.set(drivername=f"{backend}+{driver}")
 

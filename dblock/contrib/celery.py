@@ -24,11 +24,11 @@ WAIT, REST = 1.0, 1.0
 
 
 class ElectedScheduler(Scheduler):  # type: ignore[misc] # it has no types
-    """A scheduler of which one of several works: that of the beat which leads.
+    """A scheduler that runs in several beats and works only in the beat that leads.
 
     ``app.conf.dblock_election`` is the election, by :meth:`dblock.Locks.election`, and
-    ``app.conf.dblock_scheduler`` the scheduler that works, Celery's own if there is none. It is
-    made anew for each term, so that it knows what was sent before.
+    ``app.conf.dblock_scheduler`` the scheduler that works, Celery's own if there is none. dblock
+    creates it for each term, so that it knows which tasks were sent before.
     """
 
     def __init__(self, app: Any, *args: Any, lazy: bool = False, **options: Any) -> None:
@@ -51,7 +51,7 @@ class ElectedScheduler(Scheduler):  # type: ignore[misc] # it has no types
         return f"    . election -> {self._election.name}"
 
     def tick(self, *args: Any, **options: Any) -> float:
-        """Do what is due, if this beat leads; return in how many seconds to come again."""
+        """Send the due tasks, if this beat leads; return the seconds until the next call."""
         if self._term is None or not self._term.held:
             self._end()
             try:

@@ -49,9 +49,9 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     label: Callable[[str], str] | None = None,
 ) -> Callable[[], None]:
-    """Record from now on what happens to the locks of this process.
+    """Record the events of this process's locks from now on.
 
-    Return a function that ends that. Call it once in each process.
+    Return a function that stops the recording. Call ``instrument`` once in each process.
 
     Without ``meter_provider`` and ``tracer_provider`` it uses OpenTelemetry's global ones.
     ``label`` makes the attribute ``dblock.name`` of the metrics from the name of a lock. Let it

@@ -44,17 +44,17 @@ def idempotent(
 ) -> Callable[[Callable[P, Awaitable[Any]]], Callable[P, Coroutine[Any, Any, Any]]]:
     """Decorate a coroutine function: it runs once for each Idempotency-Key, in a transaction.
 
-    Its arguments are, among others, a Request and an AsyncSession. What it changes in the session,
-    the key and the response commit together: the decorator commits, or rolls back, and the function
-    does neither. A repeated request gets the recorded response, and the function does not run.
-    It returns a Response; a route of FastAPI's may return what FastAPI makes one of.
+    Its arguments include a Request and an AsyncSession. Its changes in the session, the key and the
+    response commit together: the decorator commits, or rolls back, and the function does neither. A
+    repeated request gets the recorded response, and the function does not run. The function returns
+    a Response. A route of FastAPI may return any value that FastAPI can make a response of.
 
     ``locks`` are AsyncLocks, or a function that returns them for a request. ``caller`` returns
     whose request it is, for example the key of the user who is logged in; callers share no keys.
-    ``fingerprint`` returns what a repeated request must have the same, instead of its body.
+    ``fingerprint`` returns a value that a repeated request must repeat, instead of its body.
     Requests with other ``methods`` run as usual. If ``required`` is false, a request without a key
-    runs in a transaction too. The record stays for ``keep`` seconds. While another request with
-    the key runs, this one waits for up to ``wait`` seconds.
+    runs in a transaction too. The record stays for ``keep`` seconds. While another request with the
+    key runs, this one waits for up to ``wait`` seconds.
     """
     rules = Rules(
         caller, fingerprint=fingerprint, methods=methods, required=required, keep=keep, wait=wait

@@ -19,7 +19,7 @@ class LookAlike(NamedTuple):
 
 
 _MYSQL = (
-    "dblock uses statements of MariaDB 10.6, such as compound statements, and nobody tests them on "
+    "dblock uses statements of MariaDB 10.6, such as compound statements, and is not tested on "
     "MySQL"
 )
 

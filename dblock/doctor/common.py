@@ -110,7 +110,7 @@ def clock_set_back(patient: Patient) -> Iterator[Finding]:
             f"a lease was granted {(latest - there).total_seconds():.1f} s in the future",
             "the clock was ahead then: the leases from that time last that much longer, even if "
             "their holder has died",
-            "look which they are, and release those of dead holders:\n"
+            "list the leases, and release the leases of dead holders:\n"
             "dblock list\n"
             "dblock release NAME --force",
         )

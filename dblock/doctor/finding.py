@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """``OK``; ``NOTE``, which is something to know; or ``WRONG``: a promise does not hold."""
+    """``OK``; ``NOTE``: worth knowing, but no promise is broken; ``WRONG``: a promise is broken."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,18 +24,18 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at.
+    """The result of one of the doctor's checks.
 
-    ``what`` names it, and ``found`` says what was found. If the level is not OK, ``consequence``
-    says what follows from that, and ``mend`` says what to do. If ``mend`` has statements, each is
-    on a line of its own, so that you can paste them.
+    ``what`` names the check, and ``found`` is the fact. If the level is not OK, ``consequence``
+    says what follows from that, and ``fix`` says what to do. If ``fix`` has statements, each is on
+    a separate line, so that you can paste them.
     """
 
     what: str
     level: Level
     found: str
     consequence: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ def ok(what: str, found: str) -> Finding:
     return Finding(what, Level.OK, found)
 
 
-def note(what: str, found: str, consequence: str, mend: str) -> Finding:
-    return Finding(what, Level.NOTE, found, consequence, mend)
+def note(what: str, found: str, consequence: str, fix: str) -> Finding:
+    return Finding(what, Level.NOTE, found, consequence, fix)
 
 
-def wrong(what: str, found: str, consequence: str, mend: str) -> Finding:
-    return Finding(what, Level.WRONG, found, consequence, mend)
+def wrong(what: str, found: str, consequence: str, fix: str) -> Finding:
+    return Finding(what, Level.WRONG, found, consequence, fix)
 
 
 def trusted(other: LookAlike) -> Finding:

@@ -312,14 +312,14 @@ def schemas(patient: Patient) -> Iterator[Finding]:
         "AND (a.grantee = '0' OR NOT pg_has_role(a.grantee, 'USAGE'::text)) ORDER BY 1, 2"
     )
     if not rows:
-        yield ok("schemas", "nobody else may create functions in those of the search_path")
+        yield ok("schemas", "no other role may create functions in the schemas of the search_path")
         return
     may = [(text(schema), text(role)) for schema, role in rows]
     yield note(
         "schemas",
         "; ".join(f"{role} may create functions in {schema}" for schema, role in may),
         "PostgreSQL takes the function whose types fit best, so your application's statements can "
-        "run what they create there, with its rights; those of dblock do not",
+        "run what they create there, with its rights; dblock's own statements do not",
         "\n".join(f'REVOKE CREATE ON SCHEMA "{schema}" FROM {role};' for schema, role in may),
     )
 

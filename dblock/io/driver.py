@@ -104,7 +104,7 @@ class Driver:
         user_lock: UserLock | None,
     ) -> Reply:
         if isinstance(step, ExecuteOnSession):
-            assert user_lock is not None, "only who has been given a user lock waits for it"
+            assert user_lock is not None, "only a waiter with a user lock waits for it"
             return user_lock.run(step, orphaned)
         sent = self.runtime.now()
         if isinstance(step, Sleep):
@@ -116,7 +116,7 @@ class Driver:
             places = [waiter.ticket(step.server, look=step.look, topic=step.topic)] if first else []
             return Reply(places, int(alarmed), sent, self.runtime.now())
         if isinstance(step, WaitNotification):
-            assert waiter is not None, "who has a ticket has stood in line"
+            assert waiter is not None, "a waiter with a ticket has joined the queue"
             called, passed = waiter.wait(step.seconds)
             rows = [] if passed is None else [passed]
             return Reply(rows, int(called), sent, self.runtime.now())

@@ -179,7 +179,7 @@ class LocalWaiter:
 
         It comes also when nobody can call any more.
         """
-        assert self._call is not None, "only who has a ticket is called"
+        assert self._call is not None, "only a waiter with a ticket is notified"
         called, passed = self._queue.notifier.wait(self._call, seconds)
         if passed is not None:  # others may have heard the ticket with that
             self._drop()

@@ -265,7 +265,7 @@ class Notifier:
             if channel is None:
                 self._connections.give(connection)
                 self._refused = True
-                _log.info("this database cannot notify waiters for a lock: they look instead")
+                _log.info("this database cannot notify waiters for a lock: they poll instead")
                 return
             with lock:
                 unwanted = self._refused or connection.session.server != server

@@ -78,7 +78,7 @@ def attach(
             if not held.term.over(deadline.now):
                 return held
             yield from give_back(dialect, request, deadline.now)
-            raise expired(detached.name, "before dblock was told that it goes on here")
+            raise expired(detached.name, "before dblock learned that it is attached")
         if deadline.over:
             raise attaching.told(_why_not(dialect, detached.name, failure)) from failure
         if not again:
@@ -142,7 +142,7 @@ class _Attaching:
         """Return the hold that was found, once it is known to outlive this server."""
         request = self.request
         if not state.held or state.remaining is None:
-            raise expired(request.name, "before dblock was told that it goes on here")
+            raise expired(request.name, "before dblock learned that it is attached")
         term = Term(reply.sent - max(0.0, request.ttl - state.remaining), request.ttl)
         held = Held(state.fence, term, reply.server)
         asked = Asked(Renewal(request.name, request.token, request.ttl), held)
@@ -175,8 +175,9 @@ class _Attaching:
             return error
         name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
-            f"no reply came to attaching the hold of {name!r}, and dblock could not find out what "
-            f"became of it: {error}. The name may be held for up to {ttl:g} s; nothing was started",
+            f"the reply to attaching the hold of {name!r} was lost, and dblock could not find out "
+            f"whether it succeeded: {error}. The name may be held for up to {ttl:g} s; nothing "
+            "was started",
             name=name,
         )
 
@@ -193,7 +194,7 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
         )
     if state.fence > fence:
         return LockLost(
-            f"the hold of {name!r} is over: it ran out, or was released where it was attached; "
+            f"the hold of {name!r} is over: it expired, or was released where it was attached; "
             f"{followed(state, fence)}",
             name=name,
             reason="taken over",

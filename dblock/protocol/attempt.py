@@ -305,7 +305,7 @@ class Attempt:
         """Return what to tell of ``error`` where it may have the name, or get it yet."""
         name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
-            f"dblock could not find out whether it was granted {name!r}, nor give that back: "
+            f"dblock could not find out whether it was granted {name!r}, nor release that: "
             f"{error}. The name may be held for up to {ttl:g} s; nothing was started",
             name=name,
         )

@@ -84,7 +84,7 @@ def pause(
     if not dialect.has_witness:
         raise Unsupported(
             f"{dialect.name} has no witness, and so no pause: dblock cannot tell all processes "
-            "there to wait. Stop what uses dblock for as long as the longest lease may still be out"
+            "there to wait. Stop all programs that use dblock until the longest lease has expired"
         )
     begun = dialect.distrust(longest)
     reply = yield from retry_or_raise(dialect, begun, None, patience, now)

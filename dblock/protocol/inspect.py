@@ -85,13 +85,13 @@ def attached(state: LockRow) -> LockLost:
     if not state.held:
         holder = printable(state.owner or "an unnamed holder")
         return LockLost(
-            f"the hold of {state.name!r} was attached by {holder}, and ran out there: that process "
-            "died, or could not renew it. Nobody holds the name",
+            f"the hold of {state.name!r} was attached by {holder}, and expired there: that process "
+            "died, or could not renew it. The name is free",
             name=state.name,
             reason="expired",
         )
     return LockLost(
-        f"somebody has attached the hold of {state.name!r}, and goes on with it: it is now "
+        f"another process has attached the hold of {state.name!r}: it is now "
         f"{state.told().describe()}",
         name=state.name,
         reason="attached",
@@ -121,4 +121,4 @@ def _age(state: LockRow) -> float:
 
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:
     """Return the loss of a lease that ran out."""
-    return LockLost(f"the lease on {name!r} ran out {why}", name=name, reason="expired")
+    return LockLost(f"the lease on {name!r} expired {why}", name=name, reason="expired")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: A waiter gets a free name within about a second. One that waits for longer waits for a row lock.
 FREE_FOR = 2.0
-WRITING = RowLockState("whoever writes to the file now")
+WRITING = RowLockState("a transaction that writes to the file now")
 SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")
 
 

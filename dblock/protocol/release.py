@@ -250,7 +250,7 @@ def release(
 
 def _in_use(name: str) -> Unavailable:
     return Unavailable(
-        f"{name!r} could not be released, because its row is in use; it runs out by itself",
+        f"{name!r} could not be released, because its row is in use; it expires by itself",
         name=name,
     )
 

@@ -204,7 +204,7 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
 def unreachable(name: str, said: str) -> LockLost:
     """Return the loss of a lease that ran out because the database was not to be had."""
     return LockLost(
-        f"the lease on {name!r} ran out, because dblock could not reach the database to renew it: "
+        f"the lease on {name!r} expired, because dblock could not reach the database to renew it: "
         f"{said}",
         name=name,
         reason="unreachable",

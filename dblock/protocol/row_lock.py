@@ -285,7 +285,7 @@ def _conflict(
     elif stale:
         why = "is newer than this transaction's snapshot"
     elif state.held and dialect.refusal_holds:
-        why = "was leased just before, and this transaction is in the way of that lease"
+        why = "was leased just before, and this transaction blocks that lease"
     else:
         return None
     return Conflict(

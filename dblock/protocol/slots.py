@@ -241,7 +241,7 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
         )
     return LimitMismatch(
         f"the semaphore {name!r} has {stored} slots, and limit={limit} was asked for: use "
-        f"limit={stored}, or change it for everybody with resize({limit})",
+        f"limit={stored}, or change it for all processes with resize({limit})",
         name=name,
         limit=limit,
         stored=stored,

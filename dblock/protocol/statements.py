@@ -472,8 +472,8 @@ class Statements(ABC):
 
     def topic(self, name: str) -> str:
         """Return what is called out to those who observe a name."""
-        raise NotImplementedError(f"{self.name} calls nobody: who observes a name looks")
+        raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")
 
     def call_observers(self, name: str) -> Query[int]:
         """Call those who observe a name, for them to look."""
-        raise NotImplementedError(f"{self.name} calls nobody: who observes a name looks")
+        raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")

@@ -22,7 +22,7 @@ def leave_ours(
     """Return an ``include_name`` for Alembic's ``context.configure`` that skips dblock's tables.
 
     Use it if your MetaData does not have these tables. Without it autogenerate would drop them.
-    ``other`` is an ``include_name`` of your own: it decides about everything else. ``schema`` and
+    ``other`` is your own ``include_name``: it decides about all other names. ``schema`` and
     ``prefix`` say where dblock's tables are. Alembic still compares the tables that are in
     ``known``, for example ``metadata.tables``.
     """

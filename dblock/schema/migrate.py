@@ -42,7 +42,7 @@ _one_at_a_time = threading.Lock()
 
 
 class Upgraded(NamedTuple):
-    """What an upgrade did.
+    """The result of an upgrade.
 
     ``created`` has the names of the tables that it created. ``before`` and ``after`` are the
     revisions of the tables, None if there were none. ``str()`` says it in one line.
@@ -61,7 +61,7 @@ class Upgraded(NamedTuple):
 
 
 class Downgraded(NamedTuple):
-    """What a downgrade did.
+    """The result of a downgrade.
 
     ``dropped`` has the names of the tables that it dropped. ``before`` and ``after`` are the
     revisions of the tables, None if there were none, or only some. ``str()`` says it in one line.
@@ -74,7 +74,7 @@ class Downgraded(NamedTuple):
     def __str__(self) -> str:
         found = "" if self.before else ", which an upgrade that was cut off had left"
         if self.after is None:
-            there_were_none = "there are no tables of dblock's here"
+            there_were_none = "dblock has no tables here"
             return f"dropped {', '.join(self.dropped)}{found}" if self.dropped else there_were_none
         if self.before == self.after:
             return f"already at revision {self.after}"
@@ -90,13 +90,14 @@ def upgrade(
     durability: str | None = None,
     trust_server: bool = False,
 ) -> Upgraded:
-    """Create dblock's tables, or bring them to ``revision``. Return what it did.
+    """Create dblock's tables, or upgrade them to ``revision``. Return the result.
 
-    You can run it again, and in several processes at once: one migrates, and the others wait and
-    find it done. If it was cut off, or a downgrade was, run it again: it does what is missing.
+    You can run it again, and in several processes at the same time: one migrates, and the others
+    wait until it is done. If it was interrupted, or a downgrade was, run it again: it completes the
+    rest.
 
     ``target``, ``schema``, ``prefix`` and ``trust_server`` are as for :class:`dblock.Locks`.
-    ``durability`` says what happens to the lock table in a crash:
+    ``durability`` decides the fate of the lock table in a crash:
 
     ``None``
         leave the table as it is.
@@ -104,7 +105,7 @@ def upgrade(
         leases survive. New tables are durable.
     ``"volatile"``
         only on PostgreSQL: no lease survives, and dblock grants nothing until the longest TTL that
-        may still be out is over. In return acquiring waits for no disk.
+        a lost lease may have is over. In return an acquire does not wait for the disk.
 
     Raises Unavailable if the database cannot be reached. Raises Unsupported if the role lacks
     rights, if the database has no volatile tables, or if other migrations (Django's, or your own)
@@ -139,10 +140,10 @@ def downgrade(
     revision: str = "base",
     trust_server: bool = False,
 ) -> Downgraded:
-    """Go back to ``revision``; return what it did. ``"base"`` drops the tables, with all locks and
-    fences, and also what an upgrade that was cut off has left of them.
+    """Go back to ``revision``; return the result. ``"base"`` drops the tables, with all locks and
+    fences, and also the remains of an interrupted upgrade.
 
-    The other arguments, and what it raises, are as for :func:`upgrade`.
+    The other arguments, and the errors, are the same as for :func:`upgrade`.
     """
     _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
@@ -168,7 +169,8 @@ def sql(
 ) -> str:
     """Return the SQL statements of :func:`upgrade`, without any I/O.
 
-    Use it for a review, or for another migration tool. They can be run again, if they were cut off.
+    Use it for a review, or for another migration tool. You can run the statements again after an
+    interruption.
     """
     _check(durability)
     engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)

@@ -50,22 +50,24 @@ def migration_lock(
         with migration_lock(connection), context.begin_transaction():
             context.run_migrations()
 
-    The others go on as soon as the database is where they would bring it. If it is there already,
-    nobody locks anything. With Alembic dblock finds that out by itself, where ``connection`` is:
-    on its ``search_path``, or in the database that it uses. With another tool give ``needed``: a
-    function that gets a connection to there and returns whether there is anything to migrate.
+    The others continue as soon as the database is at their target revision. If it is already there,
+    no process takes the lock. With Alembic dblock finds that out by itself, in the place of
+    ``connection``: on its ``search_path``, or in the database that it uses. With another tool give
+    ``needed``: a function that gets a connection to that place and returns whether there is
+    anything to migrate.
 
     It works before dblock's tables exist, behind a transaction pooler, and with migrations that
     commit by themselves. If the block ends while ``connection`` is in a transaction, the lock lasts
-    until that connection goes back to its pool, because nobody else can see the migration earlier.
+    until that connection returns to its pool, because other processes cannot see the migration
+    earlier.
 
     ``name`` is the name of the lock: migrations with different names may run at the same time. By
-    default there is one for a database: with schemas of tenants on PostgreSQL give each its own,
-    ``name=f"migrations of {tenant}"``, if they may be migrated at the same time.
+    default a database has one such lock. If the tenants of a PostgreSQL database have schemas that
+    may be migrated at the same time, give each its own lock: ``name=f"migrations of {tenant}"``.
     ``wait`` is in seconds, None for ever. ``trust_server`` is as for :class:`dblock.Locks`.
 
     Raises NotAcquired if the wait is over. Raises LockLost at the end of the block if the lock
-    ended before: then somebody else may have migrated at the same time.
+    ended before: then another process may have migrated at the same time.
     """
     check_name(name)
     engine, dialect = _resolve(connection.engine, trust_server)
@@ -285,8 +287,8 @@ def _explain(dialect: Dialect, error: BaseException) -> BaseException:
         return Unsupported(f"the database role lacks the rights to migrate: {said}")
     if fault is Fault.SCHEMA:
         return Unsupported(
-            f"a table here has the name of one of dblock's, and is another's: {said}. Rename it, "
-            "or give dblock's tables another prefix"
+            f"a table here has the name of one of dblock's tables, but is not dblock's: {said}. "
+            "Rename it, or give dblock's tables another prefix"
         )
     if fault in (Fault.DISCONNECTED, Fault.UNREACHABLE, None):
         return Unavailable(f"the migration did not run: {said}")

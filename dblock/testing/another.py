@@ -48,11 +48,11 @@ class Another:
         return self._lease.fence
 
     def release(self) -> None:
-        """Give the name back. Raises NotHeld or LockLost if it does not hold the name."""
+        """Release the name. Raises NotHeld or LockLost if it does not hold the name."""
         self._lease.release()
 
     def die(self) -> None:
-        """End the process. It gives nothing back, so its lease runs out."""
+        """End the process. It releases nothing, so its lease expires."""
         self._process.end()
 
     def __enter__(self) -> Self:

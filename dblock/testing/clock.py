@@ -88,9 +88,9 @@ class Clock:
         self._waited += seconds
         if self._waited > self.longest:
             raise RuntimeError(
-                f"this test has waited for {self.longest:g} s of its own time, and nobody will "
-                "ever give back what it waits for: limit the wait, or let the other holder end "
-                "with held_by_another(name, seconds=...)"
+                f"this test has waited for {self.longest:g} s of its own time, and no process "
+                "will release the lock that it waits for: limit the wait, or let the other holder "
+                "end with held_by_another(name, seconds=...)"
             )
         self.move(self._now + seconds)
 

@@ -37,12 +37,13 @@ class Faults:
     ``locks`` are your application's: :class:`dblock.Locks`, AsyncLocks, or Django's. Until the end
     of ``with`` they are in the test's database, with every handle that was made from them.
 
-    Time stands still until :meth:`advance` or :meth:`pause` moves it, or until somebody waits. All
-    times are in seconds. When a method returns, the holder has heard of what it did: ``lost`` is
-    set, and ``on_lost`` has been called.
+    Time stands still until :meth:`advance` or :meth:`pause` moves it, or until a caller waits. All
+    times are in seconds. When a method returns, the holder has learned of the fault: ``lost`` is
+    set, and dblock has called ``on_lost``.
 
-    The end of ``with`` raises AssertionError if a statement that :meth:`lose_request` or
-    :meth:`lose_reply` was to lose has not been sent: then the test has tested nothing of it.
+    The end of ``with`` raises AssertionError if dblock has sent no statement for
+    :meth:`lose_request` or :meth:`lose_reply` to lose, because then the test has not tested that
+    fault.
     """
 
     def __init__(self, *locks: Locks | AsyncLocks) -> None:
@@ -75,7 +76,7 @@ class Faults:
             )
 
     def close(self) -> None:
-        """Put all locks back to where they were before. Nobody holds any afterwards."""
+        """Move all locks back to their own databases. No process holds them afterwards."""
         self._stack.close()
 
     # --- the locks ---------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class Faults:
     def instead_of(self, *locks: Locks | AsyncLocks) -> None:
         """Move your application's locks into the test's database until the end.
 
-        Raises ValueError if somebody holds one of their leases.
+        Raises ValueError if one of their leases is held.
         """
         for one in locks:
             found: Any = one.lease
@@ -114,7 +115,7 @@ class Faults:
     # --- time --------------------------------------------------------------------------------
 
     def advance(self, seconds: Seconds) -> None:
-        """Let ``seconds`` pass. Meanwhile dblock renews leases, or they run out."""
+        """Let ``seconds`` pass. In that time dblock renews leases, or they expire."""
         clock = self._store.clock
         clock.move(clock.now() + arguments.seconds("seconds", seconds))
 
@@ -131,7 +132,7 @@ class Faults:
     def expire(self, name: str) -> None:
         """End the lease on a name now.
 
-        Raises ValueError if nobody holds it.
+        Raises ValueError if it is not held.
         """
         token = self._store.expire(check_name(name))
         if token is None:
@@ -146,7 +147,7 @@ class Faults:
     def take_over(self, name: str, ttl: Seconds = 30.0) -> Another:
         """End the lease on a name, and let another process take it. Return that process.
 
-        ``ttl`` is the TTL of its lease. Raises ValueError if nobody holds the name.
+        ``ttl`` is the TTL of its lease. Raises ValueError if the name is not held.
         """
         self.expire(name)
         return self.held_by_another(name, ttl=ttl)
@@ -193,7 +194,7 @@ class Faults:
     def lose_request(self, of: Statement | None = None) -> None:
         """Break the connection before the next statement arrives at the database.
 
-        ``of`` is ``"acquire"``, ``"renew"`` or ``"release"``; None means whichever comes next.
+        ``of`` is ``"acquire"``, ``"renew"`` or ``"release"``; None means the next of any kind.
         """
         self._lose(of, reply=False, then_away=False)
 
@@ -238,7 +239,7 @@ class Faults:
         """Let another process wait for a name. Return that process.
 
         ``show()`` lists it among the waiters. Once the name is free, it takes the name when time
-        passes: call :meth:`advance`. Raises ValueError if nobody holds the name.
+        passes: call :meth:`advance`. Raises ValueError if the name is not held.
         """
         if check_name(name) not in self._store.held():
             raise ValueError(

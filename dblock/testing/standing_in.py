@@ -59,7 +59,7 @@ def _refuse_held(locks: Locks) -> None:
         held |= {hold.name for hold in database.keeper()._holds(database)}
     if held:
         names = ", ".join(map(repr, sorted(held)))
-        raise ValueError(f"{locks!r} hold {names}: give that back first")
+        raise ValueError(f"{locks!r} hold {names}: release that first")
 
 
 def _twin(one: T) -> T:

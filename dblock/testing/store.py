@@ -64,8 +64,8 @@ class Store:
             return connection.execute(sql, params).fetchall()
         except sqlite3.OperationalError as error:
             raise RuntimeError(
-                "a row lock of this test keeps everybody else out, for on SQLite it is the one "
-                f"writer ({error}): let that end first"
+                "a row lock of this test keeps all other statements out, because on SQLite it is "
+                f"the one writer ({error}): end its transaction first"
             ) from error
         finally:
             connection.close()

@@ -278,7 +278,7 @@ def test_doctor(sqlite: Program, here: Here, monkeypatch: pytest.MonkeyPatch) ->
     code, out, err = here("doctor", "--quiet", "--json")
     assert (code, err) == (1, "")
     (found,) = json.loads(out)
-    assert (found["level"], found["what"], found["mend"]) == ("wrong", "tables", "dblock upgrade")
+    assert (found["level"], found["what"], found["fix"]) == ("wrong", "tables", "dblock upgrade")
     screen = Screen(sqlite, "doctor")
     screen.until("WHAT")
     screen.until("do: dblock upgrade")
@@ -309,7 +309,7 @@ def test_upgrade_and_downgrade(here: Here, database: Database) -> None:
     code, out, err = there("downgrade", "--revision", "base", "--yes")
     assert (code, out.startswith("dropped dblock_lock, "), err) == (0, True, "")
     assert "dblock_lock" not in tables(database)
-    nothing = "there are no tables of dblock's here\n"
+    nothing = "dblock has no tables here\n"
     assert there("downgrade", "--revision", "base", "--yes") == (0, nothing, "")
 
 
@@ -449,7 +449,7 @@ def test_show_tells_how_many_slots_are_held(dblock: Program, db: Database) -> No
 def test_resize_changes_the_limit(dblock: Program, db: Database) -> None:
     code, out, err = dblock("resize", "api", "3")
     assert (code, out) == (1, "")
-    assert "nobody has used a semaphore 'api'" in err
+    assert "there is no semaphore 'api'" in err
     with Locks(db.url) as locks:
         with locks.semaphore("api", 2), locks.semaphore("api", 2):
             said = "'api' has 1 slot now; 1 above that are still held\n"

@@ -345,7 +345,7 @@ def test_a_pause(program: Program, new_database: NewDatabase, sqlite: Program) -
     assert "confirm with --yes" in err
     assert postgresql("pause", "--longest-ttl", "0", "--yes")[:2] == (
         0,
-        "nothing is granted for 0.0 s; leases of before are lost\n",
+        "nothing is granted for 0.0 s; earlier leases are lost\n",
     )
     code, out, err = sqlite("pause")
     assert (code != 0, out) == (True, "")

@@ -223,7 +223,7 @@ def test_a_paused_holder_learns_of_its_loss(sqlite: Program) -> None:
     holder.send(signal.SIGCONT)
     code, out, err = holder.end()
     assert (code, out) == (79, "SIGTERM\n")
-    assert "ran out" in err
+    assert "expired" in err
 
 
 # --- while waiting -------------------------------------------------------------------------------

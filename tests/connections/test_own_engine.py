@@ -199,7 +199,9 @@ async def connect_later() -> None:
     "url", ["postgresql+psycopg2://app@host/app", "mysql+mysqldb://app@host/app"]
 )
 def test_a_function_that_connects(url: str) -> None:
-    with pytest.raises(Unsupported, match=r"by a function of yours \(creator= .*give dblock a URL"):
+    with pytest.raises(
+        Unsupported, match=r"by your own function \(creator= .*give dblock a separate URL"
+    ):
         Locks(create_engine(url, creator=connect))
 
 
@@ -208,7 +210,7 @@ def test_a_function_that_connects(url: str) -> None:
 )
 def test_a_coroutine_function_that_connects(url: str) -> None:
     engine = create_async_engine(url, async_creator=connect_later)
-    with pytest.raises(Unsupported, match=r"by a function of yours .*give dblock a URL"):
+    with pytest.raises(Unsupported, match=r"by your own function .*give dblock a separate URL"):
         AsyncLocks(engine)
 
 

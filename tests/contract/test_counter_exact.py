@@ -221,7 +221,7 @@ def test_null_is_no_number(locks: Locks, db: Database, engine: Engine, floor: in
     for call in calls:
         assert "is NULL" in refused(engine, counter, Unsupported, call)
     with borrowed(engine, "connection") as on:
-        with pytest.raises(TypeError, match="what was seen is a number"):
+        with pytest.raises(TypeError, match="the value that was seen is a number"):
             counter.compare_and_update(on, 1, seen=None, new=1)
         with pytest.raises(TypeError, match="the new value is a number"):
             counter.compare_and_update(on, 1, seen=1, new=None)

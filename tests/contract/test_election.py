@@ -254,7 +254,7 @@ def test_a_value_that_cannot_be_proclaimed(election: Election, engine: Engine) -
     with election.campaign() as term:
         term.proclaim("good")
         for bad in (object(), {"a": b"b"}, {1j}):
-            with pytest.raises(TypeError, match="a value is what JSON can express"):
+            with pytest.raises(TypeError, match="a value is something that JSON can express"):
                 term.proclaim(bad)
         for worse in (float("nan"), "x" * 8191, "ü" * 2000):
             with pytest.raises(ValueError, match="a value is"):
@@ -285,7 +285,7 @@ def test_a_term_is_held_once(election: Election) -> None:
     for options in ({}, {"blocking": False}):
         with pytest.raises(ValueError, match=r"has a new one for each election\.campaign"):
             term.acquire(**options)
-    with pytest.raises(ValueError, match="nobody to keep its name for"):
+    with pytest.raises(ValueError, match="its name cannot be kept"):
         term.release(after=5)
     term.resign()
     calls: list[Callable[[], Any]]

@@ -65,7 +65,7 @@ def undo(on: Borrowed, savepoint: Any) -> None:
 
 
 def stale(newest: int) -> Any:
-    return pytest.raises(StaleFence, match=f"fence {newest} has been here")
+    return pytest.raises(StaleFence, match=f"fence {newest} has passed")
 
 
 @pytest.fixture

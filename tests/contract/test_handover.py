@@ -195,7 +195,7 @@ def test_run_out_where_it_was_attached(
     loss = lost(third, text)
     assert loss.reason == "expired"
     assert "the first delivery" in str(loss)
-    assert "Nobody holds the name" in str(loss)
+    assert "The name is free" in str(loss)
     with third.lease("report", ttl=LONG, wait=0):
         assert lost(others, text).reason == "taken over"
 

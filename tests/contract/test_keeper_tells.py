@@ -141,7 +141,7 @@ def test_what_the_holder_can_see_needs_no_keeper(
     eventually(lambda: not lease.held)
     assert lease.remaining == 0.0
     assert told.all == []
-    with pytest.raises(LockLost, match="ran out"):
+    with pytest.raises(LockLost, match="expired"):
         lease.check()
     assert told.threads == {threading.current_thread().name}
     assert lease.lost.is_set()

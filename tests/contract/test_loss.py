@@ -23,7 +23,7 @@ def test_run_out(locks: Locks) -> None:
     assert lease.acquire()
     lost = lease.lost
     eventually(lambda: not lease.held)
-    with pytest.raises(LockLost, match="ran out") as caught:
+    with pytest.raises(LockLost, match="expired") as caught:
         lease.check()
     assert (caught.value.name, caught.value.reason) == ("report", "expired")
     assert lost.is_set()

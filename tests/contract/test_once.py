@@ -144,7 +144,7 @@ def test_a_result_that_cannot_be_recorded(locks: Locks, engine: Engine) -> None:
     with new_session(engine) as session:
         for bad in (object(), {"a": b"b"}, {1j}):
             with (
-                pytest.raises(TypeError, match="a result is what JSON can express"),
+                pytest.raises(TypeError, match="a result is something that JSON can express"),
                 locks.once(session, "key") as made,
             ):
                 made.result = bad
@@ -217,7 +217,7 @@ def test_bad_arguments(locks: Locks, engine: Engine) -> None:
         for bad, wrong in ((-1, ValueError), (float("inf"), ValueError), (1e300, OverflowError)):
             with pytest.raises(wrong, match="a wait "):
                 locks.once(session, "key", wait=bad)
-        with pytest.raises(TypeError, match="a fingerprint is what JSON can express"):
+        with pytest.raises(TypeError, match="a fingerprint is something that JSON can express"):
             locks.once(session, "key", fingerprint=object())
         with pytest.raises(TypeError, match="an SQLAlchemy "), locks.once(7, "key"):  # type: ignore[arg-type]
             pass

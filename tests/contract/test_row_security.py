@@ -39,7 +39,7 @@ def test_it_is_named_and_what_the_doctor_says_helps(hidden: str, world: World) -
     assert found.level.value == "wrong"
     assert "dblock_lock" in found.found
     assert "dblock_schema" in found.found
-    execute(hidden, *found.mend.splitlines())
+    execute(hidden, *found.fix.splitlines())
     with Locks(hidden) as after:
         (found,) = [one for one in examine(after) if one.what == "row security"]
         assert found.level.value == "ok"

@@ -36,7 +36,7 @@ from tests.support import (
 )
 
 NAME = "api"
-TURNSTILE = r"the name itself is held by .*: by a lease of this name, or by who waits first"
+TURNSTILE = r"the name itself is held by .*: by a lease of this name, or by the first waiter"
 
 
 class Inside:

@@ -32,7 +32,10 @@ PATIENT = Timeouts(query=SECONDS / 2, socket=SECONDS)
 # What is sent by who does each, of what waiting has to do with; and what comes of it.
 SENT: dict[str, tuple[Cell, set[str]]] = {
     "wait": (GOT, {"join", "look_queued", "register", "sweep", "unregister"}),
-    "wait in vain": (REFUSED, {"join", "look_queued", "register", "sweep", "leave", "unregister"}),
+    "wait (timeout)": (
+        REFUSED,
+        {"join", "look_queued", "register", "sweep", "leave", "unregister"},
+    ),
     "release (waited for)": (PASSED, {"release"}),
 }
 CELLS = [(operation, kind) for operation, (_, kinds) in SENT.items() for kind in sorted(kinds)]

@@ -27,9 +27,9 @@ WAITING = {
     ("wait", "join"),
     ("wait (fair)", "join"),
     ("wait", "register"),
-    ("wait in vain", "leave"),
-    ("wait in vain (fair)", "leave"),
-    ("wait in vain", "unregister"),
+    ("wait (timeout)", "leave"),
+    ("wait (timeout, fair)", "leave"),
+    ("wait (timeout)", "unregister"),
     ("release (waited for)", "release"),
     ("release (waited for)", "pass on"),
 }

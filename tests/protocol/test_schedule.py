@@ -270,7 +270,7 @@ def test_the_reason(
         schedule.told(term)
     loss = schedule.loss("report", term, asking=asking)
     assert loss.reason == reason
-    assert "'report' ran out" in str(loss)
+    assert "'report' expired" in str(loss)
     assert says in str(loss)
 
 

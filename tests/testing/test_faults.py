@@ -62,7 +62,7 @@ def test_a_loss_is_told_in_all_ways(dblock_locks: Locks, dblock_faults: Faults, 
             with pytest.raises(LockLost):
                 lease.check()
 
-    with pytest.raises(LockLost, match="ran out") as raised:
+    with pytest.raises(LockLost, match="expired") as raised:
         lose()
     stop()
     assert raised.value is told[0]

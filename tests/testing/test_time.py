@@ -61,7 +61,7 @@ def test_a_paused_process(dblock_locks: Locks, dblock_faults: Faults) -> None:
     assert not lease.held
     assert another.held
     assert len(dangers) == 1
-    with pytest.raises(LockLost, match="ran out"):
+    with pytest.raises(LockLost, match="expired"):
         lease.release()
 
 
@@ -76,7 +76,7 @@ def test_a_wait_takes_no_time(dblock_locks: Locks, dblock_faults: Faults) -> Non
 def test_a_wait_without_an_end_is_told(dblock_locks: Locks, dblock_faults: Faults) -> None:
     dblock_faults._store.clock.longest = 60
     dblock_faults.held_by_another("report")
-    with pytest.raises(RuntimeError, match="nobody will ever give back"):
+    with pytest.raises(RuntimeError, match="no process will release"):
         dblock_locks.lease("report").acquire()
 
 

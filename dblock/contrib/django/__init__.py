@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def using(alias: str | None = None) -> DjangoLocks:
-    """Return the locks in a database of ``DATABASES``: those of ``DBLOCK`` when None is named."""
+    """Return the locks in a database of ``DATABASES``, by default in ``DBLOCK``'s database."""
     from .handles import made
 
     return made(alias)
@@ -81,7 +81,7 @@ def idempotent(
     does not run.
 
     ``caller`` returns whose request it is; callers share no keys. It is the user who is logged in,
-    or None. ``fingerprint`` returns what a repeated request must have the same, instead of its
+    or None. ``fingerprint`` returns a value that a repeated request must repeat, instead of its
     body. Requests with other ``methods`` run as usual. If ``required`` is false, so do requests
     without a key, in ``transaction.atomic()``. The record stays for ``keep`` seconds. While another
     request with the key runs, this one waits for up to ``wait`` seconds.

@@ -49,11 +49,11 @@ _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
 class ModelCounter:
     """A number in a field of a model, made by :meth:`DjangoLocks.counter`.
 
-    A row is meant by its key, the primary key unless the counter was given another field, or by a
-    saved instance. What an instance has in memory stays as it was: ``refresh_from_db``.
+    Give the key of a row or a saved instance. The key is the primary key, unless you gave the
+    counter another field. An instance in memory does not change: call ``refresh_from_db``.
 
-    Each change is one statement in the atomic block around it. Outside of any it is a transaction
-    of its own. Errors are those of :class:`dblock.Counter`.
+    Each change is one statement in the atomic block around it. Outside of any block it is a
+    separate transaction. Errors are the same as for :class:`dblock.Counter`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ModelCounter:
         return self._run(key, add)
 
     def compare_and_update(self, key: Any, *, seen: Any, new: Any) -> bool:
-        """Set it if it is still as seen; see :meth:`dblock.Counter.compare_and_update`."""
+        """Set it if it is still ``seen``; see :meth:`dblock.Counter.compare_and_update`."""
 
         def compare(counter: Counter, on: Any, row: Any) -> bool:
             return counter.compare_and_update(on, row, seen=seen, new=new)

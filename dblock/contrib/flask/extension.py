@@ -145,7 +145,7 @@ class DBLock:
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Decorate a function: it holds a lease while it runs, in whichever application it runs.
 
-        The arguments are those of :meth:`lease`.
+        The arguments are the same as for :meth:`lease`.
         """
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:

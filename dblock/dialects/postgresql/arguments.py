@@ -55,8 +55,8 @@ def _without(driver: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cannot(driver: str, what: str) -> Unsupported:
     return Unsupported(
-        f"{what} of {driver} cannot be carried over to psycopg, which dblock's own connections are "
-        "made with: give dblock a URL of its own, postgresql+psycopg://..."
+        f"{what} of {driver} cannot be carried over to psycopg, which dblock's own connections "
+        "use: give dblock a separate URL, postgresql+psycopg://..."
     )
 
 

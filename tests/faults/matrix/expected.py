@@ -73,12 +73,12 @@ class Fault(StrEnum):
 
 MEANING: Mapping[Fault, str] = {
     Fault.REQUEST: "the connection is cut and the server never sees the request",
-    Fault.REPLY: "the server has done it; the connection is cut before the reply",
+    Fault.REPLY: "the server executes the request; the connection is cut before the reply",
     Fault.RESET: "the request is passed on, and all connections of the client are reset at once",
-    Fault.DEAF: "from this request on nothing gets through on its connection, in either "
-    "direction, not even its end; the network goes on acknowledging",
-    Fault.STOPPED: "the server is frozen (SIGSTOP) with the request in its buffer, and runs on "
-    "when the caller has been told",
+    Fault.DEAF: "from this request on the connection carries nothing in either direction, not even "
+    "its end; the network still acknowledges",
+    Fault.STOPPED: "the server is frozen (SIGSTOP) with the request in its buffer, and resumes "
+    "when the caller has its result",
     Fault.RESTARTED: "the server crashes (SIGKILL) before it reads the request, and comes back",
 }
 

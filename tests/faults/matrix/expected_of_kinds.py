@@ -48,7 +48,7 @@ def at_commit(nothing: str, done: str) -> dict[str, Cell]:
 
 ROWS_OF_KINDS = (
     row("take a slot", "grant", ACQUIRED, stopped=Cell(("OutcomeUnknown",), UNDECIDED)),
-    row("give a slot back", "release", RELEASED, stopped=Cell(("OutcomeUnknown",), UNDECIDED)),
+    row("release a slot", "release", RELEASED, stopped=Cell(("OutcomeUnknown",), UNDECIDED)),
     # No grant comes to a name that another has.
     row("join readers", "grant", SHARED, stopped=Cell(("OutcomeUnknown",), NOT_SHARED.found)),
     row(

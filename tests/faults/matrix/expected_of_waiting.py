@@ -70,7 +70,7 @@ WAITING_ROWS = (
         POSTGRESQL,
         PGBOUNCER,
         made=row(
-            "wait in vain",
+            "wait (timeout)",
             "look in the queue",
             REFUSED,
             stopped=PERHAPS_CALLED,
@@ -81,13 +81,13 @@ WAITING_ROWS = (
         POSTGRESQL,
         PGBOUNCER,
         made=row(
-            "wait in vain", "leave", REFUSED, stopped=PERHAPS_CALLED, restarted=PERHAPS_CALLED
+            "wait (timeout)", "leave", REFUSED, stopped=PERHAPS_CALLED, restarted=PERHAPS_CALLED
         ),
     ),
-    on(*ALL, made=row("wait in vain", "unregister", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN)),
+    on(*ALL, made=row("wait (timeout)", "unregister", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN)),
     on(
         MARIADB,
-        made=row("wait in vain (fair)", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
+        made=row("wait (timeout, fair)", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
     ),
     on(*ALL, made=row("release (waited for)", "release", PASSED, stopped=NOT_TOLD)),
     on(

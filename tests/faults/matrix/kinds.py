@@ -72,7 +72,7 @@ class TakeSlot(OfSemaphore):
 
 
 class GiveSlotBack(OfSemaphore):
-    name = "give a slot back"
+    name = "release a slot"
 
     def prepare(self) -> None:
         super().prepare()

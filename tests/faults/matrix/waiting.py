@@ -109,7 +109,7 @@ class WaitFairly(Wait):
 
 
 class WaitInVain(Waiting):
-    name = "wait in vain"
+    name = "wait (timeout)"
 
     def run(self) -> str:
         """Try for longer until it was seen to wait: a busy machine takes its time to join."""
@@ -126,7 +126,7 @@ class WaitInVain(Waiting):
 
 
 class WaitFairlyInVain(WaitInVain):
-    name = "wait in vain (fair)"
+    name = "wait (timeout, fair)"
     fair = True
 
 
