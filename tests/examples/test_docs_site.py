@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
 
 from tests.conftest import find_or_skip
 from tests.examples.browser import Browser
@@ -15,6 +18,39 @@ from tests.test_docs import ROOT
 COPIED = """const code = arguments[0]
 code.setAttribute("data-md-copying", "")
 return code.innerText"""
+
+PICTURES = sorted((ROOT / "docs" / "images").glob("*.svg"))
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+
+#: The words of a picture that do not fit: out of the picture, out of their box, or over others.
+MISPLACED = """const paper = document.documentElement.viewBox.baseVal
+const words = [...document.querySelectorAll("text")].map(
+    text => [text.textContent, text.getBBox()])
+const boxes = [...document.querySelectorAll(".note, .good, .bad")].map(box => box.getBBox())
+const inside = (a, b) => a.x >= b.x && a.y >= b.y && a.x + a.width <= b.x + b.width
+    && a.y + a.height <= b.y + b.height
+const meet = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width
+    && a.y < b.y + b.height && b.y < a.y + a.height
+return [...words.entries()].filter(([index, [_, word]]) => !inside(word, paper)
+    || boxes.some(box => meet(word, box) && !inside(word, box))
+    || words.slice(index + 1).some(([_, other]) => meet(word, other))).map(([_, [text]]) => text)"""
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.stem)
+def test_a_picture_has_a_title_and_a_page(picture: Path) -> None:
+    svg = ElementTree.parse(picture).getroot()
+    title = svg.findtext("{http://www.w3.org/2000/svg}title")
+    assert title
+    assert svg.get("role") == "img"
+    assert svg.get("aria-label") == title
+    assert any(f"images/{picture.name}" in page.read_text() for page in PAGES)
+
+
+def test_the_words_of_pictures_fit() -> None:
+    with find_or_skip(Browser) as browser:
+        for picture in PICTURES:
+            browser.chrome.get(picture.as_uri())
+            assert browser.chrome.execute_script(MISPLACED) == [], picture.name
 
 
 def test_commands_are_copied_without_their_prompts(tmp_path: Path) -> None:
