@@ -98,8 +98,6 @@ class Steps:
 
     def comment(self, table: str, column: sa.Column[Any]) -> None:
         """Say anew what a column is for, where the database keeps that."""
-        if not (self._printed or column.name in self._columns(table)):
-            return  # a downgrade was cut off
         if self._dialect.supports_comments:
             self._op.alter_column(
                 self.prefix + table,
