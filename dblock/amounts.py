@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import types
 from sqlalchemy.types import TypeEngine
@@ -14,6 +14,8 @@ from sqlalchemy.types import TypeEngine
 from .errors import Unsupported
 
 Number = int | float | Decimal
+#: What a function makes of a number.
+N = TypeVar("N", bound=Number)
 
 # Of integers that are no INTEGER, in the databases and in SQLAlchemy itself.
 _BITS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.types import TypeDecorator
 
-from .amounts import Number, Numbers, check_number
+from .amounts import N, Number, Numbers, check_number
 from .arguments import check_name
 from .counter_stripes import StripedTable, check_stripes
 from .counter_table import Columns, CounterTable, SessionTable, Types
@@ -64,7 +64,7 @@ class Counter:
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None,
         stripes: int | None,
-        floor: Any,
+        floor: Number | None,
         retry: RetryPolicy,
     ) -> None:
         if floor is not None:
@@ -90,7 +90,7 @@ class Counter:
         return f"<Counter {self._columns}>"
 
     def take(
-        self, session: Borrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+        self, session: Borrowable, key: Any, n: Number = 1, *, idempotency_key: str | None = None
     ) -> bool:
         """Take ``n`` off; raise NotEnough, changing nothing, if that would go below the floor.
 
@@ -102,12 +102,14 @@ class Counter:
         return self._change(session, key, n, -1, idempotency_key)
 
     def add(
-        self, session: Borrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+        self, session: Borrowable, key: Any, n: Number = 1, *, idempotency_key: str | None = None
     ) -> bool:
         """Add ``n``. It works like :meth:`take`, but does not check the floor."""
         return self._change(session, key, n, 1, idempotency_key)
 
-    def compare_and_update(self, session: Borrowable, key: Any, *, seen: Any, new: Any) -> bool:
+    def compare_and_update(
+        self, session: Borrowable, key: Any, *, seen: Number, new: Number
+    ) -> bool:
         """Set the counter to ``new`` if it is still ``seen``; False if not. One round trip.
 
         Without a version column ``seen`` is the value that you read. Then a change there and back
@@ -126,7 +128,7 @@ class Counter:
         self._table.expire(session, key)
         return matched
 
-    def update(self, session: Borrowable, key: Any, change: Callable[[Any], Any]) -> Any:
+    def update(self, session: Borrowable, key: Any, change: Callable[[Any], N]) -> N:
         """Set the counter to ``change(value)``; return the new value.
 
         It reads the value, calls ``change``, and sets the result if no other transaction has
@@ -184,7 +186,7 @@ class Counter:
     # --- inside ------------------------------------------------------------------------------
 
     def _change(
-        self, session: Borrowable, key: Any, n: Any, sign: int, idempotency_key: str | None
+        self, session: Borrowable, key: Any, n: Number, sign: int, idempotency_key: str | None
     ) -> bool:
         check_number("an amount", n)
         if n <= 0:
@@ -204,7 +206,7 @@ class Counter:
         self,
         transaction: TableTransaction,
         key: Any,
-        n: Any,
+        n: Number,
         sign: int,
         idempotency_key: str | None,
         *,
@@ -235,7 +237,7 @@ class Counter:
             return self._change_in(transaction, key, n, sign, idempotency_key, locked=True)
         return True
 
-    def _room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:
+    def _room(self, transaction: TableTransaction, n: Number, sign: int) -> Room:
         """Return the room for an amount to be added or taken off."""
         try:
             found = self._rooms.get((type(n), n, sign))
@@ -249,7 +251,7 @@ class Counter:
                 self._rooms[type(n), n, sign] = found
         return found
 
-    def _find_room(self, transaction: TableTransaction, n: Any, sign: int) -> Room:
+    def _find_room(self, transaction: TableTransaction, n: Number, sign: int) -> Room:
         numbers = self._table.numbers(transaction, self._columns.value)
         amount = sign * self._table.exactly(transaction, "an amount", n)
         floor = None
@@ -261,7 +263,7 @@ class Counter:
         self,
         transaction: TableTransaction,
         key: Any,
-        n: Any,
+        n: Number,
         sign: int,
         numbers: Numbers,
         least: Number,
@@ -332,7 +334,7 @@ class Counter:
                 "NUMERIC with decimals; take and add work"
             )
 
-    def _set(self, transaction: TableTransaction, key: Any, seen: Any, new: Any) -> bool:
+    def _set(self, transaction: TableTransaction, key: Any, seen: Number, new: Number) -> bool:
         new = self._table.exactly(transaction, "the new value", new)
         version = self._columns.version
         numbers = self._table.numbers(transaction, self._columns.compared)

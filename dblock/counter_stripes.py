@@ -45,7 +45,7 @@ _NONE = -1  # the number of no stripe
 Row = tuple[int, Any, Any]
 
 
-def check_stripes(columns: Columns, stripes: object, floor: Any) -> int:
+def check_stripes(columns: Columns, stripes: object, floor: Number | None) -> int:
     """Return how many stripes there are. Raises TypeError and ValueError for what cannot be."""
     if isinstance(stripes, bool) or not isinstance(stripes, int):
         raise TypeError(f"stripes= is a number of rows, not {type(stripes).__name__}: {stripes!r}")

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
+    from .amounts import Number
     from .counter import Counter
     from .counter_table import Types
     from .io.borrowed import Borrowable
@@ -432,7 +433,7 @@ class Locks:
         *,
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None = None,
-        floor: Any = 0,
+        floor: Number | None = 0,
         stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> Counter:

@@ -133,14 +133,18 @@ def _call_state(number: int, elapsed: float) -> RetryCallState:
     return state
 
 
-def how_often(wait: WaitBaseT) -> Hashable:
-    """Return a value that two strategies share if they are known to wait in the same way."""
+def how_often(wait: object) -> Hashable:
+    """Return a value that two strategies share if they are known to wait in the same way.
+
+    Those of tenacity do if their settings do, and any other if it says so by ``==``.
+    """
     what = type(wait)
     if what.__module__.partition(".")[0] == "tenacity":
-        settings = tuple(sorted(vars(wait).items()))
-        try:
-            hash(settings)
-        except TypeError:
-            return id(wait)
-        return what, settings
-    return id(wait)
+        return what, tuple((name, how_often(value)) for name, value in sorted(vars(wait).items()))
+    if isinstance(wait, tuple):  # those that a strategy of tenacity is made of
+        return tuple(how_often(one) for one in wait)
+    try:
+        hash(wait)
+    except TypeError:
+        return id(wait)
+    return wait

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..amounts import N, Number
 from ..counter import Counter
 from .borrowing import AsyncBorrowable, sync_of
 
@@ -23,7 +24,12 @@ class AsyncCounter:
         return f"<Async{repr(self.sync)[1:]}"
 
     async def take(
-        self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+        self,
+        session: AsyncBorrowable,
+        key: Any,
+        n: Number = 1,
+        *,
+        idempotency_key: str | None = None,
     ) -> bool:
         """Take ``n`` off. Raises NotEnough, and changes nothing, if that would go below the floor.
 
@@ -34,7 +40,12 @@ class AsyncCounter:
         )
 
     async def add(
-        self, session: AsyncBorrowable, key: Any, n: Any = 1, *, idempotency_key: str | None = None
+        self,
+        session: AsyncBorrowable,
+        key: Any,
+        n: Number = 1,
+        *,
+        idempotency_key: str | None = None,
     ) -> bool:
         """Add ``n``. It works like :meth:`take`, but does not check the floor."""
         return await self._home.run(
@@ -42,7 +53,7 @@ class AsyncCounter:
         )
 
     async def compare_and_update(
-        self, session: AsyncBorrowable, key: Any, *, seen: Any, new: Any
+        self, session: AsyncBorrowable, key: Any, *, seen: Number, new: Number
     ) -> bool:
         """Set the counter to ``new`` if it is still ``seen``; return False if not.
 
@@ -52,7 +63,7 @@ class AsyncCounter:
             self.sync.compare_and_update, sync_of(session), key, seen=seen, new=new
         )
 
-    async def update(self, session: AsyncBorrowable, key: Any, change: Callable[[Any], Any]) -> Any:
+    async def update(self, session: AsyncBorrowable, key: Any, change: Callable[[Any], N]) -> N:
         """Set the counter to ``change(value)``; return the new value.
 
         ``change`` is a plain function that does not wait. See :meth:`dblock.Counter.update`.

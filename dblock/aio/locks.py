@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
+    from ..amounts import Number
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Told = TypeVar("Told")
@@ -393,7 +395,7 @@ class AsyncLocks:
         *,
         key: Column[Any] | InstrumentedAttribute[Any],
         version: Column[Any] | InstrumentedAttribute[Any] | None = None,
-        floor: Any = 0,
+        floor: Number | None = 0,
         stripes: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> AsyncCounter:

@@ -51,6 +51,8 @@ def acquire(
     """
     kind = SharedAttempt if request.shares else Attempt
     attempt = kind(dialect, request, Deadline(start, wait, patience, start))
+    # A reader looks: it may share the name. A waiter in the server looks for how long to wait.
+    attempt.joins_next = wait != 0 and not request.shares and (dialect.can_notify or fair)
     if look_first:
         yield from attempt.look(None)
         if wait == 0 and not attempt.promising:

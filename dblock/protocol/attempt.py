@@ -4,6 +4,7 @@
 
     ask ── granted ─────────────────────────────────> Held
      ├── refused, or in the queue since ────────────> None; what is in the way is in `seen`
+     ├── refused, and joins the queue next ─────────> None; `seen` is UNSEEN
      └── no reply ── settle ── token there ─────────> Held
                       └── not there ────────────────> None
                       └── nobody answers ───────────> OutcomeUnknown
@@ -75,6 +76,8 @@ class Attempt:
     opens: float | None = None
     #: Somebody else was in the way.
     contended: bool = False
+    #: A caller that is refused joins the name's queue next. That tells as much as a look.
+    joins_next: bool = False
 
     @property
     def yields(self) -> bool:
@@ -111,7 +114,8 @@ class Attempt:
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask once, by ``ask`` or in a transaction of its own, and settle what became of it.
 
-        With a ticket a name that is not free is queued for.
+        With a ticket a name that is not free is queued for. Without one nothing is known of a name
+        after a refusal, if the caller :attr:`joins_next`.
         """
         replaced = self.cuts > 0
         while True:
@@ -152,6 +156,9 @@ class Attempt:
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
             refused = True
+            if self.joins_next and ticket is None and self.doubt is None:
+                self.seen, self.contended = UNSEEN, True
+                return False, None
             if isinstance(outcome, Queued) and self.doubt is None:
                 self.seen = Seen(*outcome, reply.sent)
                 if self.seen.position.free:  # since it became so in between, nobody will tell

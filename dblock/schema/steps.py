@@ -96,6 +96,18 @@ class Steps:
             if_not_exists=self._can.looks or None,
         )
 
+    def comment(self, table: str, column: sa.Column[Any]) -> None:
+        """Say anew what a column is for, where the database keeps that."""
+        if self._dialect.supports_comments:
+            self._op.alter_column(
+                self.prefix + table,
+                column.name,
+                comment=column.comment,
+                existing_type=column.type,
+                existing_nullable=column.nullable,
+                schema=self.schema,
+            )
+
     def drop_column(self, table: str, column: str) -> None:
         if self._can.looks:
             quoted = self._dialect.identifier_preparer.quote(column)

@@ -40,7 +40,7 @@ LABEL = (
     .with_variant(mysql.VARCHAR(255, charset="utf8mb4"), *_MYSQL)
     .with_variant(Text(), "postgresql")
 )
-# Tickets, in the order in which they came. Only PostgreSQL has it so far.
+# Tickets, in the order in which they came.
 QUEUE = Text().with_variant(postgresql.ARRAY(Text()), "postgresql")
 READERS = Text().with_variant(mysql.LONGTEXT(charset="ascii", collation="ascii_bin"), *_MYSQL)
 STRATEGY = (
@@ -84,7 +84,7 @@ def tables(
         Column("owner", LABEL, comment="Who holds it: host, process, or what label= says."),
         Column("acquired_at", MOMENT, comment="When the hold began."),
         Column("expires_at", MOMENT, comment="When the lease runs out if nobody renews it."),
-        Column("waiters", QUEUE, comment="Tickets of the queue, first come first (PostgreSQL)."),
+        Column("waiters", QUEUE, comment="Tickets of the queue, first come first."),
         Column("readers", READERS, comment="Tokens of those who share the hold, its own first."),
         PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         comment="One row for each name that was ever locked.",

@@ -89,7 +89,7 @@ def test_amounts(stock: Counter, engine: Engine) -> None:
                 stock.take(on, 1, bad)
         for worse in ("1", None, True):
             with pytest.raises(TypeError, match="is a number"):
-                stock.add(on, 1, worse)
+                stock.add(on, 1, worse)  # type: ignore[arg-type]
         on.rollback()
     assert left(engine, stock) == 10
 

@@ -26,7 +26,7 @@ from tests.support import borrowed, statements_seen
 
 @pytest.mark.parametrize("amount", [0.4, 2.5, Decimal("2.5"), Decimal("0.001")])
 def test_a_fraction_of_an_integer(
-    locks: Locks, db: Database, engine: Engine, amount: object
+    locks: Locks, db: Database, engine: Engine, amount: int | float | Decimal
 ) -> None:
     table = made(db, Integer, 10)
     counter = locks.counter(table.c.n, key=table.c.id)
@@ -95,7 +95,7 @@ def test_the_floor_is_for_those_who_take(locks: Locks, db: Database, engine: Eng
         counter.take(on, 1)
     for floor in ("8", True):
         with pytest.raises(TypeError, match="floor is a number"):
-            locks.counter(table.c.n, key=table.c.id, floor=floor)
+            locks.counter(table.c.n, key=table.c.id, floor=floor)  # type: ignore[arg-type]
     with borrowed(engine, "connection") as on, pytest.raises(ValueError, match="floor has no frac"):
         locks.counter(table.c.n, key=table.c.id, floor=0.5).take(on, 1)
 
@@ -116,7 +116,7 @@ def test_a_column_that_is_not_what_the_model_says(
     engine: Engine,
     really: str,
     said: TypeEngine[Any],
-    amount: object,
+    amount: int | float | Decimal,
     error: type[Exception],
 ) -> None:
     if db.kind == "sqlite" and really == "SMALLINT":
@@ -136,7 +136,7 @@ def test_a_domain_of_a_domain(
     engine: Engine,
     really: str,
     said: TypeEngine[Any],
-    amount: object,
+    amount: int | float | Decimal,
     error: type[Exception],
 ) -> None:
     """It counts as what it is of. Only PostgreSQL has any."""
@@ -222,9 +222,9 @@ def test_null_is_no_number(locks: Locks, db: Database, engine: Engine, floor: in
         assert "is NULL" in refused(engine, counter, Unsupported, call)
     with borrowed(engine, "connection") as on:
         with pytest.raises(TypeError, match="the value that was seen is a number"):
-            counter.compare_and_update(on, 1, seen=None, new=1)
+            counter.compare_and_update(on, 1, seen=None, new=1)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="the new value is a number"):
-            counter.compare_and_update(on, 1, seen=1, new=None)
+            counter.compare_and_update(on, 1, seen=1, new=None)  # type: ignore[arg-type]
         assert locks.counter(table.c.version, key=table.c.id).add(on, 1, idempotency_key=KEY)
 
 

@@ -21,8 +21,26 @@ STRANGERS = "tests/waiting/test_strangers.py"
 IGNORED = "what strangers say to who waits is nothing"
 
 TURNS = "tests/contract/test_turns.py"
+JOINING = "tests/waiting/test_joining.py"
 
 CALLS = (
+    Mutant(
+        "a-refused-caller-looks-before-it-joins",
+        "a waiter joins the queue with the statement after the refused one",
+        "acquire.acquire",
+        "attempt.joins_next = wait != 0 and",
+        "attempt.joins_next = False and",
+        f"{JOINING}::test_a_refused_caller_joins_the_queue_without_a_look[threads-postgresql-False]",
+    ),
+    Mutant(
+        "nothing-is-known-of-a-name-that-was-not-joined",
+        "a refusal says who holds the name",
+        "Polling.rest",
+        "self.attempt.seen is UNSEEN",
+        "False",
+        f"{JOINING}::test_a_wait_that_is_too_short_to_join_says_who_holds_the_name"
+        "[threads-postgresql-False]",
+    ),
     Mutant(
         "a-release-waits-for-those-who-only-ask",
         "what ends or keeps a hold goes before those who only ask",

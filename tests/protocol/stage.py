@@ -197,6 +197,7 @@ class Stage:
         match step:
             case WaitTurn(look=look):
                 listening = bool(step.server) or answer.endswith("listening")
+                listening = listening and not answer.endswith("deaf")
                 called = self.dialect.can_notify and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
@@ -237,6 +238,8 @@ class Stage:
             case commands.LookQueued():
                 if answer == "mine":
                     return [(*STATES["mine"], *self._place(None, False))]
+                if answer == "nothing":
+                    return []
                 return [(*_state(answer), *self._place(*PLACES[answer]))]
             case commands.ReadWitness():
                 pause = 1.5 if answer == "pause" else -1.0

@@ -60,7 +60,6 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     )
     said: list[tuple[type[object], Rows]] = [
         (Execute, []),  # refused
-        (Execute, [TAKEN]),  # looked
         (WaitTurn, FIRST_IN_LINE),
         (Execute, [(*NOT_GRANTED, *FREE, 0, True, 500.0)]),  # joined, and it is free
         (Execute, []),  # tried at once: another was faster

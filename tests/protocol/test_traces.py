@@ -238,6 +238,22 @@ SCENES = [
             "wait_in_server": ["!busy", "at once"],
         },
     ),
+    Scene(
+        "held, in a process that cannot listen",
+        taking,
+        {
+            "wait_turn": ["in front, deaf"] * 9,
+            "look": ["held", "free"],
+            "grant": ["refused", "granted"],
+        },
+        QUEUES,
+    ),
+    Scene(
+        "free in between, in a process that cannot listen",
+        taking,
+        {"wait_turn": ["in front, deaf"] * 9, "look": ["free"], "grant": ["refused", "granted"]},
+        QUEUES,
+    ),
     Scene("held for longer than it is waited for", partial(taking, wait=1.0)),
     Scene(
         "held for longer than who holds another waits for it",
@@ -368,6 +384,28 @@ SCENES = [
     Scene(
         "the witness is missing",
         taking,
+        {
+            "join": ["turn"],
+            "take": ["refused", "granted"],
+            "look_queued": ["turn"],
+            "read_witness": ["missing", "there"],
+        },
+        QUEUES,
+    ),
+    Scene(
+        "the witness is missing, and so is the row",
+        taking,
+        {
+            "grant": ["refused", "granted"],
+            "join": ["nothing"],
+            "look_queued": ["nothing"],
+            "read_witness": ["missing", "there"],
+        },
+        QUEUES,
+    ),
+    Scene(
+        "the witness is missing, and nobody waits for it",
+        partial(taking, wait=0),
         {"grant": ["refused", "granted"], "look": ["free"], "read_witness": ["missing", "there"]},
         QUEUES,
     ),

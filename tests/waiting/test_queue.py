@@ -5,10 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import pytest
-from tenacity import wait_fixed, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    wait_chain,
+    wait_fixed,
+    wait_random,
+    wait_random_exponential,
+)
+from tenacity.wait import WaitBaseT
 
 from dblock import Locks, RetryPolicy
 from dblock.dialects.tickets import UNCALLED
@@ -213,12 +222,77 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
     assert sorted(turns) == list(range(30))
 
 
-def test_equal_policies_stand_in_one_line(queue: Queue, threads: Threads) -> None:
-    """One ticket for the two, as if they had one policy; another one has its own line."""
-    holder, locks, turns = lease(queue.locks()), queue.locks(), list[int]()
-    waits = (wait_fixed(0.01), wait_fixed(0.01), wait_random_exponential(max=0.01))
+class Doubled(wait_fixed):
+    """A strategy of the user's, which does not say when two of it are equal."""
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        return 2 * super().__call__(retry_state)
+
+
+@dataclass(frozen=True)
+class Every:
+    """One that does."""
+
+    seconds: float
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        return self.seconds
+
+
+@dataclass
+class Changing:
+    """One that cannot be hashed."""
+
+    seconds: float
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        return self.seconds
+
+
+def ten_milliseconds(retry_state: RetryCallState) -> float:
+    return 0.01
+
+
+@pytest.mark.parametrize("world", WORLDS, indirect=True)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: None,
+        lambda: wait_fixed(0.01),
+        lambda: wait_random_exponential(max=0.01),
+        lambda: wait_fixed(0.01) + wait_random(0, 0.01),
+        lambda: wait_chain(wait_fixed(0.01), wait_fixed(0.02)),
+        lambda: ten_milliseconds,
+        lambda: Every(0.01),
+    ],
+    ids=["default", "fixed", "jitter", "sum", "chain", "function", "equal"],
+)
+def test_equal_policies_stand_in_one_line(
+    watched: Watched, threads: Threads, make: Callable[[], WaitBaseT | None]
+) -> None:
+    """One ticket for all, as if they had one policy; one that waits otherwise has its own line."""
+    holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     with holder:
-        for number, wait in enumerate(waits):
+        for number, wait in enumerate((make(), make(), wait_fixed(0.003))):
+            threads.start(take_turn, locks, turns, number, retry=RetryPolicy(wait=wait))
+        lengths = locks.database.contenders.local_queue.lengths
+        eventually(lambda: sorted(lengths()) == [1, 2])
+    threads.join()
+    assert sorted(turns) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: lambda state: 0.01, lambda: Doubled(0.01), lambda: Changing(0.01)],
+    ids=["lambda", "subclass", "unhashable"],
+)
+def test_policies_that_nobody_knows_to_be_equal_stand_in_lines_of_their_own(
+    queue: Queue, threads: Threads, make: Callable[[], WaitBaseT]
+) -> None:
+    holder, locks, turns = lease(queue.locks()), queue.locks(), list[int]()
+    one = make()
+    with holder:
+        for number, wait in enumerate((one, one, make())):
             threads.start(take_turn, locks, turns, number, retry=RetryPolicy(wait=wait))
         lengths = locks.database.contenders.local_queue.lengths
         eventually(lambda: sorted(lengths()) == [1, 2])

@@ -15,7 +15,7 @@ from sqlalchemy import Column, MetaData, Table, types
 from sqlalchemy.engine import make_url
 from sqlalchemy.sql import quoted_name
 
-from ...amounts import Numbers, check_number
+from ...amounts import N, Number, Numbers, check_number
 from ...counter import Counter
 from ...counter_table import CounterTable
 from ...errors import Unsupported
@@ -64,7 +64,7 @@ class ModelCounter:
         *,
         key: Any = None,
         version: Any = None,
-        floor: Any = 0,
+        floor: Number | None = 0,
         retry: RetryPolicy | None = None,
         stripes: None = None,
     ) -> None:
@@ -90,7 +90,7 @@ class ModelCounter:
     def __repr__(self) -> str:
         return f"<ModelCounter {self._field} by {self._key.name}>"
 
-    def take(self, key: Any, n: Any = 1, *, idempotency_key: str | None = None) -> bool:
+    def take(self, key: Any, n: Number = 1, *, idempotency_key: str | None = None) -> bool:
         """Take ``n`` off, or raise NotEnough; see :meth:`dblock.Counter.take`."""
 
         def take(counter: Counter, on: Any, row: Any) -> bool:
@@ -98,7 +98,7 @@ class ModelCounter:
 
         return self._run(key, take)
 
-    def add(self, key: Any, n: Any = 1, *, idempotency_key: str | None = None) -> bool:
+    def add(self, key: Any, n: Number = 1, *, idempotency_key: str | None = None) -> bool:
         """Add ``n``; see :meth:`dblock.Counter.add`."""
 
         def add(counter: Counter, on: Any, row: Any) -> bool:
@@ -106,7 +106,7 @@ class ModelCounter:
 
         return self._run(key, add)
 
-    def compare_and_update(self, key: Any, *, seen: Any, new: Any) -> bool:
+    def compare_and_update(self, key: Any, *, seen: Number, new: Number) -> bool:
         """Set it if it is still ``seen``; see :meth:`dblock.Counter.compare_and_update`."""
 
         def compare(counter: Counter, on: Any, row: Any) -> bool:
@@ -114,7 +114,7 @@ class ModelCounter:
 
         return self._run(key, compare)
 
-    def update(self, key: Any, change: Callable[[Any], Any]) -> Any:
+    def update(self, key: Any, change: Callable[[Any], N]) -> N:
         """Set it to ``change(value)``; see :meth:`dblock.Counter.update`."""
         return self._run(key, lambda counter, on, row: counter.update(on, row, change))
 
@@ -122,19 +122,19 @@ class ModelCounter:
         """Read it. Raises LookupError if there is no such row."""
         return self._run(key, lambda counter, on, row: counter.value(on, row))
 
-    async def atake(self, key: Any, n: Any = 1, *, idempotency_key: str | None = None) -> bool:
+    async def atake(self, key: Any, n: Number = 1, *, idempotency_key: str | None = None) -> bool:
         """:meth:`take` in a coroutine."""
         return await sync_to_async(self.take)(key, n, idempotency_key=idempotency_key)
 
-    async def aadd(self, key: Any, n: Any = 1, *, idempotency_key: str | None = None) -> bool:
+    async def aadd(self, key: Any, n: Number = 1, *, idempotency_key: str | None = None) -> bool:
         """:meth:`add` in a coroutine."""
         return await sync_to_async(self.add)(key, n, idempotency_key=idempotency_key)
 
-    async def acompare_and_update(self, key: Any, *, seen: Any, new: Any) -> bool:
+    async def acompare_and_update(self, key: Any, *, seen: Number, new: Number) -> bool:
         """:meth:`compare_and_update` in a coroutine."""
         return await sync_to_async(self.compare_and_update)(key, seen=seen, new=new)
 
-    async def aupdate(self, key: Any, change: Callable[[Any], Any]) -> Any:
+    async def aupdate(self, key: Any, change: Callable[[Any], N]) -> N:
         """:meth:`update` in a coroutine. ``change`` runs in Django's thread."""
         return await sync_to_async(self.update)(key, change)
 

@@ -38,6 +38,7 @@ from .engine import alias_of, engine, in_memory
 from .writer import obstacle
 
 if TYPE_CHECKING:
+    from ...amounts import Number
     from ...database import Database
     from ...holding.lease_hold import LeaseHold
     from ...policy import RetryPolicy
@@ -111,7 +112,7 @@ class DjangoLocks(Locks):
         *,
         key: Any = None,
         version: Any = None,
-        floor: Any = 0,
+        floor: Number | None = 0,
         retry: RetryPolicy | None = None,
         stripes: None = None,
     ) -> ModelCounter:

@@ -1,0 +1,12 @@
+"""A comment that says the truth, as Alembic's dblock_0012 has it."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from dblock.contrib.django.operations import Tables
+
+
+class Migration(migrations.Migration):
+    dependencies = (("dblock", "0012_texts"),)
+    operations = (Tables("dblock_0012", since="dblock_0011"),)
