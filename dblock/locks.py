@@ -13,6 +13,7 @@ from .address import address
 from .arguments import (
     LIMIT_MAX,
     Seconds,
+    check_age,
     check_callback,
     check_count,
     check_detached,
@@ -25,7 +26,6 @@ from .arguments import (
     check_pause,
     check_semaphore,
     check_ttl,
-    seconds,
 )
 from .attached import AttachedLease
 from .cron import Cron, Job
@@ -576,7 +576,7 @@ class Locks:
         :meth:`once` are deleted when they are kept no longer, whatever their age. The
         record of a name's last run stays for ever. Its row goes with :meth:`prune_names`.
         """
-        age = seconds("older_than", older_than)
+        age = check_age(older_than)
         return self.database.run(
             job_runs.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )
