@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from .functions import is_coroutine_function
+from .printable import counted
 
 Seconds = float | timedelta
 
@@ -105,6 +106,14 @@ def check_idle(idle: object, what: str = "idle") -> float:
         )
     if number > IDLE_MAX:
         raise OverflowError(f"{what} is at most 100 years ({IDLE_MAX:.0f} seconds): {idle!r}")
+    return number
+
+
+def check_age(age: object, what: str = "older_than") -> float:
+    """Return the age from which on dblock deletes keys and records: up to 100 years."""
+    number = seconds(what, age)
+    if number > IDLE_MAX:
+        raise OverflowError(f"{what} is at most 100 years ({IDLE_MAX:.0f} seconds): {age!r}")
     return number
 
 
@@ -270,8 +279,8 @@ def check_detached(text: object) -> tuple[str, str, int]:
     match = _DETACHED.fullmatch(text)
     if match is None or int(match[2]) > FENCE_MAX:
         raise ValueError(
-            f"a text of {len(text)} characters is no detached hold: attach what lease.detach() has "
-            "returned, whole and unchanged"
+            f"a text of {counted(len(text), 'character')} is no detached hold: attach what "
+            "lease.detach() has returned, whole and unchanged"
         )
     return check_name(match[3]), match[1], int(match[2])
 

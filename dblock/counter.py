@@ -160,10 +160,12 @@ class Counter:
                 str(self), number, elapsed, None, most=0.0 if number == 1 else inf
             )
             if sleep is None:
-                raise Conflict(
-                    f"{self._columns.row(key)} was changed by others between "
-                    f"each of {number} reads and updates"
+                between = (
+                    "the read and the update"
+                    if number == 1
+                    else f"each of {number} reads and updates"
                 )
+                raise Conflict(f"{self._columns.row(key)} was changed by others between {between}")
             if sleep:
                 self._runtime.sleep(sleep)
 

@@ -18,7 +18,7 @@ from .arguments import (
 )
 from .errors import DBLockError, LockLost
 from .functions import check_runnable, wraps
-from .periods import check_period, check_slot, slot_at
+from .periods import check_period, check_slot, check_together, slot_at
 from .protocol import job_runs
 from .protocol.job_runs import JobRun
 
@@ -60,16 +60,11 @@ class Job:
         self.database = database
         self.lease = lease
         self.at_least = check_after(at_least, "at_least")
-        if at_most is not None and self.at_least > at_most:
-            raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
-        lease._last(self.at_least)
-        if once_per is not None and once_for is not None:
-            raise ValueError("give either once_per, a period, or once_for, a slot of your own")
         self.period = None if once_per is None else check_period(once_per)
         self.own_slot = "" if once_for is None else check_slot(once_for, "once_for")
         self.zone = check_zone(tz)
-        if self.zone is not None and self.period is None:
-            raise ValueError("a time zone goes with once_per, whose period begins by its clocks")
+        check_together(self.at_least, at_most, once_per, once_for, self.zone)
+        lease._last(self.at_least)
         self.recorded = not lease._shares
         self.owner = functools.partial(database.owner, check_label(label or ""))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from .printable import moment, printable
+from .printable import counted, moment, printable
 
 
 class WaiterState(NamedTuple):
@@ -184,9 +184,9 @@ class LockState:
         if self.status == "done":
             until = f" until {moment(self.expires_at)}" if self.expires_at else ""
             return f"done, kept{until} by {holder}{since}"
-        how = "held by" if self.readers is None else f"shared by {_readers(self.readers)}, first by"
+        how = (
+            "held by"
+            if self.readers is None
+            else f"shared by {counted(self.readers, 'reader')}, first by"
+        )
         return f"{how} {holder}{since}, expires in {self.remaining:.1f} s"
-
-
-def _readers(count: int) -> str:
-    return "1 reader" if count == 1 else f"{count} readers"

@@ -13,6 +13,7 @@ from .address import address
 from .arguments import (
     LIMIT_MAX,
     Seconds,
+    check_age,
     check_callback,
     check_count,
     check_detached,
@@ -25,7 +26,6 @@ from .arguments import (
     check_pause,
     check_semaphore,
     check_ttl,
-    seconds,
 )
 from .attached import AttachedLease
 from .cron import Cron, Job
@@ -581,7 +581,7 @@ class Locks:
         :meth:`once` are deleted when their ``keep`` is over. The record of a name's last run stays
         for ever. :meth:`prune_names` deletes the name's row.
         """
-        age = seconds("older_than", older_than)
+        age = check_age(older_than)
         return self.database.run(
             job_runs.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
         )

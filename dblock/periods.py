@@ -55,6 +55,25 @@ def check_slot(slot: object, what: str) -> str:
     return checked
 
 
+def check_together(
+    at_least: float,
+    at_most: float | None,
+    once_per: str | None,
+    once_for: str | None,
+    tz: tzinfo | None,
+) -> None:
+    """Refuse what does not go together. Each has been checked by itself."""
+    if at_most is not None and at_least > at_most:
+        raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
+    if once_per is not None and once_for is not None:
+        raise ValueError("give either once_per, a period, or once_for, a slot of your own")
+    if tz is not None and once_per is None:
+        raise ValueError(
+            "a time zone goes with once_per, whose period begins by its clocks: give once_per too, "
+            "or no tz="
+        )
+
+
 def _similar(word: str) -> str | None:
     from difflib import get_close_matches
 

@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     )
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with the noun that goes with it: 1 slot, 2 slots, 0 entries."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def moment(at: datetime | None) -> str:
     """Return a moment as people read it; nothing for none."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""

@@ -85,9 +85,9 @@ class Tries:
         tell(Kind.CONFLICT, "optimistic", self._name, elapsed, error)
         sleep = self._policy.sleep_after(self._name, self._number, elapsed, None)
         if sleep is None:
+            tries = "the only try" if self._number == 1 else f"each of {self._number} tries"
             raise Conflict(
-                f"another transaction came before {self._name} in each of {self._number} tries: "
-                f"{first_line(error)}"
+                f"another transaction came before {self._name} in {tries}: {first_line(error)}"
             ) from error
         return sleep
 

@@ -218,9 +218,10 @@ class Semaphore(SingleHandle):
         callers = self._database.callers
         names = {slot_name(self.name, number) for number in range(1, self._limit + 1)}
         if len([hold for hold in callers.mine().all() if hold.name in names]) == self._limit:
+            held = "the one slot" if self._limit == 1 else f"all {self._limit} slots"
             raise DeadlockDetected(
-                f"this {callers.caller} holds all {self._limit} slots of the semaphore "
-                f"{self.name!r} already and would wait for itself; release one first",
+                f"this {callers.caller} holds {held} of the semaphore {self.name!r} "
+                "already and would wait for itself; release one first",
                 name=self.name,
             )
 

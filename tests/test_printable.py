@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from dblock.printable import printable
+from dblock.printable import counted, printable
 
 
 @given(text())
@@ -42,3 +42,15 @@ def test_ordinary_text_stays(ordinary: str) -> None:
 )
 def test_what_steers_is_escaped(character: str, shown: str) -> None:
     assert printable(f"a{character}b") == f"a{shown}b"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 slots"), (1, "1 slot"), (2, "2 slots"), (1000, "1000 slots")]
+)
+def test_a_number_with_its_noun(number: int, said: str) -> None:
+    assert counted(number, "slot") == said
+
+
+def test_a_noun_with_another_plural() -> None:
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(0, "entry", "entries") == "0 entries"

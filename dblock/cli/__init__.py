@@ -14,6 +14,7 @@ import click
 from ..errors import DBLockError
 from . import exits
 from .app import app
+from .options import in_shell
 from .output import complain, warnings_told
 
 #: Errors of standard output. dblock makes its own errors of a database's.
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.Abort:  # a KeyboardInterrupt
         code = exits.INTERRUPTED
     except DBLockError as error:
-        complain(str(error))
+        options = (param for command in app.commands.values() for param in command.params)
+        complain(in_shell(str(error), options))
         code = exits.code_of(error)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:

@@ -14,7 +14,7 @@ from ..errors import DBLockError
 from . import exits
 from .doctor import doctor
 from .metrics import metrics
-from .options import DATABASE, Place
+from .options import DATABASE, Place, in_shell
 from .output import complain, warnings_told
 from .prune import prune
 from .run_command import run
@@ -74,7 +74,8 @@ class Commands(click.Group):
             with warnings_told():
                 code = super().invoke(ctx)
         except DBLockError as error:
-            complain(str(error))
+            options = (param for command in self.commands.values() for param in command.params)
+            complain(in_shell(str(error), options))
             code = exits.code_of(error)
         ctx.exit(code or exits.OK)
 

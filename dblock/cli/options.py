@@ -10,16 +10,18 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from ..address import address
-from ..arguments import COUNT_MAX, check_name
+from ..arguments import COUNT_MAX, check_identifier, check_name
 from .default import Default
+from .durations import Duration, duration
 from .output import complain
 from .url_file import UrlFile
 
@@ -32,19 +34,45 @@ T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def arguments() -> Iterator[None]:
-    """Turn the library's errors about arguments into usage errors, which name them as options."""
+def arguments(source: str = "") -> Iterator[None]:
+    """Turn the library's errors about arguments into usage errors, which name them as options.
+
+    ``source`` is where the value was given, if the error is about one value alone.
+    """
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
-        command = click.get_current_context().command
-        raise click.UsageError(_as_options(str(error), command)) from error
+        said = in_shell(str(error), click.get_current_context().command.params)
+        raise click.UsageError(f"{source}: {said}" if source else said) from error
 
 
-def _as_options(said: str, command: click.Command) -> str:
-    """Name arguments as the command line does: at_least is --at-least."""
-    named = {str(param.name): param.opts[0] for param in command.params}
-    return re.sub(r"\w+_\w+", lambda word: named.get(word[0], word[0]), said)
+# What errors call arguments of Python's, as the shell has them. Quoted text is the user's own.
+_ARGUMENT = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?P<name>\w+_\w+|\w+(?==))(?:=True\b|=(?!\S))?""")
+_OTHER_NAMES = {"max_hold": "--at-most", "limit": "--slots"}
+_OTHER_WORDS = {
+    r"\bresize\((\d+)\)": r"dblock resize NAME \1",
+    r"To wait for ever, give None|For no limit, give None": "For no limit, leave the option out",
+}
+
+
+def in_shell(said: str, params: Iterable[click.Parameter] = ()) -> str:
+    """Return an error of the library's with the words of the command line.
+
+    It names arguments as the options ``params`` do: at_least is --at-least. And limit=3, which a
+    semaphore takes in Python, is --slots=3.
+    """
+    named = {
+        str(param.name): max(param.opts, key=len)
+        for param in params
+        if isinstance(param, click.Option)
+    } | _OTHER_NAMES
+
+    def option(found: re.Match[str]) -> str:
+        return named.get(found["name"], found[0])
+
+    for words, ours in _OTHER_WORDS.items():
+        said = re.sub(words, ours, said)
+    return _ARGUMENT.sub(option, said)
 
 
 def checked(check: Callable[[Any], object]) -> Callable[..., object]:
@@ -54,33 +82,10 @@ def checked(check: Callable[[Any], object]) -> Callable[..., object]:
         try:
             return None if value is None else check(value)
         except (ValueError, TypeError, OverflowError) as error:
-            said = _as_options(str(error), ctx.command)
+            said = in_shell(str(error), ctx.command.params)
             raise click.BadParameter(said, ctx, param) from error
 
     return callback
-
-
-class Duration(float):
-    """Seconds. A message shows them as the user wrote them."""
-
-    written: str
-
-    def __repr__(self) -> str:
-        return self.written
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def duration(text: str) -> Duration:
-    """Return the seconds of a duration as timeout(1) takes it: 90, 1.5, 5m, 2h, 7d."""
-    number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
-    try:
-        made = Duration(float(number) * unit)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a duration: give seconds, or 5m, 2h, 7d") from None
-    made.written = text
-    return made
 
 
 def _duration(check: Callable[[float], object], text: str) -> Duration:
@@ -95,7 +100,7 @@ def duration_option(
     """Return an option that takes a duration, checked by a function of the library."""
     return click.option(
         name,
-        callback=checked(functools.partial(_duration, check)),
+        callback=checked(partial(_duration, check)),
         metavar="DURATION",
         help=help,
         **options,
@@ -128,6 +133,8 @@ class Place:
     trust: bool = False
     #: The file that the URL was read from.
     file: UrlFile | None = None
+    #: The option or the variable that gave the URL.
+    given_by: str = ""
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -171,7 +178,7 @@ class Place:
         """
         from ..locks import Locks
 
-        with arguments():
+        with arguments(self.given_by):
             locks = Locks(self.target(), label=label, **self.there)
         if self.file is not None:
             self.file.follow(locks)
@@ -187,9 +194,20 @@ class Place:
         from ..timeouts import Timeouts
 
         url = self.url if self.url is not None else "sqlite:///locks.db"
-        with arguments():
+        with arguments(self.given_by):
             resolve(url, timeouts=Timeouts(), **self.tables)
         return url
+
+
+def _identifier(what: str) -> Callable[..., object]:
+    """Return the callback for a schema or a prefix. What is blank is left to `_refuse_empty`."""
+    check = checked(partial(check_identifier, what))
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> object:
+        by_variable = ctx.get_parameter_source(str(param.name)) is ParameterSource.ENVIRONMENT
+        return value if by_variable and not value.strip() else check(ctx, param, value)
+
+    return callback
 
 
 def _refuse_empty(ctx: click.Context) -> None:
@@ -232,8 +250,15 @@ def _url(
     try:
         found = UrlFile(file)
     except ValueError as error:
-        raise click.UsageError(f"--url-file: {error}") from error
+        raise click.UsageError(f"{_given_by(ctx, 'url_file')}: {error}") from error
     return found.url, found
+
+
+def _given_by(ctx: click.Context, name: str) -> str:
+    """Name the option, or the variable, that a parameter was given by."""
+    if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        return f"--{name.replace('_', '-')}"
+    return f"DBLOCK_{name.upper()}"
 
 
 #: The options that say which database it is, and whether they have a value.
@@ -266,12 +291,14 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         "--schema",
         envvar="DBLOCK_SCHEMA",
         show_envvar=True,
+        callback=_identifier("a schema"),
         help="The schema of dblock's tables. Default: the connection's schema.",
     )
     @click.option(
         "--prefix",
         envvar="DBLOCK_PREFIX",
         show_envvar=True,
+        callback=_identifier("a prefix"),
         default="dblock_",
         show_default=True,
         help="The prefix of dblock's tables.",
@@ -298,7 +325,8 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         if place is None:
             _refuse_empty(ctx)
             given, file = _url(ctx, url, url_file)
-            place = Place(given, schema, prefix, trust_server, file)
+            by = _given_by(ctx, "url" if file is None else "url_file")
+            place = Place(given, schema, prefix, trust_server, file, by)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

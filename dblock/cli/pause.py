@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from ..arguments import check_pause
-from . import exits
+from . import durations, exits
 from .options import Place, database_options, duration_option
 
 
-@click.command("pause", short_help="Grant nothing until earlier leases have expired.")
+@click.command(
+    "pause", short_help="Grant nothing until earlier leases have expired.", epilog=durations.HELP
+)
 @duration_option(
     "--longest-ttl",
     lambda longest: check_pause(longest, "--longest-ttl"),

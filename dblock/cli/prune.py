@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import click
 
-from ..arguments import check_idle, seconds
-from . import exits
+from ..arguments import check_age, check_idle
+from ..printable import counted
+from . import durations, exits
 from .options import Place, database_options, duration_option
 
 
-@click.command("prune", short_help="Delete old keys, records of runs and unused names.")
+@click.command(
+    "prune", short_help="Delete old keys, records of runs and unused names.", epilog=durations.HELP
+)
 @duration_option(
     "--older-than",
-    lambda age: seconds("--older-than", age),
+    lambda age: check_age(age, "--older-than"),
     "Delete idempotency keys and records of runs older than this.",
 )
 @click.option("--names", is_flag=True, help="Delete the rows of names that are no longer used.")
@@ -45,7 +48,9 @@ def prune(place: Place, older_than: float | None, names: bool, idle: float | Non
     with place.locks() as locks:
         if older_than is not None:
             pruned = locks.prune(older_than)
-            click.echo(f"deleted {pruned.keys} idempotency keys and {pruned.runs} records of runs")
+            keys = counted(pruned.keys, "idempotency key")
+            runs = counted(pruned.runs, "record of a run", "records of runs")
+            click.echo(f"deleted {keys} and {runs}")
         if idle is not None:
-            click.echo(f"deleted {locks.prune_names(idle)} names")
+            click.echo(f"deleted {counted(locks.prune_names(idle), 'name')}")
     return exits.OK

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..arguments import (
+    WAIT_MAX,
     check_after,
     check_label,
     check_limit,
@@ -23,12 +24,21 @@ from ..arguments import (
     check_ttl,
     check_wait,
     check_zone,
+    seconds,
 )
 from ..errors import DBLockError, LockLost, NotAcquired
-from ..periods import check_period, check_slot
-from . import exits
+from ..periods import check_period, check_slot, check_together
+from . import durations, exits
 from .child import Child, Guard, Interrupted, Signals, supervise
-from .options import Place, arguments, checked, database_options, duration_option, name_argument
+from .options import (
+    Place,
+    arguments,
+    checked,
+    database_options,
+    duration_option,
+    in_shell,
+    name_argument,
+)
 from .output import complain
 from .progress import Progress
 
@@ -55,6 +65,11 @@ class RunCommand(click.Command):
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
 
 
+def _check_grace(grace: float) -> None:
+    if seconds("--grace", grace) > WAIT_MAX:
+        raise OverflowError(f"--grace is at most {WAIT_MAX:.0f} seconds: {grace!r}")
+
+
 exit_code_option = partial(
     click.option, type=click.IntRange(0, 255), show_default=True, metavar="N"
 )
@@ -65,6 +80,7 @@ exit_code_option = partial(
     cls=RunCommand,
     context_settings={"allow_extra_args": True},
     short_help="Run a command while holding a lock.",
+    epilog=durations.HELP,
 )
 @name_argument
 @duration_option(
@@ -138,7 +154,7 @@ exit_code_option = partial(
 )
 @duration_option(
     "--grace",
-    check_wait,
+    _check_grace,
     "From TERM to KILL. Default: a tenth of the TTL, at most 5 s.",
 )
 @click.option(
@@ -192,7 +208,9 @@ def run(
     if slots is not None:
         _check_slots(name, shared=shared)
     if slots is not None or shared:
-        _check_together("--shared" if shared else "--slots", at_least, once_per or once_for)
+        _check_several("--shared" if shared else "--slots", at_least, once_per or once_for)
+    with arguments():
+        check_together(at_least, at_most, once_per, once_for, tz)
     signals = Signals()
     lost: list[LockLost] = []
     progress = Progress(name, verbose, slots=slots is not None)
@@ -220,8 +238,7 @@ def run(
                 lease = (locks.shared if shared else locks.lease)(
                     name, ttl, patience, label=label, max_hold=at_most, fair=fair, on_lost=note
                 )
-                with arguments():
-                    job = make_job(lease)
+                job = make_job(lease)
                 slot = job.slot()
                 begun = time.monotonic()
                 with progress.waiting(locks):
@@ -281,7 +298,7 @@ def _check_slots(name: str, *, shared: bool) -> None:
         raise click.UsageError("give either --slots or --shared: only one of them has a limit")
 
 
-def _check_together(option: str, at_least: float, slot: str | None) -> None:
+def _check_several(option: str, at_least: float, slot: str | None) -> None:
     """Refuse what makes no sense where several run at a time."""
     if slot is not None:
         raise click.UsageError(
@@ -339,7 +356,7 @@ def _run(
     if guard is not None:
         guard.dismiss()
     if lost:
-        complain(f"{lost[0]}; the command ended with {code}")
+        complain(f"{in_shell(str(lost[0]))}; the command ended with {code}")
         if lost[0].reason != "unreachable":
             _record(running, exits.LOST)
         return exits.LOST
@@ -374,7 +391,7 @@ def _release(lease: Lease | Semaphore, code: int, running: Running | None = None
         else:
             running.release(exits.LOST)
     except LockLost as loss:
-        complain(f"{loss}; the command ended with {code}")
+        complain(f"{in_shell(str(loss))}; the command ended with {code}")
         return exits.LOST
     except DBLockError as failure:
         complain(f"could not release {lease.name!r}, so it stays until it expires: {failure}")

@@ -38,7 +38,7 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
     if print_sql:
         click.echo(sql(url, durability=durability, **place.tables), nl=False)
     else:
-        with _known_revision():
+        with _known_revision(revision):
             done = run(
                 place.target(), revision=revision or "head", durability=durability, **place.there
             )
@@ -66,7 +66,7 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
     place.check()
     from ..schema import downgrade as run
 
-    with _known_revision():
+    with _known_revision(revision):
         done = run(place.target(), revision=revision, **place.there)
     place.tell()
     click.echo(str(done))
@@ -74,10 +74,13 @@ def downgrade(place: Place, revision: str, yes: bool) -> int:
 
 
 @contextlib.contextmanager
-def _known_revision() -> Iterator[None]:
+def _known_revision(given: str | None) -> Iterator[None]:
     from alembic.util import CommandError
+
+    from ..schema.migrate import HEAD
 
     try:
         yield
     except CommandError as error:
-        raise click.UsageError(str(error)) from error
+        said = f"--revision {given}: {error}. The newest is {HEAD}" if given else str(error)
+        raise click.UsageError(said) from error

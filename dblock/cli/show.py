@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..arguments import check_limit
-from ..printable import moment, printable
+from ..printable import counted, moment, printable
 from . import exits
 from .options import Place, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from ..lock_state import LockState, RowLockState
 
+#: How wide the labels of ``dblock show`` are: two more than the longest, "expires".
+LABELS = 9
 HEADINGS = ("NAME", "STATE", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS")
 
 
@@ -101,7 +103,7 @@ def show(place: Place, name: str, as_json: bool) -> int:
         click.echo(json.dumps(shown, indent=2))
     else:
         for key, value in [*_block(state), *_waiters(state), *run_lines(run)]:
-            click.echo(f"{key:8}{value}")
+            click.echo(f"{key:{LABELS}}{value}")
     return exits.FREE if state.status in ("free", "expired") else exits.OK
 
 
@@ -123,8 +125,9 @@ def resize(place: Place, name: str, limit: int) -> int:
             complain(f"there is no semaphore {name!r}, or this role may not see its limit")
             return exits.FREE
         above = locks.semaphore(name, limit).resize(limit)
-    rest = f"; {above} above that are still held" if above else ""
-    click.echo(printable(f"{name!r} has {limit} slot{'s'[: limit > 1]} now{rest}"))
+    held = counted(above, "above that is still held", "above that are still held")
+    rest = f"; {held}" if above else ""
+    click.echo(printable(f"{name!r} has {counted(limit, 'slot')} now{rest}"))
     return exits.OK
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import LockLost
+from ..printable import counted
 from .inspect import expired
 from .renew import RenewalFailed, unreachable
 from .term import FIRST_TERM, Term, margin
@@ -205,7 +206,7 @@ class RenewalSchedule:
         if not plan.renew:
             return "it is not renewed (renew=False)"
         if plan.max_renewals is not None and self.renewals >= plan.max_renewals:
-            return f"it was renewed {self.renewals} times (max_renewals)"
+            return f"it was renewed {counted(self.renewals, 'time')} (max_renewals)"
         if plan.max_hold is not None and term.start + term.ttl >= self._began + plan.max_hold:
             return f"it was held for {plan.max_hold:g} s (max_hold)"
         return None

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
+from ..printable import counted
 from .attempt import Answer, Attempt, Seen
 from .doubt import Doubt
 from .faults import StatementError
@@ -240,8 +241,8 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
             limit=limit,
         )
     return LimitMismatch(
-        f"the semaphore {name!r} has {stored} slots, and limit={limit} was asked for: use "
-        f"limit={stored}, or change it for all processes with resize({limit})",
+        f"the semaphore {name!r} has {counted(stored, 'slot')}, and limit={limit} was asked for: "
+        f"use limit={stored}, or change it for all processes with resize({limit})",
         name=name,
         limit=limit,
         stored=stored,

@@ -22,7 +22,7 @@ def test_the_default_file_is_made_when_needed(program: Program) -> None:
     assert file.is_file()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert program("run", "a", "--", "true") == (0, "", line)
-    assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   1\n")
+    assert program("show", "a")[1].startswith("name     a\nstate    free\nfence    1\n")
 
 
 @pytest.mark.parametrize("state", [None, "", "relative/is/ignored"])
@@ -45,7 +45,7 @@ def test_many_make_the_default_file_at_once(program: Program) -> None:
         "host only\n"
     )
     assert [run.finish() for run in runs] == [(0, "ran\n", line)] * 8
-    assert program("show", "a")[1].startswith("name    a\nstate   free\nfence   8\n")
+    assert program("show", "a")[1].startswith("name     a\nstate    free\nfence    8\n")
 
 
 def test_the_default_file_cannot_be_made(here: Here, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_with_a_url_in_a_file_the_command_is_told_none(
     code, out, err = program("run", "nightly", "--", *PYTHON, SHOW)
     assert (code, err) == (0, "")
     assert out.split() == ["DBLOCK_FENCE", "DBLOCK_NAME", "DBLOCK_TOKEN", "DBLOCK_URL_FILE"]
-    assert "fence   1" in program("show", "nightly", "--url", db.url)[1]
+    assert "fence    1" in program("show", "nightly", "--url", db.url)[1]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_at_most_so_many_renewals(most: int, random: float) -> None:
     assert count == schedule.renewals == most
     loss = schedule.loss("report", term, asking=False)
     assert loss.reason == "expired"
-    assert f"{most} times (max_renewals)" in str(loss)
+    assert f"{most} time{'s'[: most != 1]} (max_renewals)" in str(loss)
 
 
 @given(starts, st.floats(TTL_MIN, 1000), st.floats(TTL_MIN, 5000), randoms)
