@@ -9,7 +9,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from mkdocs.config.defaults import MkDocsConfig
 
+from dblock import __version__
+from docs.hooks import on_config
 from tests.conftest import find_or_skip
 from tests.examples.browser import Browser
 from tests.test_docs import ROOT
@@ -53,16 +56,45 @@ def test_the_words_of_pictures_fit() -> None:
             assert browser.chrome.execute_script(MISPLACED) == [], picture.name
 
 
-def test_commands_are_copied_without_their_prompts(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site")
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(path)],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         check=True,
     )
+    return path
+
+
+def test_commands_are_copied_without_their_prompts(site: Path) -> None:
     with find_or_skip(Browser) as browser:
-        browser.chrome.get((tmp_path / "cron" / "index.html").as_uri())
+        browser.chrome.get((site / "cron" / "index.html").as_uri())
         block = browser.find(".highlight code:has(.gp)")
         assert block.text == "$ dblock run nightly --nonblock -- ./backup.sh"
         copied = browser.chrome.execute_script(COPIED, block)
     assert copied.rstrip() == "dblock run nightly --nonblock -- ./backup.sh"
+
+
+def test_the_reference_has_the_version_and_links_to_types(site: Path) -> None:
+    with find_or_skip(Browser) as browser:
+        browser.chrome.get((site / "reference" / "locks" / "index.html").as_uri())
+        assert f"dblock {__version__}" in browser.find(".md-header").text
+        link = browser.find("#lockslease ~ .highlight a[href$='errors/#locklost']")
+        assert link.text == "LockLost"
+        target = str(link.get_attribute("href")).removesuffix("#locklost") + "index.html#locklost"
+        browser.chrome.get(target)
+        assert browser.find("#locklost").text.startswith("LockLost")
+
+
+@pytest.mark.parametrize(
+    "urls", ["", "[project.urls]\nRepository = 'https://code.example/us/dblock'"]
+)
+def test_the_repository_is_linked_if_the_project_names_it(tmp_path: Path, urls: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'dblock'\n{urls}")
+    config = MkDocsConfig(str(tmp_path / "mkdocs.yml"))
+    config.load_dict({"site_name": "dblock"})
+    on_config(config)
+    assert config.repo_url == ("https://code.example/us/dblock" if urls else None)
+    assert config.repo_name == ("us/dblock" if urls else None)
