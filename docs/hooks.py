@@ -44,9 +44,14 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Called by MkDocs for each page."""
+    return filled(markdown, Path(page.file.src_uri).name)
+
+
+def filled(markdown: str, page: str) -> str:
+    """Return the Markdown of a page with that file name, with the reference in its places."""
     # "```python settings" tells the tests where a snippet belongs; to Markdown it is no language.
     markdown = re.sub(r"^```(\w+) .+$", r"```\1", markdown, flags=re.MULTILINE)
-    markdown = NAMES.sub(lambda match: names(match, Path(page.file.src_uri).name), markdown)
+    markdown = NAMES.sub(lambda match: names(match, page), markdown)
     return re.sub(r"^<!-- help of dblock -->$", commands, markdown, flags=re.MULTILINE)
 
 

@@ -134,7 +134,7 @@ def test_the_rules() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page(page: Path) -> None:
     """The pages of the reference have the public docstrings in them."""
-    assert refused(prose(hooks.on_page_markdown(page.read_text()))) == []
+    assert refused(prose(hooks.filled(page.read_text(), page.name))) == []
 
 
 @pytest.mark.parametrize("name", app.commands)

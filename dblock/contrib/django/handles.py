@@ -53,9 +53,10 @@ T = TypeVar("T")
 class DjangoLocks(Locks):
     """The locks in one database of ``DATABASES``. See :class:`dblock.Locks`.
 
-    A row lock is taken in the atomic block around it, if there is one, and else in a transaction
-    of its own. A lease whose ``with`` ends inside an atomic block is given back after its commit,
-    or rollback: until then nobody else could see what was done under it.
+    dblock takes a row lock in the atomic block around it, if there is one, and otherwise in a
+    transaction of its own. If the ``with`` of a lease ends inside an atomic block, dblock releases
+    the lease after the block's commit or rollback: until then no other process could see the
+    changes that the holder made.
     """
 
     def __init__(self, alias: str) -> None:
@@ -156,7 +157,7 @@ class DjangoLocks(Locks):
     ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
         """Decorate a task to do nothing, and return None, while another runs it.
 
-        ``options`` are those of :meth:`lease`.
+        ``options`` are the options of :meth:`lease`.
         """
         lease = self.lease(name, ttl, wait=0, **options)
 
