@@ -17,12 +17,16 @@ from .app import app
 from .options import in_shell
 from .output import complain, warnings_told
 
+#: Set by a shell that completes a command line.
+COMPLETE = "_DBLOCK_COMPLETE"
 #: Errors of standard output. dblock makes its own errors of a database's.
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
+    if COMPLETE in os.environ:
+        _complete()
     try:
         with warnings_told():
             code = app.main(arguments, prog_name="dblock", standalone_mode=False)
@@ -46,3 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             traceback.print_exc()
             code = exits.INTERNAL
     sys.exit(code)
+
+
+def _complete() -> NoReturn:
+    """Print what a shell completes. Nothing that still waits for a database outlives that."""
+    from . import completion  # noqa: F401 - it tells click how bash splits words
+
+    code: object = exits.INTERNAL
+    try:
+        app.main(prog_name="dblock")
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else exits.OK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from .. import __version__
@@ -15,6 +17,9 @@ from .run_command import run
 from .runs import runs
 from .schema import downgrade, upgrade
 from .show import list_, release, resize, show
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 HELP = f"""Use the relational database that you already have as your lock server.
 
@@ -36,6 +41,12 @@ class App(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        early = [option for option in DATABASE if incomplete and option.startswith(incomplete)]
+        return [*map(CompletionItem, early), *super().shell_complete(ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the options that say which database it is before the command too."""

@@ -120,7 +120,15 @@ def limit_option(default: int, help: str) -> Callable[[Callable[P, T]], Callable
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-name_argument = click.argument("name", callback=checked(check_name))
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from .completion import names  # takes time, which only a shell that completes has to spend
+
+    return names(ctx, incomplete)
+
+
+name_argument = click.argument("name", callback=checked(check_name), shell_complete=_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +293,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         envvar="DBLOCK_URL_FILE",
         show_envvar=True,
         metavar="PATH",
+        type=click.Path(),
         help="A file with the URL, which others may not read.",
     )
     @click.option(

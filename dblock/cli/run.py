@@ -27,7 +27,7 @@ from ..arguments import (
     seconds,
 )
 from ..errors import DBLockError, LockLost, NotAcquired
-from ..periods import check_period, check_slot, check_together
+from ..periods import PERIODS, check_period, check_slot, check_together
 from . import durations, exits
 from .child import Child, Guard, Interrupted, Signals, supervise
 from .options import (
@@ -43,9 +43,14 @@ from .output import complain
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ..cron import Running
     from ..lease import Lease
     from ..semaphore import Semaphore
+
+
+_COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
 
 
 class RunCommand(click.Command):
@@ -54,12 +59,21 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
         ours, command = args[:at], args[at + 1 :]
+        ctx.meta[_COMMAND] = at < len(args)
         ctx.ignore_unknown_options = not command  # they are the command's, without the --
         super().parse_args(ctx, ours)
         if (ctx.args or not command) and not ctx.resilient_parsing:
             ctx.fail("give the command after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
         ctx.args = command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete files behind the ``--``, and dblock's own options before it."""
+        from click.shell_completion import CompletionItem
+
+        if ctx.meta.get(_COMMAND):
+            return [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
@@ -116,6 +130,9 @@ exit_code_option = partial(
 @click.option(
     "--once-per",
     callback=checked(check_period),
+    shell_complete=lambda ctx, param, incomplete: [
+        period for period in PERIODS if period.startswith(incomplete)
+    ],
     metavar="PERIOD",
     help="Succeed once a minute, hour, day, week, month.",
 )

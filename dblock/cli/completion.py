@@ -1,0 +1,110 @@
+"""What a shell completes beside commands and options: names of locks.
+
+The user has pressed a key and waits: whatever goes wrong, there is nothing to complete, soon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+
+from .default import Default
+
+if TYPE_CHECKING:
+    from ..locks import Locks
+
+#: After so many seconds there is nothing to complete.
+PATIENCE = 2.0
+MOST = 200
+# What no shell reads as anything but itself. Other names have to be quoted, so they are left out.
+_PLAIN = re.compile(r"[\w./][\w./:@+#%,-]*")
+
+
+def names(ctx: click.Context, prefix: str) -> list[str]:
+    """Return names that begin with a prefix: of locks that are held or waited for, and of jobs."""
+    found: list[str] = []
+    with (
+        contextlib.suppress(Exception, KeyboardInterrupt),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        locks = _locks(ctx.params)
+        if locks is not None:
+            # A server may never answer. The process ends without this thread.
+            thread = threading.Thread(target=_look, args=(locks, prefix, found), daemon=True)
+            thread.start()
+            thread.join(PATIENCE)
+    return found
+
+
+def _locks(params: dict[str, Any]) -> Locks | None:
+    """Return the locks that a command line is about, without I/O. None if there are none yet."""
+    from ..locks import Locks
+    from ..timeouts import Timeouts
+    from .url_file import UrlFile
+
+    if "url" not in params:  # a framework's command, whose settings are not loaded
+        return None
+    url = params["url"]
+    if url is None and params["url_file"] is not None:
+        url = UrlFile(params["url_file"]).url
+    locks = Locks(
+        f"sqlite:///{Default.find().file}" if url is None else url.strip(),
+        timeouts=Timeouts(connect=1.0, query=0.8, socket=1.0),
+        schema=params["schema"],
+        prefix=params["prefix"],
+        trust_server=params["trust_server"],
+    )
+    if locks.dialect.one_writer and not Path(str(locks.engine.url.database)).is_file():
+        return None  # to look would create the file
+    return locks
+
+
+def _look(locks: Locks, prefix: str, found: list[str]) -> None:
+    with contextlib.suppress(Exception):
+        known = {state.name for state in locks.list()} | {run.name for run in locks.last_runs()}
+        begun = (name for name in known if name.startswith(prefix))
+        found += sorted(name for name in begun if _PLAIN.fullmatch(name))[:MOST]
+
+
+class Bash(BashComplete):
+    """click's completion, for words with a colon too.
+
+    bash takes ``order:42`` for three words, and a URL for more, and replaces the last one alone.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._typed = 0
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        args, last = super().get_completion_args()
+        words: list[str] = []
+        joins = False
+        for part in [*args, last]:
+            breaks = bool(words) and re.fullmatch("[:=@]+", part) is not None
+            if breaks or joins:
+                words[-1] += part
+            else:
+                words.append(part)
+            joins = breaks
+        *whole, word = words
+        value = word.partition("=")[2] if word.startswith("-") else word
+        self._typed = len(value) - (0 if re.fullmatch("[:=@]+", last) else len(last))
+        return whole, word
+
+    def format_completion(self, item: CompletionItem) -> str:
+        typed = max(self._typed, 0) if item.type == "plain" else 0
+        return f"{item.type},{item.value[typed:]}"
+
+
+add_completion_class(Bash)
