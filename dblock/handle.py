@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -13,6 +15,8 @@ from .events import Kind, outcome, tell, wanted
 from .functions import check_runnable, wraps
 from .io.process_lock import at_the_end, take_over
 from .io.runtime import Runtime
+
+logger = logging.getLogger("dblock")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,6 +88,21 @@ class Handle(ABC):
 
         return locked
 
+    def _skipping(self, function: Callable[P, T]) -> Callable[P, T | None]:
+        """Decorate a function: a call that does not get the lock at once does nothing."""
+
+        @wraps(check_runnable(function))
+        def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            refusal = self.try_within(0)
+            if refusal is not None:
+                log_skipped(function, refusal)
+                return None
+            with contextlib.ExitStack() as taken:  # as `with self`, which would take it again
+                taken.push(self)
+                return function(*args, **kwargs)
+
+        return skipping
+
 
 class SingleHandle(Handle):
     """The lock of one name, whose attempts are told of."""
@@ -120,3 +139,8 @@ class SingleHandle(Handle):
         if wanted(kind):
             seconds = self._runtime.now() - start
             tell(kind, self.strategy, self.name, seconds, error, again=again)
+
+
+def log_skipped(function: Callable[..., object], refusal: NotAcquired) -> None:
+    """Log that a call does nothing, and which lock was not free."""
+    logger.info("%s was skipped: %s", getattr(function, "__qualname__", function), refusal)

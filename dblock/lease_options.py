@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from .arguments import Seconds, check_max_hold, check_max_renewals, check_renew
 from .protocol.schedule import Danger, Plan
@@ -12,6 +12,41 @@ from .protocol.schedule import Danger, Plan
 if TYPE_CHECKING:
     from .errors import LockLost
     from .policy import RetryPolicy
+
+
+class AttachKeywords(TypedDict, total=False):
+    """The keywords of :meth:`.Locks.attach`."""
+
+    label: str | None
+    renew: bool
+    max_renewals: int | None
+    max_hold: Seconds | None
+    on_danger: Callable[[Danger], None] | None
+    on_lost: Callable[[LockLost], None] | None
+
+
+class SlotKeywords(AttachKeywords, total=False):
+    """Those of :meth:`.Locks.semaphore`."""
+
+    fair: bool
+    retry: RetryPolicy | None
+
+
+class LeaseKeywords(SlotKeywords, total=False):
+    """Those of :meth:`.Locks.lease` and of what makes one by it."""
+
+    reentrant: bool
+
+
+class ElectionKeywords(TypedDict, total=False):
+    """Those of :meth:`.Locks.election`."""
+
+    fair: bool
+    retry: RetryPolicy | None
+    label: str | None
+    max_hold: Seconds | None
+    on_danger: Callable[[Danger], None] | None
+    on_lost: Callable[[LockLost], None] | None
 
 
 class LeaseOptions(NamedTuple):

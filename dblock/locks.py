@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable
 from datetime import tzinfo
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from .address import address
@@ -36,7 +36,7 @@ from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
 from .lease import Lease
-from .lease_options import LeaseOptions, plan
+from .lease_options import LeaseKeywords, LeaseOptions, plan
 from .lock_state import LockState, RunState
 from .multi import MultiLock
 from .once import Once
@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from .counter_table import Types
     from .io.borrowed import Borrowable
     from .target import Target
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Locks:
@@ -206,6 +209,18 @@ class Locks:
             None if on_lost is None else check_callback("on_lost", on_lost),
         )
         return self.lease_class(self.database, options)
+
+    def skip(
+        self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]
+    ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+        """Decorate a function: it holds a lease while it runs. While another holder has the lease,
+        a call does nothing and returns None.
+
+        dblock logs each call that it skips, and names the holder. ``ttl`` and the ``options`` are
+        as in :meth:`lease`. If the function itself raises NotAcquired, you get that. If you want a
+        record of the runs, use :meth:`cron`.
+        """
+        return self.lease(name, ttl, 0, **options)._skipping
 
     def shared(
         self,

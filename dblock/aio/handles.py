@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 from ..arguments import Seconds
 from ..errors import LockLost, NotHeld
 from ..functions import DECORATOR, check_callable, is_coroutine_function, wraps
-from ..handle import Handle
+from ..handle import Handle, log_skipped
 from ..lease import Lease
 from ..multi import MultiLock
 from ..row import RowLock
@@ -139,6 +139,25 @@ class AsyncHolder(AsyncHandle[L], ABC):
         if hold is not None and hold.count > 1:
             return None
         return self._bodies.end(error)
+
+    def _skipping(
+        self, function: Callable[P, Awaitable[T]]
+    ) -> Callable[P, Coroutine[Any, Any, T | None]]:
+        """Decorate a coroutine function: a call that does not get the lock at once does nothing."""
+        check_coroutine(function)
+
+        @wraps(function)
+        async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            refusal = await self._home.run(self.sync.try_within, 0)
+            if refusal is not None:
+                log_skipped(function, refusal)
+                return None
+            self.begin_body()
+            async with contextlib.AsyncExitStack() as taken:
+                taken.push_async_exit(self)
+                return await function(*args, **kwargs)
+
+        return skipping
 
     async def __aexit__(
         self,

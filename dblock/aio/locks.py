@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import tzinfo
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -55,6 +55,21 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Told = TypeVar("Told")
+
+
+class AsyncLeaseKeywords(TypedDict, total=False):
+    """The keywords of :meth:`AsyncLocks.lease`."""
+
+    reentrant: bool
+    fair: bool
+    retry: RetryPolicy | None
+    label: str | None
+    renew: bool
+    max_renewals: int | None
+    max_hold: Seconds | None
+    on_danger: Callable[[Danger], object] | None
+    on_lost: Callable[[LockLost], object] | None
+    cancel_on_loss: bool
 
 
 def _create(url: URL, **options: Any) -> Engine:
@@ -183,6 +198,16 @@ class AsyncLocks:
             on_lost=_awaited("on_lost", on_lost),
             cancel_on_loss=cancel_on_loss,
         )
+
+    def skip(
+        self, name: str, ttl: Seconds = 30.0, **options: Unpack[AsyncLeaseKeywords]
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T | None]]]:
+        """Decorate a coroutine function: it holds a lease while it runs. While another
+        holder has the lease, a call does nothing and returns None.
+
+        See :meth:`dblock.Locks.skip`. The ``options`` are as in :meth:`lease`.
+        """
+        return self.lease(name, ttl, 0, **options)._skipping
 
     def shared(
         self,

@@ -4,7 +4,7 @@
 
     ask ── granted ─────────────────────────────────> Held
      ├── refused, or in the queue since ────────────> None; what is in the way is in `seen`
-     ├── refused, and joins the queue next ─────────> None; `seen` is UNSEEN
+     ├── refused, and joins the queue next ─────────> None; nothing is known of the name
      └── no reply ── settle ── token there ─────────> Held
                       └── not there ────────────────> None
                       └── nobody answers ───────────> OutcomeUnknown
@@ -78,6 +78,8 @@ class Attempt:
     contended: bool = False
     #: A caller that is refused joins the name's queue next. That tells as much as a look.
     joins_next: bool = False
+    #: It was refused, and has neither joined nor looked since.
+    unseen: bool = False
 
     @property
     def yields(self) -> bool:
@@ -114,8 +116,8 @@ class Attempt:
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask once, by ``ask`` or in a transaction of its own, and settle what became of it.
 
-        With a ticket a name that is not free is queued for. Without one nothing is known of a name
-        after a refusal, if the caller :attr:`joins_next`.
+        With a ticket a name that is not free is queued for. Who joins the queue next asks again
+        with one, or goes on in the same try without.
         """
         replaced = self.cuts > 0
         while True:
@@ -137,6 +139,9 @@ class Attempt:
     def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
         """Return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
+        unseen, self.unseen = self.unseen, False
+        if unseen and ticket is None:  # there is no ticket to join with, so the try ends as others
+            return (yield from self._look_refused())
         tickets = len(self.request.tickets)
         try:
             if ask is None:
@@ -151,13 +156,14 @@ class Attempt:
         else:
             outcome = query.read(reply)
             self._note(reply)
+            self.contended = self.contended or (unseen and outcome is not None)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 self.request.name = outcome.name or self.request.name
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
             refused = True
             if self.joins_next and ticket is None and self.doubt is None:
-                self.seen, self.contended = UNSEEN, True
+                self.joins_next, self.unseen = False, True
                 return False, None
             if isinstance(outcome, Queued) and self.doubt is None:
                 self.seen = Seen(*outcome, reply.sent)
@@ -168,6 +174,12 @@ class Attempt:
         yield from self.look(ticket)
         self.contended = self.contended or (refused and not self._missing)
         return refused, (yield from self._found())
+
+    def _look_refused(self) -> Procedure[tuple[bool, Held | None]]:
+        """Return the same after a look at the name that was refused."""
+        yield from self.look(None)
+        self.contended = self.contended or not self._missing
+        return True, (yield from self._found())
 
     def reach(self, query: Query[Any]) -> Procedure[Reply]:
         """Run a try on a connection of its own, once the database is reached."""

@@ -29,6 +29,12 @@ def nightly() -> str:
     return locks.locks.show("nightly").owner or ""
 
 
+@locks.skip("cleanup", ttl=LONG)
+def cleanup(day: int) -> int:
+    assert locks.locks.show("cleanup").held
+    return day
+
+
 @pytest.fixture
 def create_app() -> Iterator[Factory]:
     with ExitStack() as stack:
@@ -137,6 +143,23 @@ def test_several_applications(new_database: NewDatabase, create_app: Factory) ->
         locks.init_app(one)
     with Flask("bare").app_context(), pytest.raises(RuntimeError, match="not set up"):
         nightly()
+
+
+def test_a_call_is_skipped_in_the_application_whose_lock_is_held(
+    new_database: NewDatabase, create_app: Factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = create_app(new_database("sqlite", migrated=True).url, "one")
+    two = create_app(new_database("sqlite", migrated=True).url, "two", alchemy=False)
+    with one.app_context():
+        assert cleanup(1) == 1
+        with locks.lease("cleanup", ttl=LONG), caplog.at_level("INFO", "dblock"):
+            assert cleanup(2) is None
+            with two.app_context():
+                assert cleanup(3) == 3
+        assert caplog.text.count("cleanup was skipped: 'cleanup' is held") == 1
+        assert cleanup(4) == 4
+    with pytest.raises(RuntimeError, match="outside of application context"):
+        cleanup(5)
 
 
 def test_without_a_database() -> None:

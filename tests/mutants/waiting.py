@@ -36,8 +36,8 @@ CALLS = (
         "nothing-is-known-of-a-name-that-was-not-joined",
         "a refusal says who holds the name",
         "Polling.rest",
-        "self.attempt.seen is UNSEEN",
-        "False",
+        "self.joins or self.attempt.unseen",
+        "self.joins",
         f"{JOINING}::test_a_wait_that_is_too_short_to_join_says_who_holds_the_name"
         "[threads-postgresql-False]",
     ),

@@ -82,6 +82,9 @@ FOUND = {
     "who waits for a row that is deleted keeps others from making it, and waits in vain": (
         "mariadb retired-beside-users: a.create#1<+0.05"
     ),
+    "a refused caller that can be told by nobody asks in a pause without a rest": (
+        "model give-up: b.grant#1!promote:1"
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import dblock.aio.keeper
 from dblock import Locks
-from dblock.aio import AsyncLocks
+from dblock.aio import AsyncHandle, AsyncLocks
 from dblock.aio.bridge import await_
 from dblock.aio.keeper import TaskWorker
 from dblock.aio.runtime import AsyncioRuntime
@@ -74,8 +74,11 @@ class Asyncio(World):
 
     def surface(self, found: Any) -> Any:
         """What a case gets to see of an object: the same for the same one."""
-        if not type(found).__module__.startswith("dblock.aio.") and not hasattr(
-            found, "__aenter__"
+        decorator = isinstance(getattr(found, "__self__", None), AsyncHandle)
+        if not (
+            decorator
+            or type(found).__module__.startswith("dblock.aio.")
+            or hasattr(found, "__aenter__")
         ):
             return found
         return self._surfaces.setdefault(found, Surface(self, found))

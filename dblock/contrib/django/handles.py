@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
@@ -23,8 +22,10 @@ from ...arguments import Seconds
 from ...attached import AttachedLease
 from ...election import Election, Leadership
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
-from ...functions import check_runnable, is_coroutine_function, wraps
+from ...functions import is_coroutine_function, wraps
+from ...handle import log_skipped
 from ...lease import Lease
+from ...lease_options import AttachKeywords, ElectionKeywords, LeaseKeywords
 from ...locks import Locks
 from ...once import Once
 from ...row import RowLock
@@ -44,10 +45,19 @@ if TYPE_CHECKING:
     from ...policy import RetryPolicy
     from .counter import ModelCounter
 
-_log = logging.getLogger("dblock")
-
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Skipping(Protocol):
+    """The decorator that :meth:`DjangoLocks.skip` returns; a coroutine function stays one."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Callable[P, Coroutine[Any, Any, T | None]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> Callable[P, T | None]: ...
 
 
 class DjangoLocks(Locks):
@@ -76,22 +86,34 @@ class DjangoLocks(Locks):
         _all.add(self)
 
     def lease(
-        self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None, **options: Any
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[LeaseKeywords],
     ) -> DjangoLease:
         """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
         return cast("DjangoLease", super().lease(name, ttl, wait, **options))
 
     def shared(
-        self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None, **options: Any
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[LeaseKeywords],
     ) -> DjangoSharedLease:
         """Return a lease that others may share. See :meth:`dblock.Locks.shared`."""
         return cast("DjangoSharedLease", super().shared(name, ttl, wait, **options))
 
-    def attach(self, text: str, ttl: Seconds = 30.0, **options: Any) -> DjangoAttachedLease:
+    def attach(
+        self, text: str, ttl: Seconds = 30.0, **options: Unpack[AttachKeywords]
+    ) -> DjangoAttachedLease:
         """Return a lease that goes on with a hold. See :meth:`dblock.Locks.attach`."""
         return cast("DjangoAttachedLease", super().attach(text, ttl, **options))
 
-    def election(self, name: str, ttl: Seconds = 30.0, **options: Any) -> DjangoElection:
+    def election(
+        self, name: str, ttl: Seconds = 30.0, **options: Unpack[ElectionKeywords]
+    ) -> DjangoElection:
         """Return an election. See :meth:`dblock.Locks.election`, also for the ``options``."""
         return cast("DjangoElection", super().election(name, ttl, **options))
 
@@ -143,6 +165,13 @@ class DjangoLocks(Locks):
             given = connections[given]
         return super().once(given, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
+    def skip(self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]) -> Skipping:
+        """Decorate a task to do nothing, and return None, while another runs it.
+
+        The task may be a coroutine function. See :meth:`dblock.Locks.skip`.
+        """
+        return cast("Skipping", super().skip(name, ttl, **options))
+
     def disconnect(self) -> None:
         """Close dblock's connections, those in use once they are not; new ones are made when
         needed."""
@@ -151,37 +180,6 @@ class DjangoLocks(Locks):
     def using(self, alias: str) -> DjangoLocks:
         """Return the locks in another database of ``DATABASES``."""
         return made(alias)
-
-    def skip(
-        self, name: str, ttl: Seconds = 30.0, **options: Any
-    ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
-        """Decorate a task to do nothing, and return None, while another runs it.
-
-        ``options`` are the options of :meth:`lease`.
-        """
-        lease = self.lease(name, ttl, wait=0, **options)
-
-        def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
-            @wraps(check_runnable(function))
-            def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                refusal = lease.try_within(0)
-                if refusal is not None:
-                    _log.info("%s was skipped: %s", skipping.__qualname__, refusal)
-                    return None
-                with _held(lease):
-                    return function(*args, **kwargs)
-
-            return skipping
-
-        return decorate
-
-
-@contextlib.contextmanager
-def _held(lease: Lease) -> Any:
-    """As ``with lease``, for one that is acquired."""
-    with contextlib.ExitStack() as stack:
-        stack.push(lease.__exit__)
-        yield
 
 
 class DjangoLease(Lease):
@@ -262,6 +260,23 @@ class DjangoLease(Lease):
                 return await coroutine(*args, **kwargs)
 
         return cast("Callable[P, T]", locked)
+
+    def _skipping(self, function: Callable[P, T]) -> Callable[P, T | None]:
+        if not is_coroutine_function(function):
+            return super()._skipping(function)
+        coroutine = cast("Callable[P, Coroutine[Any, Any, T]]", function)
+
+        @wraps(function)
+        async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            refusal = await sync_to_async(self.try_within)(0)
+            if refusal is not None:
+                log_skipped(function, refusal)
+                return None
+            async with contextlib.AsyncExitStack() as taken:
+                taken.push_async_exit(self)
+                return await coroutine(*args, **kwargs)
+
+        return cast("Callable[P, T | None]", skipping)
 
 
 class DjangoAttachedLease(DjangoLease, AttachedLease):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 import click
 from flask import Flask, Request, appcontext_pushed, current_app, g
@@ -25,13 +25,18 @@ from .idempotency import decorator
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from sqlalchemy.orm import InstrumentedAttribute
+    from sqlalchemy.schema import Column
 
+    from ...amounts import Number
     from ...arguments import Seconds
     from ...counter import Counter
     from ...election import Election
     from ...io.borrowed import Borrowable
+    from ...lease_options import AttachKeywords, ElectionKeywords, LeaseKeywords, SlotKeywords
     from ...multi import MultiLock
     from ...once import Once
+    from ...policy import RetryPolicy
     from ...row import RowLock
     from ...semaphore import Semaphore
     from ...shared import SharedLease
@@ -101,47 +106,100 @@ class DBLock:
         getattr(g, NAME).append(lease)
         return lease
 
-    def lease(self, name: str, *args: Any, **options: Any) -> Lease:
-        """Return a lease: see :meth:`dblock.Locks.lease`."""
-        return self.locks.lease(name, *args, **options)
+    def lease(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[LeaseKeywords],
+    ) -> Lease:
+        """Return a lease: see :meth:`dblock.Locks.lease`, also for the ``options``."""
+        return self.locks.lease(name, ttl, wait, **options)
 
-    def shared(self, name: str, *args: Any, **options: Any) -> SharedLease:
+    def shared(
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[LeaseKeywords],
+    ) -> SharedLease:
         """Return a lease that others may share: see :meth:`dblock.Locks.shared`."""
-        return self.locks.shared(name, *args, **options)
+        return self.locks.shared(name, ttl, wait, **options)
 
-    def attach(self, text: str, *args: Any, **options: Any) -> AttachedLease:
+    def attach(
+        self, text: str, ttl: Seconds = 30.0, **options: Unpack[AttachKeywords]
+    ) -> AttachedLease:
         """Return a lease that goes on with a hold: see :meth:`dblock.Locks.attach`."""
-        return self.locks.attach(text, *args, **options)
+        return self.locks.attach(text, ttl, **options)
 
-    def row(self, name: str, *args: Any, **options: Any) -> RowLock:
+    def row(
+        self,
+        name: str,
+        wait: Seconds | None = None,
+        *,
+        on: Borrowable | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> RowLock:
         """Return a row lock: see :meth:`dblock.Locks.row`.
 
         With ``on=db.session`` it ends with the session's transaction.
         """
-        return self.locks.row(name, *args, **options)
+        return self.locks.row(name, wait, on=on, retry=retry)
 
-    def election(self, name: str, *args: Any, **options: Any) -> Election:
+    def election(
+        self, name: str, ttl: Seconds = 30.0, **options: Unpack[ElectionKeywords]
+    ) -> Election:
         """Return an election: see :meth:`dblock.Locks.election`."""
-        return self.locks.election(name, *args, **options)
+        return self.locks.election(name, ttl, **options)
 
-    def semaphore(self, name: str, *args: Any, **options: Any) -> Semaphore:
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[SlotKeywords],
+    ) -> Semaphore:
         """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
-        return self.locks.semaphore(name, *args, **options)
+        return self.locks.semaphore(name, limit, ttl, wait, **options)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock: see :meth:`dblock.Locks.all`."""
         return self.locks.all(*locks, wait=wait)
 
-    def counter(self, column: Any, **options: Any) -> Counter:
+    def counter(
+        self,
+        column: Column[Any] | InstrumentedAttribute[Any],
+        *,
+        key: Column[Any] | InstrumentedAttribute[Any],
+        version: Column[Any] | InstrumentedAttribute[Any] | None = None,
+        floor: Number | None = 0,
+        stripes: int | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Counter:
         """Return a counter: see :meth:`dblock.Locks.counter`."""
-        return self.locks.counter(column, **options)
+        return self.locks.counter(
+            column, key=key, version=version, floor=floor, stripes=stripes, retry=retry
+        )
 
-    def once(self, session: Borrowable, key: str, **options: Any) -> Once:
+    def once(
+        self,
+        session: Borrowable,
+        key: str,
+        *,
+        fingerprint: Any = None,
+        keep: Seconds = 24 * 3600.0,
+        wait: Seconds | None = None,
+    ) -> Once:
         """Return a call that is made once: see :meth:`dblock.Locks.once`."""
-        return self.locks.once(session, key, **options)
+        return self.locks.once(session, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
     def locked(
-        self, name: str, *args: Any, **options: Any
+        self,
+        name: str,
+        ttl: Seconds = 30.0,
+        wait: Seconds | None = None,
+        **options: Unpack[LeaseKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Decorate a function: it holds a lease while it runs, in whichever application it runs.
 
@@ -150,11 +208,26 @@ class DBLock:
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             @wraps(check_runnable(function))
-            def locked(*args_: P.args, **kwargs: P.kwargs) -> T:
-                with self.lease(name, *args, **options):
-                    return function(*args_, **kwargs)
+            def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self.lease(name, ttl, wait, **options):
+                    return function(*args, **kwargs)
 
             return locked
+
+        return decorate
+
+    def skip(
+        self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]
+    ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+        """Decorate a function as :meth:`locked` does. But while another holder has the lease, a
+        call does nothing and returns None: see :meth:`dblock.Locks.skip`."""
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
+            @wraps(check_runnable(function))
+            def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+                return self.locks.skip(name, ttl, **options)(function)(*args, **kwargs)
+
+            return skipping
 
         return decorate
 

@@ -19,7 +19,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..attempt import UNSEEN, Ask, Attempt
+from ..attempt import Ask, Attempt
 from ..deadline import Deadline
 from ..lease import Held
 from ..steps import Procedure, Sleep, WaitTurn
@@ -102,9 +102,7 @@ class Polling:
         while True:
             if not self.deadline.over:
                 yield from self.stand(0.0)
-            if not self.joins and self.attempt.seen is UNSEEN:  # there is no ticket to join with
-                yield from self.attempt.look(self.turn.ticket)
-                self.joins = self.attempt.promising
+            self.joins = self.joins or self.attempt.unseen
             if self.joins or self.ready():
                 return True
             share, most = self.poll_interval()

@@ -225,10 +225,20 @@ def test_a_task_is_skipped(dj: Database, others: Locks) -> None:
     assert nightly(3) == 3
     assert ran == [1, 3]
 
-    async def later() -> None: ...
 
-    with pytest.raises(TypeError, match="would return before its body runs"):
-        locks.skip("nightly")(later)
+def test_a_task_that_is_a_coroutine_function_is_skipped(
+    dj: Database, others: Locks, caplog: pytest.LogCaptureFixture
+) -> None:
+    @locks.skip("nightly", ttl=LONG)
+    async def nightly(night: int) -> int:
+        assert others.show("nightly").held
+        return night
+
+    assert asyncio.run(nightly(1)) == 1
+    assert not others.show("nightly").held
+    with others.lease("nightly", ttl=LONG), caplog.at_level("INFO", "dblock"):
+        assert asyncio.run(nightly(2)) is None
+    assert "nightly was skipped: 'nightly' was not acquired" in caplog.text
 
 
 def test_async(dj: Database, others: Locks, threads: Threads) -> None:
