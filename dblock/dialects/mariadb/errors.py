@@ -22,6 +22,8 @@ _FAULTS = {
     1290: Fault.READ_ONLY,  # --read-only
     1792: Fault.READ_ONLY,
     1836: Fault.READ_ONLY,
+    1047: Fault.READ_ONLY,  # a node of a Galera cluster, without the majority
+    1180: Fault.DISCONNECTED,  # it lost the majority during a commit: others may have that
     1021: Fault.REFUSED,  # disk full
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory
@@ -38,6 +40,8 @@ _FAULTS = {
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
 
+# What 10.11 says with 1180 of SKIP LOCKED by a unique key, in a statement of the user's.
+_SKIP_LOCKED = "Operation not permitted"
 
 #: Of a connection, until somebody changes the URL, the account or the server.
 REFUSALS = frozenset(
@@ -67,4 +71,6 @@ def fault_of(error: BaseException, package: str) -> Fault | None:
     """Return what an error of a package's drivers means; None for a defect that is no fault of the
     database's."""
     code = code_of(error, package)
-    return None if code is None else _FAULTS.get(code)
+    if code is None or (code == 1180 and _SKIP_LOCKED in str(error)):
+        return None
+    return _FAULTS.get(code)
