@@ -23,7 +23,9 @@ _FAULTS = {
     1792: Fault.READ_ONLY,
     1836: Fault.READ_ONLY,
     1047: Fault.READ_ONLY,  # a node of a Galera cluster, without the majority
-    1180: Fault.DISCONNECTED,  # it lost the majority during a commit: others may have that
+    # It lost the majority during a commit, which others may have. (10.11 says the same code of SKIP
+    # LOCKED by a unique key, which no statement here uses.)
+    1180: Fault.DISCONNECTED,
     1021: Fault.REFUSED,  # disk full
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory
@@ -39,9 +41,6 @@ _FAULTS = {
     4031: Fault.DISCONNECTED,  # disconnected by the server because of inactivity
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
-
-# What 10.11 says with 1180 of SKIP LOCKED by a unique key, in a statement of the user's.
-_SKIP_LOCKED = "Operation not permitted"
 
 #: Of a connection, until somebody changes the URL, the account or the server.
 REFUSALS = frozenset(
@@ -71,6 +70,4 @@ def fault_of(error: BaseException, package: str) -> Fault | None:
     """Return what an error of a package's drivers means; None for a defect that is no fault of the
     database's."""
     code = code_of(error, package)
-    if code is None or (code == 1180 and _SKIP_LOCKED in str(error)):
-        return None
-    return _FAULTS.get(code)
+    return None if code is None else _FAULTS.get(code)
