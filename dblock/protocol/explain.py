@@ -54,8 +54,9 @@ def explain(
             )
         case Fault.READ_ONLY:
             return Unavailable(
-                f"this database is read-only, perhaps a replica, or its transactions are read-only "
-                f"by default: {said}. Locks need the primary; dblock doctor tells what it is",
+                f"this server takes no writes: {said}. It may be a replica, a cluster's node "
+                "without the majority, or read-only by default. Locks need a server that can "
+                "write; dblock doctor tells what it is",
                 name=name,
             )
         case Fault.DEADLOCK:

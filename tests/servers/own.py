@@ -40,7 +40,7 @@ class OwnServer(Server):
         if not Path("/proc/self/stat").exists():
             raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
         self.durable = durable
-        self.port = _free_port()
+        self.port = free_port()
         self.directory = make_directory(on_disk=durable)
         self.data = self.directory / "data"
         self.log = self.directory / "server.log"
@@ -84,7 +84,7 @@ class OwnServer(Server):
                 # Until its first start nobody knows the port: if another took it, move.
                 if self._was_up or _port_is_free(self.port):
                     raise
-                self.port = _free_port()
+                self.port = free_port()
             else:
                 self._was_up = True
                 return
@@ -223,7 +223,7 @@ def _memory() -> Path | None:
     return None
 
 
-def _free_port() -> int:
+def free_port() -> int:
     # Below the ports that the kernel gives to outgoing connections: one of those could take
     # the port while the server is down, or connect to itself there.
     while not _port_is_free(port := random.SystemRandom().randrange(20000, 32000)):

@@ -22,6 +22,10 @@ _FAULTS = {
     1290: Fault.READ_ONLY,  # --read-only
     1792: Fault.READ_ONLY,
     1836: Fault.READ_ONLY,
+    1047: Fault.READ_ONLY,  # a node of a Galera cluster, without the majority
+    # It lost the majority during a commit, which others may have. (10.11 says the same code of SKIP
+    # LOCKED by a unique key, which no statement here uses.)
+    1180: Fault.DISCONNECTED,
     1021: Fault.REFUSED,  # disk full
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory
@@ -37,7 +41,6 @@ _FAULTS = {
     4031: Fault.DISCONNECTED,  # disconnected by the server because of inactivity
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
-
 
 #: Of a connection, until somebody changes the URL, the account or the server.
 REFUSALS = frozenset(

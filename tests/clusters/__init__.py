@@ -1,0 +1,1 @@
+"""Clusters of several servers that the tests start themselves, and break."""
