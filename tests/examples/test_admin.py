@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tests.support import SECONDS
 from tests.test_docs import ROOT
 
 PASSWORD = "as long as it has to be"
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+DURATION = r"(\d+\.\d s|\d+ min \d+ s)"
 COUNTING = 'sh -c "echo counting; read line"'
 
 
@@ -83,12 +86,28 @@ def test_admin(
 
     log_in(browser, shop, manage)
     browser.submit("a[href='/admin/dblock/lock/']")
-    row = browser.find("#result_list tbody").text
+    row = " ".join(browser.find("#result_list tbody").text.split())
     holder = f"{socket.gethostname()} pid {counting.pid} counting"
-    told = rf"product:1 {re.escape(holder)} \d+.minutes? \d+ running 0 running, \S+ \S+ UTC 1"
+    run = rf"running, started {TIME}"
+    told = rf"product:1 running {re.escape(holder)} {DURATION} in {DURATION} 0 {run} 1"
     assert re.fullmatch(told, row)
     if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
         browser.chrome.save_screenshot(ROOT / "docs" / "images" / "admin.png")
+
+    # The page of the lock, and back to the list as it was.
+    browser.find("#searchbar").send_keys("product")
+    browser.submit("#changelist-search [type=submit]")
+    browser.submit("#result_list tbody th a")
+    page = " ".join(browser.text.split())
+    for line in (r"Home . dblock . Locks . product:1", "State: running", f"Since: {TIME}"):
+        assert re.search(line, page), line
+    browser.submit("a.closelink")
+    assert browser.chrome.current_url == f"{shop.address}/admin/dblock/lock/?q=product"
+
+    act(browser, "force_release")
+    browser.submit("a.cancel-link")
+    assert browser.chrome.current_url == f"{shop.address}/admin/dblock/lock/?q=product"
+    assert customer.post("/products/1/order", quantity=1).status == 503
 
     act(browser, "force_release")
     assert f"product:1, held by {holder}" in browser.text
@@ -101,13 +120,20 @@ def test_admin(
     assert counting.wait(SECONDS) == exits.LOST
 
 
-def test_a_report_is_made_again(browser: Browser, shop: Site, manage: Manage) -> None:
+def test_a_report_is_made_again(
+    browser: Browser, shop: Site, manage: Manage, env: dict[str, str]
+) -> None:
     log_in(browser, shop, manage)
+    breaks = [sys.executable, "manage.py", "dblock", "run", "backup", "--", "sh", "-c", "exit 3"]
+    assert subprocess.run(breaks, cwd=EXAMPLES / "shop", env=env, timeout=SECONDS).returncode == 3
     assert manage("python manage.py nightly_report").startswith("Report 1")
     assert manage("python manage.py nightly_report").startswith("Nothing to do")
     browser.submit("a[href='/admin/dblock/run/']")
-    row = browser.find("#result_list tbody").text
-    assert re.match(r"nightly-report \d{4}-\d\d-\d\d succeeded ", row)
+    rows = browser.find("#result_list tbody").text
+    report, backup = (" ".join(line.split()) for line in rows.splitlines())
+    took = rf"{TIME} {DURATION}"
+    assert re.match(rf"nightly-report \d{{4}}-\d\d-\d\d succeeded {took} ", report)
+    assert re.match(rf"backup - failed, exit status 3 {took} ", backup)
     if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
         browser.chrome.save_screenshot(ROOT / "docs" / "images" / "runs.png")
 
@@ -115,7 +141,7 @@ def test_a_report_is_made_again(browser: Browser, shop: Site, manage: Manage) ->
     assert re.search(r"nightly-report, slot \d{4}-\d\d-\d\d", browser.text)
     browser.submit("#content [type=submit]")
     assert "The next start runs it" in browser.text
-    assert "0 runs" in browser.text
+    assert "1 run" in browser.text
     # The report keeps its name for some minutes, in which no other host is to make it.
     browser.chrome.get(f"{shop.address}/admin/dblock/lock/")
     act(browser, "force_release")

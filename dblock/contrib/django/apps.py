@@ -9,7 +9,7 @@ from django.core.checks import Tags, register
 class DBLockConfig(AppConfig):
     name = "dblock.contrib.django"
     label = "dblock"
-    verbose_name = "Locks"
+    verbose_name = "dblock"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -11,6 +11,7 @@ SECRET_KEY = os.environ.get("SECRET_KEY", "known to everybody, as this is an exa
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 ROOT_URLCONF = "shop.urls"
 STATIC_URL = "static/"
+TIME_ZONE = "UTC"
 USE_TZ = True
 LOGGING = {
     "version": 1,
