@@ -16,6 +16,7 @@ from . import exits
 from .app import app
 from .options import in_shell
 from .output import complain, warnings_told
+from .streams import fill_closed
 
 #: Set by a shell that completes a command line.
 COMPLETE = "_DBLOCK_COMPLETE"
@@ -25,6 +26,7 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
+    fill_closed()
     if COMPLETE in os.environ:
         _complete()
     try:

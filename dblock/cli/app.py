@@ -42,6 +42,18 @@ class App(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the commands if there is none like the one that was given."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            said = error.format_message()
+            if args[0].startswith("-") or "id you mean" in said:
+                raise
+            raise click.UsageError(f"{said} There are {', '.join(self.commands)}.", ctx) from error
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 

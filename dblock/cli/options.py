@@ -26,6 +26,8 @@ from .output import complain
 from .url_file import UrlFile
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ..locks import Locks
     from ..target import Target
 
@@ -126,6 +128,12 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     from .completion import names  # takes time, which only a shell that completes has to spend
 
     return names(ctx, incomplete)
+
+
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 name_argument = click.argument("name", callback=checked(check_name), shell_complete=_names)
@@ -293,7 +301,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         envvar="DBLOCK_URL_FILE",
         show_envvar=True,
         metavar="PATH",
-        type=click.Path(),
+        shell_complete=_files,
         help="A file with the URL, which others may not read.",
     )
     @click.option(

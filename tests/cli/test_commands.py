@@ -338,7 +338,8 @@ def test_sql(here: Here, tmp_path: Path) -> None:
         (["upgrade", "--url", "nope"], "not a database URL"),
         (["upgrade", "--prefix", "a-b"], "prefix"),
         (["list", "--prefix", "a-b"], "prefix"),
-        (["frobnicate"], "frobnicate"),
+        (["frobnicate"], "No such command 'frobnicate'. There are run, list, show, "),
+        (["help"], "There are run, list, show, "),
         (["--frobnicate"], "--frobnicate"),
         (["show"], "NAME"),
         (["show", ""], "empty"),
@@ -385,6 +386,46 @@ def test_a_full_disk(here: Here) -> None:
     assert done.returncode == 74
     assert done.stderr.endswith("the output could not be written: No space left on device\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "--version", "--help", "show a"])
+def test_output_that_is_closed(here: Here, command: str) -> None:
+    """What would be lost is told, and what was not wanted is not."""
+    code, _, _ = here("show", "a")
+    for closed, said in ((">&-", True), (">&- 2>&-", False)):
+        done = subprocess.run(
+            f"{sys.executable} -m dblock {command} {closed}",
+            shell=True,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        wrote = "show" in command or command != "list"  # a list of nothing is said on stderr
+        assert done.returncode == (74 if wrote else 0), done.stderr
+        if said and wrote:
+            assert done.stderr.endswith("could not be written: Bad file descriptor\n")
+        assert "Traceback" not in done.stderr
+    done = subprocess.run(
+        f"{sys.executable} -m dblock show a 2>&-",
+        shell=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[0]) == (code, "name     a")
+
+
+def test_the_command_of_run_finds_closed_what_was_closed(here: Here) -> None:
+    here("show", "a")
+    done = subprocess.run(
+        f"{sys.executable} -m dblock run a -- sh -c 'echo lost' >&-",
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "echo" in done.stderr  # it says so in its own words
 
 
 def test_no_server_there(here: Here) -> None:
