@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from queue import Empty
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..io.process_lock import lock
 from ..io.runtime import Event, Runtime, Turns
@@ -47,7 +47,8 @@ class AsyncioRuntime(Runtime):
         bridge.finish(function, None)
 
     def event(self) -> Event:
-        return TaskEvent()
+        event: Any = TaskEvent()  # its wait is awaited
+        return event  # type: ignore[no-any-return]
 
     @contextlib.contextmanager
     def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from .. import clock
 from ..platform import block_signals, poller
@@ -36,7 +36,7 @@ class Event(Protocol):
 
     def clear(self) -> None: ...
 
-    def wait(self, timeout: float | None = None) -> Any: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
 
 
 class Turns(Protocol):

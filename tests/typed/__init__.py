@@ -1,0 +1,1 @@
+"""Programs as users write them, for their type checkers: nothing here is run."""
