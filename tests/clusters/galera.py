@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.servers.base import ServerMissing, execute
 from tests.servers.mariadb import MariaDB
@@ -90,19 +88,3 @@ class Galera:
         with ExitStack() as all_of_them:
             for node in self.nodes:
                 all_of_them.callback(node.close)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -26,7 +26,8 @@ product.append_column(Column("stock", Integer))
 
 @pytest.fixture(scope="module")
 def galera() -> Iterator[Galera]:
-    with find_or_skip(Galera) as cluster:
+    with contextlib.closing(find_or_skip(Galera)) as cluster:
+        cluster.start()
         execute(cluster.nodes[0].url, "CREATE DATABASE app")
         url = cluster.nodes[0].url_for("app")
         upgrade(url)
