@@ -32,7 +32,7 @@ from ...row import RowLock
 from ...semaphore import Semaphore
 from ...shared import SharedLease
 from ...timeouts import Timeouts
-from . import conf
+from . import conf, in_thread
 from .alias import alias as locks_alias
 from .atomic import unfinished
 from .engine import alias_of, engine, in_memory
@@ -238,7 +238,10 @@ class DjangoLease(Lease):
             self._end(hold)
 
     async def __aenter__(self) -> Self:
-        await sync_to_async(self.__enter__)()
+        def enter() -> None:
+            self.__enter__()
+
+        await in_thread.take(enter, self.release)
         return self
 
     async def __aexit__(
@@ -247,7 +250,7 @@ class DjangoLease(Lease):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await sync_to_async(self.__exit__)(kind, error, traceback)
+        await in_thread.finish(sync_to_async(self.__exit__)(kind, error, traceback))
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         if not is_coroutine_function(function):
@@ -268,7 +271,7 @@ class DjangoLease(Lease):
 
         @wraps(function)
         async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            refusal = await sync_to_async(self.try_within)(0)
+            refusal = await in_thread.take(partial(self.try_within, 0), self.release)
             if refusal is not None:
                 log_skipped(function, refusal)
                 return None

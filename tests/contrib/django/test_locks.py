@@ -14,7 +14,7 @@ from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, Unsupported
 from dblock.contrib.django import locks, using
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
-from tests.support import LONG, Threads
+from tests.support import LONG, SECONDS, Threads
 
 
 def table() -> None:
@@ -442,3 +442,35 @@ def test_nested_blocks(dj: Database, others: Locks, threads: Threads) -> None:
             pass
         assert not is_free(others, "order", threads)
     assert is_free(others, "order", threads)
+
+
+@pytest.mark.parametrize("how", ["with", "decorated", "skipping"])
+def test_a_task_that_is_cancelled_leaves_no_lease_behind(
+    dj: Database, others: Locks, how: str
+) -> None:
+    """At whatever moment: the thread that takes the lease for it goes on without it."""
+    lease = locks.lease("report", ttl=LONG)
+
+    async def body() -> None:
+        await asyncio.sleep(0.002)
+
+    async def within() -> None:
+        async with lease:
+            await body()
+
+    calls = {"with": within, "decorated": lease(body), "skipping": locks.skip("report")(body)}
+    seen = set()
+
+    async def cancelled(after: float) -> None:
+        task = asyncio.create_task(calls[how]())
+        await asyncio.sleep(after)
+        task.cancel()
+        await asyncio.wait([task])
+        seen.add(task.cancelled())
+
+    after = 0.0
+    while seen != {True, False}:
+        asyncio.run(cancelled(after))
+        with others.lease("report", wait=SECONDS):  # released soon, or by the time it is asked for
+            pass
+        after += 0.0003
