@@ -205,7 +205,7 @@ def refuses_to_lock(
     url: str,
     told: tuple[type[Exception], str] = (
         Unavailable,
-        r"read-only, perhaps a replica.*need the primary",
+        r"takes no writes.*need a server that can write",
     ),
 ) -> None:
     error, message = told

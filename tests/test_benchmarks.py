@@ -38,7 +38,7 @@ def test_the_command_measures(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--smoke", "--no-peers"]
     command += [part for group in GROUPS_RUN for part in ("--only", group)]
     command += ["--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * SECONDS)
     assert done.returncode == 0, done.stderr
     figures = read_json(tmp_path / "results.json")
     assert {figure.group for figure in figures} == set(GROUPS_RUN)

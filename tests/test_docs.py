@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from dblock import Locks
+from dblock.cli import exits
 from dblock.schema import upgrade
 from tests.aio.support import async_url
-from tests.conftest import Database, NewDatabase
+from tests.conftest import EVER, Database, NewDatabase
 
 ROOT = Path(__file__).parent.parent
 # Those of frameworks are run where there is a project of them: tests/contrib/test_docs.py.
@@ -31,7 +33,7 @@ OTHERS += sorted((ROOT / "examples").rglob("README.md"))
 
 # Commands that install, need a server of their own, or run this very suite. Their parts are
 # tested elsewhere; the CI script runs the first two.
-ELSEWHERE = ("celery ", "pip install", "python -m venv")
+ELSEWHERE = ("celery ", "pip install", "python -m venv", "python3 -m venv", ". .venv/")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -100,6 +102,19 @@ def test_the_first_screen_prints_what_it_says(page: Path, tmp_path: Path) -> Non
     assert re.search(varies, found[2])
     assert re.sub(varies, "", done.stdout) == re.sub(varies, "", found[2])
     assert done.stderr == ""
+    # And the shell's lock is the same one.
+    (command,) = re.findall(r"^\$ dblock (run report .*)", page.read_text(), re.MULTILINE)
+    run = partial(
+        subprocess.run,
+        [sys.executable, "-m", "dblock", *shlex.split(command)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    with Locks(f"sqlite:///{tmp_path}/locks.db") as locks, locks.lease("report", ttl=EVER):
+        assert run().returncode == exits.BUSY
+    assert run().stdout == "only one of me\n"
 
 
 def test_the_first_screen_of_the_site_is_that_of_the_readme() -> None:
@@ -182,8 +197,6 @@ def test_links(page: Path) -> None:
 
 
 def test_exit_codes_in_the_readme_are_the_programs() -> None:
-    from dblock.cli import exits
-
     readme = (ROOT / "README.md").read_text()
     assert f"with {exits.BUSY} when" in readme
     assert f"{exits.UNAVAILABLE} when the database cannot be reached" in readme

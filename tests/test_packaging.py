@@ -60,12 +60,11 @@ def test_no_link_of_the_description_breaks(description: str) -> None:
 
 
 def test_the_description_installs_from_an_index(description: str) -> None:
-    """Its readers have no checkout, except for the one command of those who contribute."""
+    """Its readers have no checkout, except for contributors."""
     commands = re.findall(r"^\$ (pip install .*)", description, re.MULTILINE)
     assert [command.split("  #")[0] for command in commands] == [
         "pip install dblock",
         "pip install 'dblock[postgresql]'",
-        "pip install 'pip>=25.1' && pip install -e . --group test && python -m pytest",
     ]
     assert "checkout" not in description
     readme = (ROOT / "README.md").read_text()

@@ -152,7 +152,7 @@ def test_one_is_not_said_as_many(here: Here, sqlite: Program) -> None:
         assert said == "deleted 0 idempotency keys and 1 record of a run\n"
         with locks.shared("a"):
             assert "shared by 1 reader," in locks.show("a").describe()
-        lease = locks.lease("renewed", ttl=0.3, max_renewals=1)
+        lease = locks.lease("renewed", ttl=3, max_renewals=1)
         lease.acquire()
         eventually(lease.lost.is_set)
         with pytest.raises(LockLost, match="renewed 1 time "):

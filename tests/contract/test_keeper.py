@@ -51,14 +51,14 @@ def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> Non
 
 def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:
     count = 30
-    leases = [locks.lease(f"report {number}", ttl=3 * TTL) for number in range(count)]
+    leases = [locks.lease(f"report {number}", ttl=6 * TTL) for number in range(count)]
     with latch() as held_up:
         renewals.before = held_up
         for lease in leases:
             assert lease.acquire()
         assert held_up.reached.wait(SECONDS)
         # By then all are due.
-        threading.Event().wait(TTL / 2)
+        threading.Event().wait(2 * TTL)
         have_moved = [moved(engine, locks, lease.name) for lease in leases]
         renewals.before = lambda: None
     eventually(lambda: all(has_moved() for has_moved in have_moved))

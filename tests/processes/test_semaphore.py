@@ -72,6 +72,7 @@ def test_never_more_than_the_limit(db: Database, tmp_path: Path) -> None:
             workers[-1].go_on()
     assert (tmp_path / "violations").read_text() == ""
     with Locks(db.url) as locks:
-        for _ in range(LIMIT):  # what the killed had runs out
-            assert locks.semaphore("api", LIMIT, TTL, SECONDS).acquire()
+        kept = [locks.semaphore("api", LIMIT, TTL, SECONDS) for _ in range(LIMIT)]
+        for semaphore in kept:  # what the killed had runs out
+            assert semaphore.acquire()
         assert {state.name for state in locks.list() if state.held} == {"api#1", "api#2"}
