@@ -15,6 +15,14 @@ ONE_MIGRATES = "one migrates at a time, whoever has the lock and may not"
 
 CONTRIB = (
     Mutant(
+        "a-cancelled-task-of-djangos-keeps-its-lease",
+        "a lease that a thread takes for a cancelled task is released",
+        "in_thread.take",
+        "late = granted and cancelled",
+        "late = False",
+        f"{IN_DJANGO}::test_a_task_that_is_cancelled_leaves_no_lease_behind[sqlite-with]",
+    ),
+    Mutant(
         "positive-fields-below-zero",
         "a counter never takes what a model's field cannot be without, floor or not",
         "FieldTable.kind",
