@@ -27,7 +27,7 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
     fill_closed()
-    if COMPLETE in os.environ:
+    if os.environ.get(COMPLETE):
         _complete()
     try:
         with warnings_told():
