@@ -378,7 +378,7 @@ def _release(error: BaseException | None = None) -> None:
         try:
             lease.release()
         except NotHeld:
-            pass  # given back before
+            pass  # released before
         except DBLockError as failure:
             _log.error("releasing %r at the end of its context failed: %s", lease.name, failure)
 
