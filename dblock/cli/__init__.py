@@ -11,11 +11,9 @@ from typing import NoReturn
 
 import click
 
-from ..errors import DBLockError
 from . import exits
 from .app import app
-from .options import in_shell
-from .output import complain, warnings_told
+from .output import complain
 from .streams import fill_closed
 
 #: Set by a shell that completes a command line.
@@ -27,22 +25,17 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit; how it ended is the exit code."""
     fill_closed()
-    if COMPLETE in os.environ:
+    if os.environ.get(COMPLETE):
         _complete()
     try:
-        with warnings_told():
-            code = app.main(arguments, prog_name="dblock", standalone_mode=False)
-            sys.stdout.flush()
+        code = app.main(arguments, prog_name="dblock", standalone_mode=False)
+        sys.stdout.flush()
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "dblock"
         complain(f"{error.format_message()} (try '{where} --help')")
         code = exits.USAGE
     except click.Abort:  # a KeyboardInterrupt
         code = exits.INTERRUPTED
-    except DBLockError as error:
-        options = (param for command in app.commands.values() for param in command.params)
-        complain(in_shell(str(error), options))
-        code = exits.code_of(error)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
             complain(f"the output could not be written: {error.strerror}")

@@ -9,6 +9,7 @@ import click
 from .. import __version__
 from . import exits
 from .doctor import doctor
+from .group import Commands
 from .metrics import metrics
 from .options import DATABASE
 from .pause import pause
@@ -36,7 +37,7 @@ across hosts, give the URL of a server that they share, and run dblock upgrade o
 """
 
 
-class App(click.Group):
+class App(Commands):
     """The commands, in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

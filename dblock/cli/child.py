@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import LockLost
-from .options import in_shell
+from .options import told
 from .orphans import guest, reap
 from .output import complain
 
@@ -294,7 +294,7 @@ def supervise(
             continue
         if lost is None and (lost := loss()) is not None:
             ending = "the command goes on" if grace is None else "ending the command"
-            complain(f"lost the lock, {ending} (pid {child.pid}): {in_shell(str(lost))}")
+            complain(f"lost the lock, {ending} (pid {child.pid}): {told(lost)}")
             if grace is not None:
                 child.send(signal.SIGTERM)
                 kill_at = time.monotonic() + grace()

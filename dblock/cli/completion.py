@@ -37,17 +37,17 @@ def names(ctx: click.Context, prefix: str) -> list[str]:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        locks = _locks(ctx.params)
-        if locks is not None:
-            # A server may never answer. The process ends without this thread.
-            thread = threading.Thread(target=_look, args=(locks, prefix, found), daemon=True)
-            thread.start()
-            thread.join(PATIENCE)
+        from .. import locks  # noqa: F401 - the patience is for what may never come, not for this
+
+        # A file or a server may never answer. The process ends without this thread.
+        thread = threading.Thread(target=_look, args=(ctx.params, prefix, found), daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
     return found
 
 
 def _locks(params: dict[str, Any]) -> Locks | None:
-    """Return the locks that a command line is about, without I/O. None if there are none yet."""
+    """Return the locks that a command line is about. None if there are none yet."""
     from ..locks import Locks
     from ..timeouts import Timeouts
     from .url_file import UrlFile
@@ -69,8 +69,11 @@ def _locks(params: dict[str, Any]) -> Locks | None:
     return locks
 
 
-def _look(locks: Locks, prefix: str, found: list[str]) -> None:
+def _look(params: dict[str, Any], prefix: str, found: list[str]) -> None:
     with contextlib.suppress(Exception):
+        locks = _locks(params)
+        if locks is None:
+            return
         known = {state.name for state in locks.list()} | {run.name for run in locks.last_runs()}
         begun = (name for name in known if name.startswith(prefix))
         found += sorted(name for name in begun if _PLAIN.fullmatch(name))[:MOST]

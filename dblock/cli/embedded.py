@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..address import address
-from ..errors import DBLockError
-from . import exits
 from .doctor import doctor
+from .group import Commands
 from .metrics import metrics
-from .options import DATABASE, Place, in_shell
-from .output import complain, warnings_told
+from .options import DATABASE, Place
 from .prune import prune
 from .run_command import run
 from .runs import runs
@@ -64,20 +62,6 @@ class Given(Place):
     def locks(self, label: str | None = None, *, named: bool = False) -> Iterator[Locks]:
         self.tell(always=named)
         yield self.given()
-
-
-class Commands(click.Group):
-    """The group ``dblock``. It exits with the same codes as dblock's own command line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with warnings_told():
-                code = super().invoke(ctx)
-        except DBLockError as error:
-            options = (param for command in self.commands.values() for param in command.params)
-            complain(in_shell(str(error), options))
-            code = exits.code_of(error)
-        ctx.exit(code or exits.OK)
 
 
 def commands(

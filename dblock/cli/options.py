@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -20,6 +20,7 @@ from click.core import ParameterSource
 
 from ..address import address
 from ..arguments import COUNT_MAX, check_identifier, check_name
+from ..errors import DBLockError, LimitMismatch, LockLost, Unsupported
 from .default import Default
 from .durations import Duration, duration
 from .output import complain
@@ -44,37 +45,62 @@ def arguments(source: str = "") -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
-        said = in_shell(str(error), click.get_current_context().command.params)
+        said = in_shell(str(error), click.get_current_context().command)
         raise click.UsageError(f"{source}: {said}" if source else said) from error
 
 
 # What errors call arguments of Python's, as the shell has them. Quoted text is the user's own.
-_ARGUMENT = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?P<name>\w+_\w+|\w+(?==))(?:=True\b|=(?!\S))?""")
-_OTHER_NAMES = {"max_hold": "--at-most", "limit": "--slots"}
-_OTHER_WORDS = {
-    r"\bresize\((\d+)\)": r"dblock resize NAME \1",
-    r"To wait for ever, give None|For no limit, give None": "For no limit, leave the option out",
+_WORDS = re.compile(
+    r"""
+    (?<!\w)'(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*"
+    | \bresize\((?P<slots>\d+)\)
+    | (?P<endless>(?:To\ wait\ for\ ever|For\ no\ limit),\ give\ None)
+    | (?P<name>\w+_\w+|\w+(?==))(?:=True\b|=(?!\S))?
+    """,
+    re.VERBOSE,
+)
+# Arguments that an option gives by another name, if the command has that option.
+_OTHER_NAMES = {"max_hold": "at_most", "limit": "slots"}
+# The arguments that dblock's own errors name. In the others such words can be a server's.
+_NAMED: dict[type[DBLockError], set[str]] = {
+    LimitMismatch: {"limit"},
+    LockLost: {"max_hold"},
+    Unsupported: {"trust_server"},
 }
 
 
-def in_shell(said: str, params: Iterable[click.Parameter] = ()) -> str:
+def in_shell(said: str, command: click.Command, only: Container[str] | None = None) -> str:
     """Return an error of the library's with the words of the command line.
 
-    It names arguments as the options ``params`` do: at_least is --at-least. And limit=3, which a
-    semaphore takes in Python, is --slots=3.
+    It names arguments, or ``only`` some of them, as the command's options do: at_least is
+    --at-least. And limit=3, which a semaphore takes in Python, is --slots=3.
     """
-    named = {
+    own = {
         str(param.name): max(param.opts, key=len)
-        for param in params
+        for param in command.params
         if isinstance(param, click.Option)
-    } | _OTHER_NAMES
+    }
+    other = {name: own[option] for name, option in _OTHER_NAMES.items() if option in own}
+    named = other | own
 
-    def option(found: re.Match[str]) -> str:
+    def word(found: re.Match[str]) -> str:
+        if found["slots"]:
+            return f"dblock resize NAME {found['slots']}"
+        if found["endless"]:
+            return "For no limit, leave the option out"
+        if only is not None and found["name"] not in only:
+            return found[0]
         return named.get(found["name"], found[0])
 
-    for words, ours in _OTHER_WORDS.items():
-        said = re.sub(words, ours, said)
-    return _ARGUMENT.sub(option, said)
+    return _WORDS.sub(word, said)
+
+
+def told(error: DBLockError, command: click.Command | None = None) -> str:
+    """Return an error of a command, or of the one that runs, with the words of the command line."""
+    named = _NAMED.get(type(error))
+    if named is None:
+        return str(error)
+    return in_shell(str(error), command or click.get_current_context().command, named)
 
 
 def checked(check: Callable[[Any], object]) -> Callable[..., object]:
@@ -84,7 +110,7 @@ def checked(check: Callable[[Any], object]) -> Callable[..., object]:
         try:
             return None if value is None else check(value)
         except (ValueError, TypeError, OverflowError) as error:
-            said = in_shell(str(error), ctx.command.params)
+            said = in_shell(str(error), ctx.command)
             raise click.BadParameter(said, ctx, param) from error
 
     return callback

@@ -36,8 +36,8 @@ from .options import (
     checked,
     database_options,
     duration_option,
-    in_shell,
     name_argument,
+    told,
 )
 from .output import complain
 from .progress import Progress
@@ -373,7 +373,7 @@ def _run(
     if guard is not None:
         guard.dismiss()
     if lost:
-        complain(f"{in_shell(str(lost[0]))}; the command ended with {code}")
+        complain(f"{told(lost[0])}; the command ended with {code}")
         if lost[0].reason != "unreachable":
             _record(running, exits.LOST)
         return exits.LOST
@@ -408,7 +408,7 @@ def _release(lease: Lease | Semaphore, code: int, running: Running | None = None
         else:
             running.release(exits.LOST)
     except LockLost as loss:
-        complain(f"{in_shell(str(loss))}; the command ended with {code}")
+        complain(f"{told(loss)}; the command ended with {code}")
         return exits.LOST
     except DBLockError as failure:
         complain(f"could not release {lease.name!r}, so it stays until it expires: {failure}")

@@ -172,3 +172,16 @@ def test_a_server_that_never_answers_holds_no_shell_up(program: Program, kind: s
         begun = time.monotonic()
         assert completed(program, "show", "--url", f"{kind}://u:p@127.0.0.1:{port}/db", "") == []
         assert time.monotonic() - begun < 5 * refused + 5
+
+
+def test_a_url_file_that_never_ends_holds_no_shell_up(program: Program, tmp_path: Path) -> None:
+    fifo = tmp_path / "url"
+    os.mkfifo(fifo, 0o600)
+    assert completed(program, "show", "--url-file", str(fifo), "") == []
+
+
+def test_a_variable_that_is_set_but_empty_completes_nothing(program: Program) -> None:
+    plain = program("nosuch")
+    program.environment["_DBLOCK_COMPLETE"] = ""
+    assert program("nosuch") == plain
+    assert plain[0] == 64

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dblock import Locks
+from dblock import (
+    DBLockError,
+    Locks,
+    Misconfigured,
+    OutcomeUnknown,
+    Unavailable,
+    Unsupported,
+)
 from dblock.cli.app import app
 from dblock.cli.durations import HELP, duration
 from dblock.cli.embedded import Given, commands
+from dblock.cli.options import in_shell
 from tests.cli.conftest import Here, Program
 from tests.conftest import Database
 
@@ -160,6 +168,37 @@ def test_another_limit_is_told_as_an_option(here: Here, db: Database) -> None:
     assert code == 64
     assert "has 1 slot, and --slots=3 was asked for: use --slots=1, or change it" in err
     assert "dblock resize NAME 3" in err
+
+
+@pytest.mark.parametrize("name", ["resize(5)", "limit=3", "max_hold", 'it\'s "resize(5)"'])
+def test_a_name_stays_as_it_was_typed(here: Here, db: Database, name: str) -> None:
+    with Locks(db.url) as locks, locks.semaphore(name, 1):
+        code, _, err = here.on(db)("run", name, "--slots=3", "--", "true")
+    assert code == 64
+    assert f"the semaphore {name!r} has 1 slot, and --slots=3 was asked for" in err
+
+
+@pytest.mark.parametrize("command", ["run", "list", "resize"])
+@pytest.mark.parametrize("failure", [Unavailable, Misconfigured, OutcomeUnknown, Unsupported])
+def test_what_a_server_says_stays_as_it_is(
+    here: Here, monkeypatch: pytest.MonkeyPatch, command: str, failure: type[DBLockError]
+) -> None:
+    said = 'the server said url=x label=y limit=3 at_least=1 max_hold, "trust_server"'
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise failure(said)
+
+    monkeypatch.setattr(Locks, "__init__", fail)
+    _, _, err = here(*line(command))
+    assert err == f"dblock: {said}\n"
+
+
+def test_a_command_has_the_words_of_its_own_options() -> None:
+    said = "limit=3, max_hold and at_least=1"
+    words = {name: in_shell(said, command) for name, command in app.commands.items()}
+    assert words["run"] == "--slots=3, --at-most and --at-least=1"
+    assert words["runs"] == "--limit=3, max_hold and at_least=1"
+    assert words["resize"] == said
 
 
 def test_a_framework_has_the_same_words(capfd: pytest.CaptureFixture[str]) -> None:

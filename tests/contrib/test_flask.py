@@ -162,6 +162,34 @@ def test_a_call_is_skipped_in_the_application_whose_lock_is_held(
         cleanup(5)
 
 
+@pytest.mark.parametrize("decorator", [locks.locked, locks.skip])
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"name": ""}, "name"),
+        ({"ttl": -1}, "TTL"),
+        ({"ttl": "60"}, "TTL"),
+        ({"fair": "yes"}, "fair"),
+        ({"label": "a\0"}, "label"),
+        ({"max_hold": 0}, "max_hold"),
+        ({"max_renewals": -1}, "max_renewals"),
+        ({"on_lost": "call me"}, "on_lost"),
+        ({"reentrant": True}, "reentrant"),
+        ({"nothing_like_it": 1}, "nothing_like_it"),
+    ],
+)
+def test_a_wrong_option_is_refused_where_the_function_is_decorated(
+    decorator: Callable[..., object], wrong: dict[str, Any], named: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=named):
+        decorator(**{"name": "nightly"} | wrong)
+
+
+def test_a_wrong_wait_is_refused_where_the_function_is_decorated() -> None:
+    with pytest.raises(ValueError, match="wait"):
+        locks.locked("nightly", wait=-1)
+
+
 def test_without_a_database() -> None:
     app = Flask("bare")
     locks.init_app(app)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
@@ -203,8 +204,10 @@ class DBLock:
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Decorate a function: it holds a lease while it runs, in whichever application it runs.
 
-        The arguments are the same as for :meth:`lease`.
+        The arguments are the same as for :meth:`lease`. Only ``reentrant=True`` is refused, because
+        each call makes a lease of its own.
         """
+        _check(name, ttl, wait, **options)
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             @wraps(check_runnable(function))
@@ -221,6 +224,7 @@ class DBLock:
     ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
         """Decorate a function as :meth:`locked` does. But while another holder has the lease, a
         call does nothing and returns None: see :meth:`dblock.Locks.skip`."""
+        _check(name, ttl, 0, **options)
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
             @wraps(check_runnable(function))
@@ -249,7 +253,7 @@ class DBLock:
         the view does not run.
 
         ``caller`` returns whose request it is, for example the key of the user who is logged in;
-        callers share no keys. ``fingerprint`` returns what a repeated request must have the same,
+        callers share no keys. ``fingerprint`` returns a value that a repeated request must repeat,
         instead of its body. Requests with other ``methods`` run as usual. If ``required`` is false,
         a request without a key runs in a transaction too. The record stays for ``keep`` seconds.
         While another request with the key runs, this one waits for up to ``wait`` seconds.
@@ -353,13 +357,28 @@ class State:
         return engine
 
 
+@cache
+def _nowhere() -> Locks:
+    """Return locks of no application. They make leases, which takes no I/O, and take none."""
+    return Locks("sqlite:///nowhere")
+
+
+def _check(name: str, ttl: Seconds, wait: Seconds | None, **options: Unpack[LeaseKeywords]) -> None:
+    """Check the arguments of a decorator, which has no application yet."""
+    if _nowhere().lease(name, ttl, wait, **options).reentrant:
+        raise ValueError(
+            "a decorator of DBLock is not reentrant, because each call makes a lease of its own: "
+            "leave reentrant=True out, and let a function that calls itself call an undecorated one"
+        )
+
+
 def _release(error: BaseException | None = None) -> None:
     """Release the leases of this application context, the last one first."""
     for lease in reversed(g.pop(NAME, [])):
         try:
             lease.release()
         except NotHeld:
-            pass  # given back before
+            pass  # released before
         except DBLockError as failure:
             _log.error("releasing %r at the end of its context failed: %s", lease.name, failure)
 
