@@ -17,7 +17,7 @@ from dblock.protocol.steps import Query
 from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import NAME, NEVER, lease, take_turn
+from tests.waiting.conftest import AGES, NAME, NEVER, lease, take_turn
 from tests.waiting.user_lock import Asked, WatchedUserLock, called
 from tests.worlds.portal import WORLDS
 
@@ -264,7 +264,7 @@ def test_so_many_when_all_come_at_once(
         return take()
 
     monkeypatch.setattr(locks.database.holders, "take", taking)
-    wanted = [locks.lease(name, ttl=LONG) for name in names]
+    wanted = [locks.lease(name, ttl=AGES) for name in names]
     done = [threads.start(one.acquire) for one in wanted]
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()

@@ -18,9 +18,9 @@ from tests.aio.test_cancellation import HOW
 from tests.processes.test_fork_gc import in_child
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
-from tests.support import LONG, SECONDS, Threads, eventually
+from tests.support import SECONDS, Threads, eventually
 from tests.waiting.cancelling import cancel_at_each_point
-from tests.waiting.conftest import NAME, NEVER, lease
+from tests.waiting.conftest import AGES, NAME, NEVER, lease
 from tests.waiting.user_lock import Asked, WatchedUserLock, has, make_hot, make_hot_here
 from tests.waiting.watching import PATIENT
 from tests.worlds.behind import timed
@@ -193,7 +193,8 @@ def test_ctrl_c_at_each_statement(
 
 def test_a_forked_child_has_none_of_its_parents(user_lock: WatchedUserLock) -> None:
     locks = user_lock.hot()
-    held: Lease | None = has(user_lock, locks.lease(NAME, ttl=LONG))
+    # A renewal lets the user lock go, so none is due before a child of a large process has ended.
+    held: Lease | None = has(user_lock, locks.lease(NAME, ttl=AGES))
     before, mine = user_lock.had_by(), held
 
     def child() -> bool:
@@ -201,7 +202,7 @@ def test_a_forked_child_has_none_of_its_parents(user_lock: WatchedUserLock) -> N
         held = mine = None
         gc.collect()
         make_hot(locks, "child")
-        with locks.lease("child", ttl=LONG):
+        with locks.lease("child", ttl=AGES):
             return locks.database.contenders.user_locks.kept == 1
 
     assert in_child(child)
