@@ -51,7 +51,7 @@ def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> Non
 
 def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:
     count = 30
-    leases = [locks.lease(f"report {number}", ttl=6 * TTL) for number in range(count)]
+    leases = [locks.lease(f"report {number}", ttl=15 * TTL) for number in range(count)]
     with latch() as held_up:
         renewals.before = held_up
         for lease in leases:
