@@ -21,7 +21,7 @@ from dblock import Locks
 from dblock.contrib.django import locks
 from dblock.contrib.django.admin_text import duration
 from dblock.contrib.django.models import Run
-from tests.conftest import Database
+from tests.conftest import EVER, Database
 from tests.contrib.django.test_project import LIST, RUNS, manage
 from tests.servers import execute
 from tests.support import LONG
@@ -75,7 +75,10 @@ def fields(page: str) -> dict[str, str]:
 
 def breadcrumbs(page: str) -> str:
     (found,) = re.findall(r'<(?:div|ol) class="breadcrumbs">(.*?)</(?:div|ol)>', page, re.DOTALL)
-    return text(found).replace("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}", ">")
+    # Newer versions of Django have the sign in their style sheet.
+    return " ".join(
+        text(found).replace("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}", " ").split()
+    )
 
 
 def test_the_admin_has_one_word_for_each_state(client: Client, dj: Database) -> None:
@@ -182,14 +185,14 @@ def test_the_admin_shows_the_exit_status_of_a_run_that_failed(client: Client) ->
 
 
 def test_the_admins_breadcrumbs_tell_the_application_from_its_pages(client: Client) -> None:
-    assert breadcrumbs(body(client, LIST)) == "Home > dblock > Locks"
-    assert breadcrumbs(body(client, RUNS)) == "Home > dblock > Runs"
+    assert breadcrumbs(body(client, LIST)) == "Home dblock Locks"
+    assert breadcrumbs(body(client, RUNS)) == "Home dblock Runs"
     with locks.lease("nightly", ttl=LONG):
         page = body(client, f"{LIST}nightly/change/")
-        assert breadcrumbs(page) == "Home > dblock > Locks > nightly"
+        assert breadcrumbs(page) == "Home dblock Locks nightly"
         take = {"action": "force_release", "_selected_action": "nightly"}
         page = client.post(LIST, take).content.decode()
-        assert breadcrumbs(page) == "Home > dblock > Locks > Take locks from their holders?"
+        assert breadcrumbs(page) == "Home dblock Locks Take locks from their holders?"
     call_command("makemigrations", "dblock", check=True, dry_run=True, verbosity=0)
 
 
@@ -211,7 +214,7 @@ def test_the_admins_page_of_a_lock_leads_back_to_the_list_as_it_was(client: Clie
         address = f"{LIST}?q=night"
         (link,) = re.findall(r'href="([^"]*/nightly/change/[^"]*)"', body(client, address))
         page = body(client, html.unescape(link))
-        assert f'<a href="{address}" class="closelink">Close</a>' in page
+        assert re.search(f'<a [^>]*href="{re.escape(address)}" class="closelink">Close</a>', page)
     # By now it is free.
     reply = client.get(html.unescape(link))
     assert (reply.status_code, reply.headers["Location"]) == (302, address)
@@ -284,10 +287,13 @@ def test_the_admin_asks_as_often_for_many_locks_as_for_one(client: Client) -> No
     listen = (locks.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
     event.listen(*listen)
     try:
-        with locks.lease("1", ttl=LONG):
-            few = [count(address) for address in (LIST, RUNS, f"{LIST}1/change/")]
-            with locks.all(*(locks.lease(f"more {n}", ttl=LONG) for n in range(20))):
-                assert [count(a) for a in (LIST, RUNS, f"{LIST}1/change/")] == few
+        pages = (LIST, RUNS, f"{LIST}1/change/")
+        with locks.lease("1", ttl=EVER):
+            for page in pages:  # the first time it asks for more
+                count(page)
+            few = [count(page) for page in pages]
+            with locks.all(*(locks.lease(f"more {n}", ttl=EVER) for n in range(20))):
+                assert [count(page) for page in pages] == few
     finally:
         event.remove(*listen)
 
