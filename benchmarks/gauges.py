@@ -6,13 +6,15 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from time import sleep
+from time import monotonic, sleep
 from typing import NamedTuple
 
 from sqlalchemy import make_url
 
 from . import raw
 from .site import Site
+
+PATIENCE = 60.0  # how long other sessions may take to end
 
 
 class Reading(NamedTuple):
@@ -88,7 +90,10 @@ def wal_of(url: str, found: list[Wal]) -> Iterator[None]:
 def _wal(url: str) -> Wal:
     with closing(raw.connect(url, autocommit=True)) as connection:
         alone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()"
+        deadline = monotonic() + PATIENCE
         while not connection.execute(alone).fetchone()[0]:
+            if monotonic() > deadline:
+                raise RuntimeError("another session is connected, so the counts are not complete")
             sleep(0.01)  # a session tells its counts when it ends
         row = connection.execute("SELECT wal_bytes, wal_sync FROM pg_stat_wal").fetchone()
     return Wal(int(row[0]), int(row[1]))
