@@ -29,9 +29,9 @@ WAITED_ON = KINDS | {"pgbouncer": Pooled}
 PATIENT = Timeouts(connect=SECONDS, query=SECONDS / 2, socket=SECONDS)
 # One connection falls silent. On a busy machine the server answers the others late.
 SILENT = Timeouts(connect=10, query=5, socket=6)
-# The whole server falls silent.
-UNREACHABLE = Timeouts(connect=1, query=0.5, socket=1)
-TTL = 5.0  # where nobody can be reached, a renewal is tried until it is over
+# The whole server falls silent. A busy machine still comes to the statement within these bounds.
+UNREACHABLE = Timeouts(connect=3, query=1.5, socket=3)
+TTL = 15.0  # where nobody can be reached, a renewal is tried until it is over
 SESSIONS_END = 5.0
 
 TIMEOUTS = {Fault.DEAF: SILENT, Fault.STOPPED: UNREACHABLE}
