@@ -152,7 +152,8 @@ class OwnServer(Server):
         # No setting of the developer's own servers may reach these.
         mine = ("PG", "MYSQL", "MARIADB")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(mine)}
-        environment |= {"HOME": str(self.directory), "LC_ALL": "C.UTF-8"}
+        # Nor the time zone that Django sets for the whole process of its tests.
+        environment |= {"HOME": str(self.directory), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
         options: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stderr": subprocess.STDOUT,
