@@ -44,7 +44,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
             "replication",
             f"synchronous ({names}), and no such standby is streaming",
             "each commit waits until one streams: no lock can be taken",
-            "start the standby; pg_stat_replication shows those that are connected",
+            "start the standby; pg_stat_replication lists the connected standbys",
         )
     else:
         unseen = "; whether one streams is shown only to members of pg_monitor"
