@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -146,7 +147,9 @@ class Database:
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
         """Return the error for a refusal: who has it, and until when."""
         state = None if refused.state is None else refused.state.told()
-        if state is not None and state.held:
+        if state is not None and refused.row_lock is not None:
+            state = replace(state, row_lock=refused.row_lock)
+        if state is not None and (state.held or state.row_lock is not None):
             who = state.describe()
         elif refused.pause:
             who = (

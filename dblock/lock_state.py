@@ -30,18 +30,21 @@ class RowLockState(NamedTuple):
 
     ``holder`` says whose transaction it is, for people. ``session`` is the session's number,
     ``since`` is the start of the transaction, and ``statement`` is its last statement. They are
-    None if the database does not show them to this role.
+    None if the database does not show them to this role. ``replicating`` is True if the server has
+    committed the transaction, and waits for a synchronous standby before it says so.
     """
 
     holder: str
     session: int | None = None
     since: datetime | None = None
     statement: str | None = None
+    replicating: bool = False
 
     def describe(self) -> str:
         """Say whose it is and since when, in one line for people."""
         since = f" since {moment(self.since)}" if self.since else ""
-        return printable(f"{self.holder}{since}")
+        why = ", whose commit waits for a synchronous standby" if self.replicating else ""
+        return printable(f"{self.holder}{since}{why}")
 
 
 @dataclass(frozen=True, slots=True)

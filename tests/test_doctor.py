@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 
@@ -196,9 +197,35 @@ def test_a_standby(own_server: OwnServers) -> None:
     standby = server.standby()
     eventually(lambda: level(server.url, "replication") == "note")  # it has connected
     assert level(standby.url, "server") == "wrong"
-    execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-    execute(server.url, "SELECT pg_reload_conf()")
+    execute(server.url, *findings(server.url)["replication"].fix.splitlines()[1:])  # as it stands
     eventually(lambda: level(server.url, "replication") == "ok")
+    execute(server.url, "CREATE ROLE quick", "ALTER ROLE quick SET synchronous_commit = local")
+    assert "quick" in findings(server.url)["replication of roles"].found
+    execute(server.url, findings(server.url)["replication of roles"].fix)
+    assert "replication of roles" not in findings(server.url)
+    execute(server.url, "CREATE ROLE stranger LOGIN", "GRANT SELECT ON dblock_schema TO stranger")
+    strangers = server.url.replace("postgres@", "stranger@")
+    assert strangers != server.url
+    assert "pg_monitor" in findings(strangers)["replication"].found
+    standby.stop()
+    eventually(lambda: level(server.url, "replication") == "wrong")
+
+
+def test_standbys_of_patroni(own_server: OwnServers) -> None:
+    """Its own settings are told instead of those that it would overwrite."""
+    server = own_server(PostgreSQL)
+    upgrade(server.url)
+    server.standby()
+    with psycopg.connect(server.url.replace("+psycopg", ""), application_name="Patroni heartbeat"):
+        eventually(lambda: level(server.url, "replication") == "note")
+        assert "synchronous_mode=true" in findings(server.url)["replication"].fix
+        execute(
+            server.url,
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'",
+            "SELECT pg_reload_conf()",
+        )
+        eventually(lambda: level(server.url, "replication") == "ok")
+        assert "synchronous_mode_strict" in findings(server.url)["replication"].found
 
 
 # --- MariaDB -------------------------------------------------------------------------------------

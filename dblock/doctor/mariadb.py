@@ -9,6 +9,7 @@ from ..dialects.look_alikes import recognise
 from ..dialects.values import text
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
+from .galera import galera
 
 # From this version on dblock's statements can tell a server not to insist on a snapshot.
 SPARED = (11, 4, 2)
@@ -137,12 +138,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
         "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%%'"
     )
     if values.get("wsrep_on") == "ON":
-        yield wrong(
-            "replication",
-            "a Galera cluster",
-            "leases exclude each other on all nodes, but row locks and guards only on one node",
-            "send all programs that use row locks or guards to the same node",
-        )
+        yield from galera(patient)
     elif not replicas:
         yield ok("replication", "no replica is seen")
     elif values.get("rpl_semi_sync_master_enabled") == "ON":

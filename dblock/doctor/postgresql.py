@@ -12,6 +12,8 @@ from ..dialects.postgresql.arrivals import triggers
 from ..dialects.values import text
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
+from .postgresql_replication import replication
+from .postgresql_settings import reset, role_of, settings, system
 
 IDLE = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
 
@@ -49,7 +51,7 @@ def pooler(patient: Patient) -> Iterator[Finding]:
 
 
 def isolation(patient: Patient) -> Iterator[Finding]:
-    level = _settings(patient, "default_transaction_isolation")["default_transaction_isolation"]
+    level = settings(patient, "default_transaction_isolation")["default_transaction_isolation"]
     if level == "read committed":
         yield ok("isolation", level)
         return
@@ -64,7 +66,7 @@ def isolation(patient: Patient) -> Iterator[Finding]:
 
 
 def access(patient: Patient) -> Iterator[Finding]:
-    preset = _settings(patient, "default_transaction_read_only")["default_transaction_read_only"]
+    preset = settings(patient, "default_transaction_read_only")["default_transaction_read_only"]
     if preset == "off":
         yield ok("access", "transactions may write")
     else:
@@ -72,28 +74,8 @@ def access(patient: Patient) -> Iterator[Finding]:
             "access",
             "default_transaction_read_only = on",
             "no lock can be taken",
-            _reset(patient, "default_transaction_read_only", "off"),
+            reset(patient, "default_transaction_read_only", "off"),
         )
-
-
-def _reset(patient: Patient, name: str, wanted: str) -> str:
-    """Return the statements that undo a setting where it was made."""
-    ((source, database),) = patient.ask(
-        "SELECT source, pg_catalog.quote_ident(current_database()) FROM pg_settings "
-        "WHERE name = %(name)s",
-        name=name,
-    )
-    role = _role(patient)
-    whose = {
-        "user": f"ROLE {role}",
-        "database": f"DATABASE {database}",
-        "database user": f"ROLE {role} IN DATABASE {database}",
-    }.get(text(source))
-    return f"ALTER {whose} RESET {name};" if whose else _system(name, wanted)
-
-
-def _system(name: str, value: str) -> str:
-    return f"ALTER SYSTEM SET {name} = {value};\nSELECT pg_reload_conf();"
 
 
 def encoding(patient: Patient) -> Iterator[Finding]:
@@ -118,14 +100,14 @@ def encoding(patient: Patient) -> Iterator[Finding]:
 
 
 def durability(patient: Patient) -> Iterator[Finding]:
-    found = _settings(patient, "fsync", "full_page_writes", "synchronous_commit")
+    found = settings(patient, "fsync", "full_page_writes", "synchronous_commit")
     for name in ("fsync", "full_page_writes"):
         if found.get(name) == "off":
             yield wrong(
                 name,
                 "off",
                 "a crash of the server can lose grants and damage the tables: two may hold a name",
-                _system(name, "on"),
+                system(name, "on"),
             )
     unlogged = {
         name
@@ -162,29 +144,6 @@ def durability(patient: Patient) -> Iterator[Finding]:
             "if you do not want that pause:\ndblock upgrade --durability durable",
         )
     yield ok("synchronous_commit", f"{found['synchronous_commit']}; for a grant at least local")
-
-
-def replication(patient: Patient) -> Iterator[Finding]:
-    found = _settings(patient, "synchronous_standby_names", "synchronous_commit")
-    ((standbys,),) = patient.ask("SELECT count(*) FROM pg_stat_replication")
-    names, commit = found["synchronous_standby_names"], found["synchronous_commit"]
-    if not standbys:
-        yield ok("replication", "no standby is connected")
-    elif names and commit != "local":
-        yield ok("replication", f"synchronous: {names}")
-    else:
-        yield note(
-            "replication",
-            f"{standbys} asynchronous" + (f" (synchronous_commit = {commit})" if names else ""),
-            "a standby that is promoted may have missed the last grants: dblock grants nothing "
-            "there until the longest TTL that the standby knows of is over",
-            "if you want commits to wait for a standby:\n"
-            + (
-                _reset(patient, "synchronous_commit", "on")
-                if names
-                else _system("synchronous_standby_names", "'*'")
-            ),
-        )
 
 
 def collation(patient: Patient) -> Iterator[Finding]:
@@ -269,7 +228,7 @@ def arrivals(patient: Patient) -> Iterator[Finding]:
 
 
 def idle_timeouts(patient: Patient) -> Iterator[Finding]:
-    limits = {name: value for name, value in _settings(patient, *IDLE).items() if value != "0"}
+    limits = {name: value for name, value in settings(patient, *IDLE).items() if value != "0"}
     if not limits:
         yield ok("idle timeouts", "none")
         return
@@ -294,7 +253,7 @@ def vacuum(patient: Patient) -> Iterator[Finding]:
             "autovacuum",
             "off",
             "every grant and renewal writes a row version, so the lock table grows and gets slow",
-            f"{_system('autovacuum', 'on')}\n"
+            f"{system('autovacuum', 'on')}\n"
             f"ALTER TABLE {patient.dialect.table('lock')} RESET (autovacuum_enabled);",
         )
     else:
@@ -342,7 +301,7 @@ def row_security(patient: Patient) -> Iterator[Finding]:
     if not hidden:
         yield ok("row security", "no row is hidden from this role")
         return
-    role = _role(patient)
+    role = role_of(patient)
     yield wrong(
         "row security",
         f"row level security hides rows of {', '.join(hidden)} from this role",
@@ -370,24 +329,10 @@ def rights(patient: Patient) -> Iterator[Finding]:
             "rights",
             f"this role lacks {', '.join(lacking)}",
             "statements that need these rights fail",
-            "\n".join(patient.dialect.privileges(_role(patient))),
+            "\n".join(patient.dialect.privileges(role_of(patient))),
         )
     else:
         yield ok("rights", "this role has all that dblock needs")
-
-
-def _role(patient: Patient) -> str:
-    ((name,),) = patient.ask("SELECT pg_catalog.quote_ident(current_user)")
-    return text(name)
-
-
-def _settings(patient: Patient, *names: str) -> dict[str, str]:
-    return dict(
-        patient.ask(
-            "SELECT name, reset_val FROM pg_settings WHERE name = ANY(%(names)s)",
-            names=list(names),
-        )
-    )
 
 
 CHECKS: tuple[Check, ...] = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .state import LockRow
 from .term import Term
+
+if TYPE_CHECKING:
+    from ..lock_state import RowLockState
 
 
 class Renounced(NamedTuple):
@@ -65,7 +68,10 @@ class Refused(NamedTuple):
     """It was not, within the wait. ``state`` is what was last seen of the name.
 
     ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
+    ``row_lock`` is the transaction that has locked the row, if the caller has waited and the
+    database shows it.
     """
 
     state: LockRow | None
     pause: float = 0.0
+    row_lock: RowLockState | None = None

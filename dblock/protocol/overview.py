@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import Unsupported
+from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
 from .explain import explain
 from .faults import Fault, StatementError
@@ -122,6 +122,19 @@ def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]
         return (yield from read(dialect, query, None, now))
     except Unsupported:
         return {}
+
+
+def row_lock_on(
+    dialect: Statements, row: LockRow | None, now: float
+) -> Procedure[RowLockState | None]:
+    """Read which transaction has locked a row, to explain a refusal; None if that is not seen."""
+    if row is None or row.held:
+        return None
+    try:
+        found = yield from _row_locks(dialect, row.name, now)
+    except DBLockError:
+        return None  # the refusal is known, only its reason is not
+    return found.get(row.name, found.get(""))
 
 
 def _row_locks(

@@ -12,6 +12,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, NullPool, Table, creat
 
 from dblock import DBLockError, LockLost, Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
 from dblock.aio import AsyncLocks
+from dblock.doctor import Finding, Level, examine
 from dblock.schema import upgrade
 from tests.aio.support import async_url
 from tests.clusters.galera import Galera, Node
@@ -140,6 +141,30 @@ def test_a_statement_under_way_is_looked_after(
     for each in working:
         each.result()
     assert all(isinstance(error, Unavailable | OutcomeUnknown) for error in ended)
+
+
+def test_the_doctor_looks_at_the_node(galera: Galera) -> None:
+    url = galera.nodes[0].url_for("app")
+
+    def found() -> dict[str, Finding]:
+        with Locks(url) as locks:
+            return {finding.what: finding for finding in examine(locks)}
+
+    assert found()["replication"].found == "a Galera cluster of 3"
+    assert not {"node", "nodes"} & found().keys()
+    advice = found()["reads"].fix.splitlines()[1:]
+    execute(galera.nodes[0].url, *advice)  # as it stands
+    try:
+        assert found()["reads"].level is Level.OK
+    finally:
+        execute(galera.nodes[0].url, "SET GLOBAL wsrep_sync_wait = 0")
+    execute(galera.nodes[0].url, "SET GLOBAL wsrep_dirty_reads = ON")  # else it cannot be asked
+    try:
+        isolate(galera)
+        assert found()["replication"].level is Level.WRONG
+        assert "without the majority" in found()["replication"].found
+    finally:
+        execute(galera.nodes[0].url, "SET GLOBAL wsrep_dirty_reads = OFF")
 
 
 def test_another_node_serves(galera: Galera) -> None:

@@ -7,10 +7,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
-from dblock import Locks
+from dblock import Locks, NotAcquired
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute
-from tests.support import Threads, eventually
+from tests.support import LONG, MOMENT, Threads, eventually
 
 
 def locked(locks: Locks, name: str) -> bool:
@@ -38,6 +38,28 @@ def test_a_row_lock_is_seen(locks: Locks, others: Locks, threads: Threads, db: D
     assert state.row_lock.describe() in state.describe()
     row.release()
     threads.join()
+
+
+@pytest.mark.parametrize("kind", ["row", "lease"])
+def test_a_waiter_that_gives_up_is_told_whose_row_lock_it_is(
+    locks: Locks, others: Locks, threads: Threads, kind: str
+) -> None:
+    """Where the database shows that. A caller that does not wait costs no further statement."""
+    with locks.lease("order"):
+        pass
+    with locks.row("order"):
+        seen = others.show("order").row_lock
+        for wait in (0.0, MOMENT):
+            lock = others.row("order", wait) if kind == "row" else others.lease("order", LONG, wait)
+            with pytest.raises(NotAcquired) as told:
+                threads.run(lock.__enter__)
+            if wait and seen is not None:
+                assert f"locked by {seen.holder}" in str(told.value)
+                assert told.value.holder is not None
+                assert told.value.holder.row_lock is not None
+                assert told.value.holder.row_lock.holder == seen.holder
+            else:
+                assert "held by a row lock, or by waiters" in str(told.value)
 
 
 def test_a_free_name_is_free(locks: Locks, others: Locks) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from dblock import Locks, OutcomeUnknown, Timeouts, Unavailable, clock
+from dblock import Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable, clock
 from dblock.protocol import job_runs
 from dblock.protocol.epoch import consult
 from dblock.protocol.job_runs import JobRun
@@ -24,7 +24,7 @@ from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
 from tests.conftest import EVER, NewDatabase, find_or_skip
 from tests.servers import PostgreSQL, execute
-from tests.support import LONG, SECONDS, Threads, eventually
+from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 from tests.worlds.world import World
 
 QUICK = Timeouts(connect=2, query=0.3, socket=0.6)
@@ -105,6 +105,23 @@ def test_a_grant_that_the_standby_has_not_got_is_unknown(pair: Synchronous, worl
                 lease.acquire(blocking=False)
             assert not lease.held
             assert locks.show("report").held
+
+
+def test_a_waiter_is_told_that_the_server_waits_for_its_standby(
+    pair: Synchronous, world: World, threads: Threads
+) -> None:
+    """The grant in its way is committed, and will neither be told nor be undone."""
+    with world.locks(pair.url, timeouts=PATIENT) as locks, Locks(pair.url) as others:
+        with locks.lease("report"):
+            pass
+        with pair.cut():
+            acquiring = threads.start(locks.lease("report", LONG).acquire)
+            eventually(lambda: bool(pair.waiting()))
+            for lock in (others.lease("report", LONG, MOMENT), others.row("report", MOMENT)):
+                with pytest.raises(NotAcquired, match="waits for a synchronous standby"), lock:
+                    pass
+            assert "waits for a synchronous standby" in others.show("report").describe()
+        assert acquiring.result(SECONDS)
 
 
 def test_a_ttl_that_the_standby_has_not_heard_of_is_not_granted(pair: Synchronous) -> None:

@@ -263,7 +263,7 @@ class Stage:
                 return yes if answer in ("released", "given") else []
             case commands.Create():
                 return yes if answer == "created" else []
-            case commands.ListBlocked():
+            case commands.ListBlocked() | commands.ListRowLocks():
                 return []
             case _:
                 return yes

@@ -132,7 +132,7 @@ class RowStatements(WitnessStatements):
                     AND mode = 'RowShareLock'
             )
             SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
-                CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+                CASE WHEN a.xact_start IS NOT NULL THEN a.query END, a.wait_event = 'SyncRep'
             FROM locked
             LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
                 AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
@@ -222,12 +222,14 @@ def _transaction(
     application: str | bytes | None,
     since: datetime | None,
     statement: str | bytes | None,
+    replicating: bool | None,
 ) -> RowLockState:
     if pid is None:
         return RowLockState("a transaction")
     whose = " ".join(text(part) for part in (role, application) if part)
     said = text(statement) if statement else None
-    return RowLockState(f"a transaction of {whose}, pid {pid}", pid, utc(since), said)
+    who = f"a transaction of {whose}, pid {pid}"
+    return RowLockState(who, pid, utc(since), said, bool(replicating))
 
 
 def _row_lock(reply: Reply) -> RowOutcome:

@@ -651,7 +651,7 @@ WITH locked AS MATERIALIZED (
         AND mode = 'RowShareLock'
 )
 SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
-    CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+    CASE WHEN a.xact_start IS NOT NULL THEN a.query END, a.wait_event = 'SyncRep'
 FROM locked
 LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
     AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
@@ -672,7 +672,7 @@ WITH locked AS MATERIALIZED (
         AND mode = 'RowShareLock'
 )
 SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
-    CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+    CASE WHEN a.xact_start IS NOT NULL THEN a.query END, a.wait_event = 'SyncRep'
 FROM locked
 LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
     AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted

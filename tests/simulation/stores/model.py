@@ -943,7 +943,7 @@ class ModelStore(Store):
     def _list_row_locks(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         rows = [
-            (key, other.number, "somebody", "", None, None)
+            (key, other.number, "somebody", "", None, None, False)
             for other in self._drivers.values()
             for key, mode in other.locked.items()
             if mode == "update" and command.name in (None, key)
