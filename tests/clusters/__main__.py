@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import click
 
 from tests.clusters.galera import Galera
+from tests.clusters.measure import measure
 from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
 from tests.servers.base import ServerMissing
 
@@ -35,6 +36,18 @@ def patroni(mode: Mode, nodes: int) -> None:
         for node in cluster.nodes:
             click.echo(f"{node.member:10} {node.url} {node.directory} http://127.0.0.1:{node.rest}")
         serve()
+
+
+@main.command("measure")
+@click.option("--mode", type=click.Choice(list(SETTING)), default="sync", show_default=True)
+@click.option("--nodes", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--times", type=click.IntRange(1), default=3, show_default=True)
+def measure_(mode: Mode, nodes: int, times: int) -> None:
+    """How long it takes from a fault to the next grant of a name that was held for 5 s."""
+    with until_interrupted():
+        click.echo("| fault | least | median | most, in seconds |\n|---|---|---|---|")
+        for fault, *took in measure(mode, nodes, times):
+            click.echo(f"| {fault} | {' | '.join(f'{seconds:.1f}' for seconds in took)} |")
 
 
 @main.command()

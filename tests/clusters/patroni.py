@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from tests.clusters.helpers import Etcd, HAProxy, ask, find_tool
 from tests.servers import reaper
-from tests.servers.base import Server, ServerMissing
+from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.own import free_port, reachable, server_user
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgresql import PostgreSQL
@@ -34,6 +35,7 @@ Front = Literal["haproxy", "hosts", "pgbouncer"]
 FRONTS: tuple[Front, ...] = ("haproxy", "hosts", "pgbouncer")
 # The shortest that Patroni allows; but a busy machine has time to answer.
 TIMES = {"ttl": 20, "loop_wait": 1, "retry_timeout": 5}
+LAG = 100 << 20  # a standby may be that far behind and become the primary
 PARAMETERS = {
     "dynamic_shared_memory_type": "mmap",  # in the data directory, not in /dev/shm
     "fsync": "off",
@@ -74,6 +76,7 @@ class Node(PostgreSQL):
         everybody = [f"host {which} all 127.0.0.1/32 trust" for which in ("all", "replication")]
         common = {
             **TIMES,
+            "maximum_lag_on_failover": LAG,
             "synchronous_mode": SETTING[self._cluster.mode],
             "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS},
         }
@@ -206,7 +209,11 @@ class Patroni(Server):
         streaming = [role for role, state in roles if state == "streaming"]
         if ("leader", "running") not in roles or len(streaming) + 1 != len(self.nodes):
             return False
-        return STANDBY[self.mode] in streaming and self.haproxy.decided
+        if STANDBY[self.mode] not in streaming or not self.haproxy.decided:
+            return False
+        with contextlib.suppress(DBAPIError):  # for a moment Patroni does not know that it is dead
+            return execute(self.url, "SELECT pg_is_in_recovery()", connect_timeout=5) == [(False,)]
+        return False
 
     # --- what happens to it --------------------------------------------------------------------
 

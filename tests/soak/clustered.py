@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from tests.clusters.patroni import Node, Patroni
+from tests.servers import execute, reaper
 from tests.support import eventually
 
 from .checker import exclusion
@@ -41,6 +43,7 @@ class Clustered(Nemesis):
             EVERYWHERE: {
                 "database killed": self._kill_database,
                 "switchover": self._switch_over,
+                "two switchovers": self._switch_over_twice,
                 "machine killed": self._kill,
                 "machine frozen": self._freeze,
             }
@@ -53,6 +56,11 @@ class Clustered(Nemesis):
     def _switch_over(self, place: Place, chance: random.Random) -> None:
         self.cluster.switch_over()
         self.cluster.settle()
+
+    def _switch_over_twice(self, place: Place, chance: random.Random) -> None:
+        """The second one as soon as it can be: in the pause after the first."""
+        self.cluster.switch_over()
+        self._switch_over(place, chance)
 
     def _kill(self, place: Place, chance: random.Random) -> None:
         old = self.cluster.primary
@@ -73,6 +81,27 @@ class Clustered(Nemesis):
         assert self.cluster.primary is not old
         seen, start = Seen(self._plan.directory), now()
         eventually(lambda: seen.granted(self._crew.places, start) > 0)
+
+
+class Lagging(Clustered):
+    """A standby becomes the primary that has not received the last commits."""
+
+    def kinds(self) -> dict[str, dict[str, Fault]]:
+        more: dict[str, Fault] = {"machine killed, standby behind": self._kill_unheard}
+        return {EVERYWHERE: super().kinds()[EVERYWHERE] | more}
+
+    def _kill_unheard(self, place: Place, chance: random.Random) -> None:
+        old = self.cluster.primary
+        (standby,) = (node for node in self.cluster.nodes if node is not old)
+        ((receiver,),) = execute(standby.url, "SELECT pid FROM pg_stat_wal_receiver")
+        reaper.send(receiver, signal.SIGSTOP)
+        seen, start, places = Seen(self._plan.directory), now(), self._crew.places
+        eventually(lambda: seen.granted(places, start) > 0 < seen.written(places, start))
+        old.kill()
+        reaper.send(receiver, signal.SIGKILL)  # with what has come and it has not read
+        self._look_at_the_next(old)
+        old.start()
+        self.cluster.settle()
 
 
 class Hung(Clustered):
@@ -125,16 +154,20 @@ class Seen(Tail):
 
     def granted(self, places: Sequence[Place], since: float) -> int:
         """How many grants those in these places were told of since then."""
-        return self._told(places, since, "ok")
+        return self._told("acquire", "ok", places, since)
 
     def left_in_doubt(self, places: Sequence[Place], since: float) -> int:
         """How many of their grants were asked for, and not told."""
-        return self._told(places, since, "unknown")
+        return self._told("acquire", "unknown", places, since)
 
-    def _told(self, places: Sequence[Place], since: float, step: str) -> int:
+    def written(self, places: Sequence[Place], since: float) -> int:
+        """How many commits they were told of."""
+        return self._told("write", "ok", places, since)
+
+    def _told(self, kind: str, step: str, places: Sequence[Place], since: float) -> int:
         self.follow()
         numbers = {place.number for place in places}
-        told = [event for event in self._events if (event.kind, event.step) == ("acquire", step)]
+        told = [event for event in self._events if (event.kind, event.step) == (kind, step)]
         return sum(event.at > since and place_of(event.process) in numbers for event in told)
 
     def overlaps(self, names: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from tests.clusters.patroni import Patroni
 from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
 
 from .calming import Calming
-from .clustered import Clustered, Fenced, Hung
+from .clustered import Fenced, Hung, Lagging
 from .failing_over import FailingOver, Pair
 from .file import File
 from .havoc import Havoc
@@ -66,7 +66,7 @@ PROFILES = {
     "patroni-async": replace(
         CLUSTER,
         servers={"postgresql": lambda: Patroni("async")},
-        nemesis=Clustered,
+        nemesis=Lagging,
         keeps_commits=False,
     ),
     "patroni-sync": replace(
