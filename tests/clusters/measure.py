@@ -52,13 +52,14 @@ def measure(mode: Mode, nodes: int, times: int) -> Iterator[tuple[str, float, fl
 
 
 def _next_grant(cluster: Patroni, fault: Callable[[Patroni, Node], None]) -> float:
-    """The holder's lease, of which it renews nothing, is as new as can be when the fault comes."""
+    """The holder has just renewed its lease when the fault comes, and does not do so again."""
     url, old = cluster.url_for(DATABASE), cluster.primary
     with Locks(url) as locks, Locks(url) as others, ThreadPoolExecutor() as pool:
         lease = locks.lease(NAME, ttl=TTL, renew=False)
         assert lease.acquire()
         granted = pool.submit(_wait, others)
         eventually(lambda: bool((state := locks.show(NAME)) and state.waiters))
+        lease.renew()
         start = time.monotonic()
         fault(cluster, old)
         end = granted.result()
