@@ -79,7 +79,7 @@ def test_a_synchronous_cluster_keeps_every_promise(
 
 
 def test_two_primaries_without_a_watchdog(tmp_path: Path) -> None:
-    """What docs/servers.md warns of: a name has two holders, and guards keep the data right."""
+    """What docs/clusters.md warns of: a name has two holders, and guards keep the data right."""
     with find_or_skip(lambda: Patroni("async")) as cluster:
         history = soak(Settings.of("patroni-hung", 0, 1), cluster, tmp_path)
     report.demand(history, tmp_path, fenced=False)
