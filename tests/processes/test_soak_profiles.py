@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import OwnServers
 from tests.soak import report
-from tests.soak.checker import check
 from tests.soak.facts import History
 from tests.soak.profiles import PROFILES
 from tests.soak.run import Settings, soak
@@ -21,10 +20,7 @@ def run(
     """Run it for so long, or longer where it takes longer to do enough; and check it."""
     server = own_server(PROFILES[profile].servers[kind])
     history = soak(Settings.of(profile, seconds, 1, **options), server, directory)
-    rules = check(history)
-    good, says = report.verdict(rules, guarded=True)
-    shown = [line for rule in rules for one in rule.violations for line in report.excerpt(one)]
-    assert good, "\n".join([says, f"history: {directory}", *shown])
+    report.demand(history, directory)
     return history
 
 

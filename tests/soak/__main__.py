@@ -85,7 +85,8 @@ def main(
         if rule.violations:
             for line in report.excerpt(rule.violations[0]):
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
-    good, says = report.verdict(rules, guarded=not unguarded)
+    fenced = PROFILES[profile].fenced
+    good, says = report.verdict(rules, guarded=not unguarded, fenced=fenced)
     console.print(says, style="green" if good else "red")
     if keep or not good:
         console.print(f"history: {directory}", highlight=False, soft_wrap=True)

@@ -80,8 +80,9 @@ def losses(facts: Facts) -> Found:
 
 
 def acknowledged(facts: Facts) -> Found:
-    """Every write that was told to be committed is in the log."""
-    told = [write for write in facts.operations.writes if write.outcome == "ok"]
+    """Every write that was told to be committed is in the log, unless standbys may miss it."""
+    kept = facts.history.keeps_commits
+    told = [write for write in facts.operations.writes if kept and write.outcome == "ok"]
     return len(told), [
         Violation(f"the acknowledged write {write.id} is lost", write.events)
         for write in told
@@ -216,8 +217,9 @@ RULES: tuple[Callable[[Facts], Found], ...] = (
     left,
     promised,
 )
-# What writes without a guard are expected to break.
-BROKEN_UNGUARDED = {"chain", "stale"}
+# What is expected to break, and first of all what has to: where writes have no guard; and where
+# nothing fences an old primary, which grants beside the new one.
+BROKEN_WITHOUT = {"guard": ("stale", "chain"), "fence": ("exclusion", "growing")}
 
 
 def check(history: History) -> list[Rule]:

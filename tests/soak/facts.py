@@ -39,6 +39,8 @@ class History:
     names: Sequence[str]
     #: Whether the database knows of a waiter in the queue that it has died.
     sees_deaths: bool = True
+    #: Whether what was committed outlives the faults; not where a standby may have missed it.
+    keeps_commits: bool = True
 
 
 class Facts:

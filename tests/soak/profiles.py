@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tests.clusters.patroni import Patroni
 from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
 
 from .calming import Calming
+from .clustered import Fenced, Hung, Lagging
 from .failing_over import FailingOver, Pair
 from .file import File
 from .havoc import Havoc
@@ -30,6 +32,9 @@ class Profile:
     ttl: float = 1.0
     #: So many writes there have to be, at least.
     writes: int = 0
+    #: Whether commits outlive all that happens; and whether never two servers are the primary.
+    keeps_commits: bool = True
+    fenced: bool = True
     prepare: Callable[[Server, str], None] = field(default=lambda server, database: None)
 
 
@@ -41,6 +46,7 @@ def slow_commits(server: Server, database: str) -> None:
 
 
 BOTH: dict[str, Callable[[], Server]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+CLUSTER = Profile({}, proxied=True, workers=4, names=2, ttl=5.0, writes=20)
 PROFILES = {
     "chaos": Profile(BOTH, Havoc, proxied=True, names=3, writes=20),
     "failover": Profile(
@@ -57,4 +63,23 @@ PROFILES = {
     ),
     "fair": Profile(BOTH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
     "hand-offs": Profile(BOTH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
+    "patroni-async": replace(
+        CLUSTER,
+        servers={"postgresql": lambda: Patroni("async")},
+        nemesis=Lagging,
+        keeps_commits=False,
+    ),
+    "patroni-sync": replace(
+        CLUSTER, servers={"postgresql": lambda: Patroni("sync")}, nemesis=Fenced
+    ),
+    "patroni-quorum": replace(
+        CLUSTER, servers={"postgresql": lambda: Patroni("quorum", size=3)}, nemesis=Fenced
+    ),
+    "patroni-hung": replace(
+        CLUSTER,
+        servers={"postgresql": lambda: Patroni("async")},
+        nemesis=Hung,
+        keeps_commits=False,
+        fenced=False,
+    ),
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from .checker import BROKEN_UNGUARDED
+from .checker import BROKEN_WITHOUT, check
 from .facts import Facts, History, Rule, Violation
 from .handoffs import Handoff, handoffs
 from .liveness import BOUND
@@ -20,19 +21,31 @@ SHOWN = 40  # events of one violation
 WIDTH = 300  # characters of one event's details
 
 
-def verdict(rules: Sequence[Rule], *, guarded: bool) -> tuple[bool, str]:
+def verdict(
+    rules: Sequence[Rule], *, guarded: bool = True, fenced: bool = True
+) -> tuple[bool, str]:
     """Whether the soak is as it has to be, and one line that says so."""
-    broken = {rule.name for rule in rules if rule.violations}
-    if guarded:
-        if broken:
-            return False, f"violated: {', '.join(sorted(broken))}"
-        return True, "clean: no rule is violated"
-    if unexpected := broken - BROKEN_UNGUARDED:
-        return False, f"violated, and not for want of a guard: {', '.join(sorted(unexpected))}"
-    if "stale" not in broken:
-        return False, "no stale write was seen, though nothing kept one from being committed"
-    number = sum(len(rule.violations) for rule in rules if rule.name == "stale")
-    return True, f"without the guard {number} stale writes were seen: the harness can see them"
+    broken = {rule.name: len(rule.violations) for rule in rules if rule.violations}
+    kept = {"guard": guarded, "fence": fenced}
+    lacking = {what: BROKEN_WITHOUT[what] for what, there in kept.items() if not there}
+    if unexpected := broken.keys() - set().union(*lacking.values()):
+        return False, f"violated: {', '.join(sorted(unexpected))}"
+    for what, rules_of_it in lacking.items():
+        first = rules_of_it[0]
+        if first not in broken:
+            return False, f"{first!r} is not violated, though there is no {what}"
+    if lacking:
+        seen = ", ".join(f"{name} {number} times" for name, number in broken.items())
+        return True, f"violated, as it has to be without the {' and the '.join(lacking)}: {seen}"
+    return True, "clean: no rule is violated"
+
+
+def demand(history: History, directory: Path, *, fenced: bool = True) -> None:
+    """Fail, with the events that show why, unless the history is as it has to be."""
+    rules = check(history)
+    good, says = verdict(rules, fenced=fenced)
+    shown = [line for rule in rules for one in rule.violations for line in excerpt(one)]
+    assert good, "\n".join([says, f"history: {directory}", *shown])
 
 
 def show(

@@ -102,7 +102,8 @@ def soak(
     with connected(url) as connection:
         left = ledger.read(connection)
     (directory / "ledger.json").write_text(json.dumps(asdict(left), indent=1) + "\n")
-    return History(read(directory), left, names, server.kind in SEE_DEATHS)
+    sees_deaths = server.kind in SEE_DEATHS
+    return History(read(directory), left, names, sees_deaths, profile.keeps_commits)
 
 
 @contextlib.contextmanager

@@ -61,9 +61,9 @@ class Story:
         return op
 
     def check(
-        self, register: int | None = None, *, probed: bool = True, sees_deaths: bool = True
+        self, register: int | None = None, *, probed: bool = True, **facts: bool
     ) -> dict[str, Rule]:
-        """Check it, with a last hold by the probe."""
+        """Check it, with a last hold by the probe; the history has these ``facts``."""
         told = list(self.events)
         if probed:
             fence = max([1000, *(event.detail.get("fence", 0) for event in told)])
@@ -71,13 +71,13 @@ class Story:
         events, self.events = sorted(self.events, key=_at), told
         last = self.rows[-1].value if self.rows else 0
         registers = {"a": last if register is None else register}
-        history = History(events, Ledger(registers, self.rows), ["a"], sees_deaths)
+        history = History(events, Ledger(registers, self.rows), ["a"], **facts)
         return {rule.name: rule for rule in check(history)}
 
     def broken(
-        self, register: int | None = None, *, probed: bool = True, sees_deaths: bool = True
+        self, register: int | None = None, *, probed: bool = True, **facts: bool
     ) -> set[str]:
-        rules = self.check(register, probed=probed, sees_deaths=sees_deaths)
+        rules = self.check(register, probed=probed, **facts)
         return {name for name, rule in rules.items() if rule.violations}
 
 

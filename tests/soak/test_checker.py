@@ -150,6 +150,7 @@ def test_losses(story: Story, kind: str, reason: str) -> None:
 def test_acknowledged(story: Story) -> None:
     story.write("y", 1.4, 2, "ok", logged=False)
     assert story.broken() == {"acknowledged"}
+    assert not story.broken(keeps_commits=False)
 
 
 @pytest.mark.parametrize("step", ["failed", "unknown", None])
@@ -230,19 +231,25 @@ def rule(name: str, violations: int) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("guarded", "broken", "good"),
+    ("lacks", "broken", "good"),
     [
-        (True, [], True),
-        (True, ["stale"], False),
-        (False, [], False),
-        (False, ["chain"], False),
-        (False, ["stale", "chain"], True),
-        (False, ["stale", "exclusion"], False),
+        ([], [], True),
+        ([], ["stale"], False),
+        (["guarded"], [], False),
+        (["guarded"], ["chain"], False),
+        (["guarded"], ["stale", "chain"], True),
+        (["guarded"], ["stale", "exclusion"], False),
+        (["fenced"], [], False),
+        (["fenced"], ["growing"], False),
+        (["fenced"], ["exclusion", "growing"], True),
+        (["fenced"], ["exclusion", "stale"], False),
+        (["guarded", "fenced"], ["exclusion", "stale"], True),
+        (["guarded", "fenced"], ["exclusion"], False),
     ],
 )
-def test_verdict(guarded: bool, broken: list[str], good: bool) -> None:
+def test_verdict(lacks: list[str], broken: list[str], good: bool) -> None:
     rules = [rule(check.__name__, check.__name__ in broken) for check in RULES]
-    assert report.verdict(rules, guarded=guarded)[0] is good
+    assert report.verdict(rules, **dict.fromkeys(lacks, False))[0] is good
 
 
 def test_an_excerpt_shows_each_event_once(story: Story) -> None:

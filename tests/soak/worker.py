@@ -30,6 +30,10 @@ WORKERS: dict[str, type[Role]] = {
     "queues": Fresh,
     "fair": Equal,
     "hand-offs": HandingOver,
+    "patroni-async": Chaos,
+    "patroni-sync": Chaos,
+    "patroni-quorum": Chaos,
+    "patroni-hung": Chaos,
 }
 
 

@@ -1,0 +1,81 @@
+"""The command: ``python -m tests.clusters``."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+
+import click
+
+from tests.clusters.galera import Galera
+from tests.clusters.measure import measure
+from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
+from tests.servers.base import ServerMissing
+
+MISSING = 69  # EX_UNAVAILABLE
+
+
+@click.group()
+def main() -> None:
+    """Start a cluster on this machine, which Ctrl-C ends; print how to reach it.
+
+    Of each node: its URL, its directory, where its log is, and the URL of Patroni's own interface.
+    """
+
+
+@main.command()
+@click.option("--mode", type=click.Choice(list(SETTING)), default="sync", show_default=True)
+@click.option("--nodes", type=click.IntRange(2, 3), default=2, show_default=True)
+def patroni(mode: Mode, nodes: int) -> None:
+    """PostgreSQL under Patroni, with HAProxy and PgBouncer in front."""
+    with until_interrupted(), Patroni(mode, nodes) as cluster:
+        for front in FRONTS:
+            click.echo(f"{front:10} {cluster.through(front)}")
+        for node in cluster.nodes:
+            click.echo(f"{node.member:10} {node.url} {node.directory} http://127.0.0.1:{node.rest}")
+        serve()
+
+
+@main.command("measure")
+@click.option("--mode", type=click.Choice(list(SETTING)), default="sync", show_default=True)
+@click.option("--nodes", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--times", type=click.IntRange(1), default=3, show_default=True)
+def measure_(mode: Mode, nodes: int, times: int) -> None:
+    """How long it takes from a fault to the next grant of a name that was held for 5 s."""
+    with until_interrupted():
+        click.echo("| fault | least | median | most, in seconds |\n|---|---|---|---|")
+        for fault, *took in measure(mode, nodes, times):
+            click.echo(f"| {fault} | {' | '.join(f'{seconds:.1f}' for seconds in took)} |")
+
+
+@main.command()
+def galera() -> None:
+    """MariaDB with Galera: three nodes, each of which can be written to."""
+    with until_interrupted(), contextlib.closing(Galera()) as cluster:
+        cluster.start()
+        for number, node in enumerate(cluster.nodes, 1):
+            click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
+        serve()
+
+
+@contextlib.contextmanager
+def until_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except ServerMissing as missing:
+        click.echo(str(missing).replace("tests skipped", "not started"), err=True)
+        sys.exit(MISSING)
+    except KeyboardInterrupt:
+        click.echo("ended")
+
+
+def serve() -> None:
+    sys.stdout.flush()
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""What a Patroni cluster needs beside its databases: etcd, and HAProxy in front."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import urllib.request
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.patience import SECONDS
+from tests.servers.base import ServerMissing
+from tests.servers.own import OwnServer, free_port
+
+PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "setpriv": "util-linux"}
+BRIEFLY = 5.0  # seconds for an answer: a frozen process gives none, and is to be asked again
+
+
+def find_tool(name: str) -> Path:
+    if found := shutil.which(name, path=PLACES):
+        return Path(found)
+    raise ServerMissing("Patroni", f"no {name} on this machine (apt install {PACKAGES[name]})")
+
+
+def ask(url: str, request: dict[str, str] | None = None) -> Any:
+    """The answer, which is JSON or text; OSError unless it is a good one."""
+    body = None if request is None else json.dumps(request).encode()
+    with urllib.request.urlopen(url, body, timeout=BRIEFLY if body is None else SECONDS) as reply:
+        answer = reply.read().decode()
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return answer
+
+
+class Helper(OwnServer):
+    """A server that has no databases of its own."""
+
+    kind = "none"
+    stop_signal = signal.SIGTERM
+
+    @property
+    @abstractmethod
+    def url(self) -> str: ...
+
+    def _prepare(self) -> None:
+        self.data.mkdir(mode=0o700)
+        owner = self.directory.stat()
+        os.chown(self.data, owner.st_uid, owner.st_gid)
+
+    def create_database(self, name: str, template: str | None = None) -> NoReturn:
+        raise TypeError(f"{self.name} has no databases")
+
+    def drop_database(self, name: str) -> NoReturn:
+        raise TypeError(f"{self.name} has no databases")
+
+
+class Etcd(Helper):
+    """Remembers which node is the primary, and until when."""
+
+    name = "etcd"
+
+    def __init__(self) -> None:
+        self._program = find_tool("etcd")
+        super().__init__()
+        self._peers = free_port()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _command(self) -> Sequence[str | Path]:
+        peers = f"http://127.0.0.1:{self._peers}"
+        return [
+            self._program,
+            "--name=one",
+            f"--data-dir={self.data}",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=one={peers}",
+        ]
+
+    def _probe(self) -> None:
+        ask(f"{self.url}/health")
+
+
+class HAProxy(Helper):
+    """Leads to the primary, and ends the sessions with a node that is the primary no more."""
+
+    name = "HAProxy"
+
+    def __init__(self, checked: Callable[[], dict[int, int]]) -> None:
+        """``checked`` has the port that tells of each server's port whether it is the primary."""
+        self._program = find_tool("haproxy")
+        super().__init__()
+        self._checked = checked
+        self._state = free_port()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+
+    def _command(self) -> Sequence[str | Path]:
+        lines = [
+            "defaults",
+            "  mode tcp",
+            "  timeout connect 2s",
+            "  timeout check 2s",
+            "  timeout client 1h",
+            "  timeout server 1h",
+            "listen primary",
+            f"  bind 127.0.0.1:{self.port}",
+            "  option httpchk OPTIONS /primary",
+            "  http-check expect status 200",
+            "  default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
+        ]
+        for port, check in self._checked().items():
+            lines.append(f"  server n{port} 127.0.0.1:{port} check port {check}")
+        lines += [
+            "frontend state",
+            f"  bind 127.0.0.1:{self._state}",
+            "  mode http",
+            "  monitor-uri /",
+            "  monitor fail if ! { nbsrv(primary) eq 1 }",
+        ]
+        file = self.directory / "haproxy.cfg"
+        file.write_text("\n".join([*lines, ""]))
+        return [self._program, "-db", "-f", file]
+
+    @property
+    def decided(self) -> bool:
+        """Whether it leads to one server alone. At its start, before it has checked, to each."""
+        with contextlib.suppress(OSError):
+            ask(f"http://127.0.0.1:{self._state}/")
+            return True
+        return False
+
+    def _probe(self) -> None:
+        # Not a query: HAProxy is up even while no node is the primary.
+        socket.create_connection(("127.0.0.1", self.port), timeout=BRIEFLY).close()
