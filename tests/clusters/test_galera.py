@@ -158,3 +158,13 @@ def test_another_node_serves(galera: Galera) -> None:
             held.renew()
         with locks.lease("outlives", ttl=LONG) as again:
             assert again.fence > fence
+
+
+def test_a_change_that_is_too_large_for_the_cluster(galera: Galera, locks: Locks) -> None:
+    url = galera.nodes[0].url
+    execute(url, "SET GLOBAL wsrep_max_ws_size = 1024")
+    try:
+        with pytest.raises(Unavailable, match="writeset size"):
+            locks.lease("n" * 255, wait=0).acquire()
+    finally:
+        execute(url, "SET GLOBAL wsrep_max_ws_size = 2147483647")
