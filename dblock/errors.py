@@ -76,7 +76,8 @@ class LockLost(DBLockError):
         the lease expired: when dblock wanted to renew it, it could not reach the database, or the
         database could not serve;
     ``"taken over"``
-        the lease expired, or ended where it was attached, and another process has held it since;
+        the lease expired, or ended where it was attached, and another process has held it since; or
+        another node of a Galera cluster has committed a lock of the same name before a row lock;
     ``"failover"``
         another server has replaced the database's server, and its state of the lock may be older
         than the state that clients have seen;

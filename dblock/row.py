@@ -15,7 +15,7 @@ from .holding.handle_holds import HandleHolds
 from .holding.holds import Hold
 from .io.driver import OwnTransaction
 from .protocol import release, row_lock
-from .protocol.faults import StatementError
+from .protocol.faults import Fault, StatementError
 from .protocol.row_lock import Locked
 from .protocol.steps import Query
 
@@ -230,10 +230,13 @@ class RowLock(SingleHandle):
                 self._database.run(release.end_session(self._database.dialect, end, patience, now))
 
     def _lost(self, hold: Hold, failure: StatementError) -> LockLost:
+        if failure.fault is Fault.DEADLOCK:  # nothing waits for others here, so no deadlock
+            why = "because another node of the cluster has committed a lock on it first"
+            reason = "taken over"
+        else:
+            why, reason = "with its connection", "connection lost"
         loss = LockLost(
-            f"the row lock on {self.name!r} ended with its connection: {failure}",
-            name=self.name,
-            reason="connection lost",
+            f"the row lock on {self.name!r} ended {why}: {failure}", name=self.name, reason=reason
         )
         if hold.lose(loss):
             self._tell(Kind.LOST, hold.since, loss)

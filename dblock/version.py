@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 #: The newest migration's number: how far this code needs the tables to have been brought.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 
 class Schema(NamedTuple):

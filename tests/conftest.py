@@ -33,6 +33,7 @@ from tests.servers import (
     shared_postgresql,
 )
 from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
+from tests.servers.mariadb import LoneNode
 from tests.support import Threads, examples
 
 EVER = 3600.0  # the longest TTL that tests take for granted
@@ -50,6 +51,7 @@ settings.load_profile("any machine")
 
 KINDS = ("postgresql", "mariadb", "sqlite")
 HOSTILE = ("hostile postgresql", "hostile mariadb")
+NODE = "lone node"
 #: Drivers of users' transactions that are not those of dblock's own connections, by kind.
 BORROWED = {
     "threads": ("postgresql+psycopg2", "mariadb+mysqldb"),
@@ -124,6 +126,12 @@ def hostile_postgresql() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def hostile_mariadb() -> Iterator[Server]:
     with find_or_skip(HostileMariaDB) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def lone_node() -> Iterator[Server]:
+    with find_or_skip(LoneNode) as server:
         yield server
 
 
@@ -225,7 +233,8 @@ class NewDatabase:
         """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
 
         With a driver of the user's: "postgresql+psycopg2", or another of BORROWED.
-        "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`.
+        "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`,
+        and a "lone node" is MariaDB as in a Galera cluster.
 
         It is empty, or with `migrated` has dblock's tables. A `server` of the test's own takes
         the place of the shared one; its databases are not dropped, since it may be broken.
@@ -237,6 +246,9 @@ class NewDatabase:
             hostile = self._request.getfixturevalue(kind.replace(" ", "_"))
             database = self(hostile.kind, migrated=migrated, server=hostile)
             return replace(database, own=as_role(database.url))
+        if kind == NODE:
+            node = self._request.getfixturevalue("lone_node")
+            return self(node.kind, migrated=migrated, server=node)
         if kind not in (*KINDS, "pgbouncer"):
             raise ValueError(f"no such kind of database: {kind}")
         if kind == "sqlite":

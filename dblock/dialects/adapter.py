@@ -77,6 +77,9 @@ class Adapter(BorrowedDriver):
     named: ClassVar[Query[Any]]
     #: Whether it is known what the server is.
     recognised: bool = False
+    #: Whether the server that was connected to last is a node of a cluster whose nodes lock no rows
+    #: on each other.
+    clustered: bool = False
 
     def __init__(self, timeouts: Timeouts, trust_server: bool = False) -> None:
         self.timeouts = timeouts

@@ -169,7 +169,7 @@ class Dialect(Values, Statements):
         }
         if self.schema:
             told["schema"] = self.schema
-        return Found(schema, Place(text(identity[0]), **told))
+        return Found(schema, Place(text(identity[0]), **told, clustered=self.adapter.clustered))
 
     def _is_here(self, reading: str = "") -> str:
         """Compare the table with the identity with the place, ``reading`` it in some mode."""

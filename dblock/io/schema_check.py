@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class SchemaCheck:
-    """Looks at the tables of one database on the first connection to it, whichever that is."""
+    """Looks at the tables of one database on the first connection to it, whichever that is; and on
+    the first after its server has become a node of a cluster, or is one no longer."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -24,7 +25,8 @@ class SchemaCheck:
 
     def __call__(self, connections: Connections, connection: OwnConnection) -> None:
         """Raises SchemaMissing for tables of another version, or none."""
-        if self._dialect.place is not None:
+        place = self._dialect.place
+        if place is not None and place.clustered == self._dialect.adapter.clustered:
             return
         query = self._dialect.look_around()
         try:

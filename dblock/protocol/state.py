@@ -129,6 +129,8 @@ class Place(NamedTuple):
     writer: str | None = None
     host: str | None = None
     port: str | None = None
+    #: Whether the server is a node of a cluster whose nodes lock no rows on each other.
+    clustered: bool = False
 
     @property
     def mark(self) -> tuple[str | None, ...]:

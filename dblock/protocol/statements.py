@@ -53,7 +53,7 @@ class Statements(ABC):
     #: is looked at from outside before it is locked.
     refusal_holds: ClassVar[bool] = False
     #: The statement that locks a row in a transaction of dblock's own takes that look itself.
-    looks_itself: ClassVar[bool] = False
+    looks_itself: bool = False
     #: A borrowed row lock that waits for nobody is cheaper than one that may, so it is tried first.
     skips_locked: ClassVar[bool] = False
     #: A plain read in a transaction may be older than what an update in it has just seen.

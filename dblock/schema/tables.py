@@ -96,6 +96,11 @@ def tables(
         f"{prefix}guard",
         metadata,
         Column("lock_name", NAME, nullable=False, comment="The name."),
+        Column(
+            "writes",
+            BigInteger,
+            comment="How often locks and guards have written this row, in a Galera cluster.",
+        ),
         PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
         comment="What a guard locks in a user's transaction (MariaDB).",
         schema=schema,

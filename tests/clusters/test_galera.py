@@ -1,4 +1,5 @@
-"""A Galera cluster: what dblock tells of a node that has lost the majority, and how it goes on."""
+"""A Galera cluster: what dblock tells of a node that has lost the majority, and how it goes on; and
+what excludes what across nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +9,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, NullPool, Table, create_engine, insert
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    NullPool,
+    Table,
+    create_engine,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.exc import OperationalError
 
 from dblock import DBLockError, LockLost, Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
 from dblock.aio import AsyncLocks
@@ -19,7 +32,9 @@ from tests.clusters.galera import Galera, Node
 from tests.conftest import find_or_skip
 from tests.faults.proxy import Proxy
 from tests.servers.base import execute
-from tests.support import LONG, Threads, eventually
+from tests.support import LONG, Threads, eventually, expire
+from tests.worlds.portal import WORLDS
+from tests.worlds.world import World
 
 product = Table("product", MetaData(), Column("id", Integer, primary_key=True))
 product.append_column(Column("stock", Integer))
@@ -45,8 +60,17 @@ def whole(galera: Galera) -> Iterator[None]:
     yield
     for node in galera.nodes:
         node.resume()
-    for node in galera.nodes:
-        eventually(partial(has_majority, node))
+    eventually(partial(are_together, galera))
+
+
+def are_together(galera: Galera) -> bool:
+    """Whether all are in one view of the cluster. A node that was paused may take itself to be in
+    the one from before."""
+    if not all(map(has_majority, galera.nodes)):
+        return False
+    with contextlib.suppress(OperationalError):  # it has noticed just now
+        return len({node.status("wsrep_cluster_conf_id") for node in galera.nodes}) == 1
+    return False
 
 
 def has_majority(node: Node) -> bool:
@@ -183,3 +207,171 @@ def test_another_node_serves(galera: Galera) -> None:
             held.renew()
         with locks.lease("outlives", ttl=LONG) as again:
             assert again.fence > fence
+
+
+# --- across nodes ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as made:
+        yield made
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """One that no other test has, in no other world: they share a database."""
+    return str(request.node.name)
+
+
+class Side:
+    """What a program has that is connected to one node: locks, and a transaction."""
+
+    def __init__(self, world: World, node: Node, stack: contextlib.ExitStack) -> None:
+        url = node.url_for("app")
+        self.node = node
+        self.locks = stack.enter_context(world.locks(url, timeouts=PATIENT))
+        self.engine = world.engine(url)
+        stack.callback(self.engine.dispose)
+        self.transaction = stack.enter_context(self.engine.connect())
+        self.stock = self.locks.counter(product.c.stock, key=product.c.id)
+
+    def sell(self) -> None:
+        self.transaction.execute(text("UPDATE product SET stock = stock - 1 WHERE id = 7"))
+
+    def in_stock(self) -> int:
+        """As this node knows once it has caught up with the others."""
+        with self.engine.begin() as connection:
+            connection.execute(text("SET SESSION wsrep_sync_wait = 1"))
+            left: int = connection.execute(select(product.c.stock)).scalar_one()
+        return left
+
+    def cannot_commit(self) -> None:
+        with pytest.raises(OperationalError, match="1213"):
+            self.transaction.commit()
+        self.transaction.rollback()
+
+
+PATIENT = Timeouts(query=1, connect=1, socket=3)
+
+
+@pytest.fixture
+def sides(world: World, galera: Galera) -> Iterator[tuple[Side, Side]]:
+    with contextlib.ExitStack() as stack:
+        yield Side(world, galera.nodes[0], stack), Side(world, galera.nodes[1], stack)
+
+
+def take_over(name: str, left: Side, right: Side) -> None:
+    """Let a lease of the left side's expire, and the right one take it."""
+    expire(create_engine(left.node.url_for("app"), poolclass=NullPool), left.locks, name)
+    assert right.locks.lease(name, ttl=LONG, wait=LONG).acquire()
+
+
+def test_a_stale_guard_cannot_commit(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = sides
+    before = left.in_stock()
+    lease = left.locks.lease(name, ttl=LONG)
+    assert lease.acquire()
+    with lease.guard(left.transaction):
+        left.sell()
+    lease.renew()  # which no guard keeps off
+    left.transaction.commit()
+    with lease.guard(left.transaction):
+        left.sell()
+    take_over(name, left, right)
+    left.cannot_commit()
+    assert left.in_stock() == right.in_stock() == before - 1
+
+
+def test_a_guard_on_another_node_sees_who_has_taken_the_name(
+    name: str, sides: tuple[Side, Side]
+) -> None:
+    """The guard's transaction is on a node that knows of it, and dblock's look on one that lags."""
+    left, right = sides
+    lease = left.locks.lease(name, ttl=LONG)
+    assert lease.acquire()
+    lagging = create_engine(left.node.url, poolclass=NullPool)
+    with lagging.connect() as connection:
+        connection.exec_driver_sql("FLUSH TABLES WITH READ LOCK")
+        right.locks.release(name, force=True)
+        assert right.locks.lease(name, ttl=LONG).acquire()
+        with pytest.raises(Unavailable), lease.guard(right.transaction):
+            raise AssertionError("not reached")
+        right.transaction.rollback()
+        connection.exec_driver_sql("UNLOCK TABLES")
+    with pytest.raises(LockLost), lease.guard(right.transaction):
+        raise AssertionError("not reached")
+
+
+def test_two_row_locks_do_not_both_commit(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = sides
+    before = left.in_stock()
+    for side in sides:
+        assert side.locks.row(name, on=side.transaction).acquire()
+    left.sell()
+    left.transaction.commit()
+    right.cannot_commit()
+    assert left.in_stock() == right.in_stock() == before - 1
+
+
+def test_of_two_row_locks_one_is_lost(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = (side.locks.row(name) for side in sides)
+    assert left.acquire()
+    assert right.acquire()
+    left.release()
+    with pytest.raises(LockLost, match="another node") as told:
+        right.release()
+    assert told.value.reason == "taken over"
+
+
+def test_a_row_lock_and_a_lease_exclude_each_other(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = sides
+    with left.locks.row(name, on=left.transaction):
+        left.sell()
+    assert right.locks.lease(name, ttl=LONG, wait=0).acquire()
+    left.cannot_commit()
+
+
+def test_a_hold_goes_on_elsewhere_without_a_guard_of_before(
+    name: str, sides: tuple[Side, Side]
+) -> None:
+    left, right = sides
+    lease = left.locks.lease(name, ttl=LONG)
+    assert lease.acquire()
+    with lease.guard(left.transaction):
+        left.sell()
+    assert right.locks.attach(lease.detach()).acquire()
+    left.cannot_commit()
+
+
+def test_a_call_is_made_once(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = sides
+    for side in sides:
+        with side.locks.once(side.transaction, name) as call:
+            assert not call.replayed
+            call.result = side.node.port
+    left.transaction.commit()
+    right.cannot_commit()
+    with right.locks.once(right.transaction, name) as call:
+        assert call.replayed
+        assert call.result == left.node.port
+
+
+def test_a_counter_loses_nothing(name: str, sides: tuple[Side, Side]) -> None:
+    left, right = sides
+    before = left.in_stock()
+    for side in sides:
+        side.stock.take(side.transaction, 7, 1)
+    left.transaction.commit()
+    right.cannot_commit()
+    assert left.in_stock() == right.in_stock() == before - 1
+
+
+def test_a_change_that_is_too_large_for_the_cluster(galera: Galera, locks: Locks) -> None:
+    url = galera.nodes[0].url
+    execute(url, "SET GLOBAL wsrep_max_ws_size = 1024")
+    try:
+        with pytest.raises(Unavailable, match="writeset size"):
+            locks.lease("n" * 255, wait=0).acquire()
+    finally:
+        execute(url, "SET GLOBAL wsrep_max_ws_size = 2147483647")

@@ -49,6 +49,10 @@ STATES: dict[str, Fault | None] = {
     "22012": None,
 }
 CODES: dict[int, Fault | None] = {
+    1047: Fault.READ_ONLY,
+    1105: Fault.REFUSED,
+    1180: Fault.DISCONNECTED,
+    4165: Fault.REFUSED,
     1205: Fault.BUSY,
     1213: Fault.DEADLOCK,
     1020: Fault.SERIALIZATION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.conftest import BORROWED, HOSTILE, KINDS, kind_for
+from tests.conftest import BORROWED, HOSTILE, KINDS, NODE, kind_for
 
 #: Those that make no sense for tasks.
 THREADS_ONLY: Mapping[str, str] = {
@@ -98,6 +98,23 @@ HOSTILE_FILES = {
 }
 
 
+#: Files whose cases also run on a node of a Galera cluster: between them they send each of the
+#: statements that are others there.
+NODE_FILES = {
+    "threads": frozenset(
+        {
+            "test_exclusion",
+            "test_fence",
+            "test_guard",
+            "test_handover",
+            "test_row",
+            "test_semaphore",
+        }
+    ),
+    "asyncio": frozenset({"test_guard"}),
+}
+
+
 #: Files whose cases also run with each other driver that a user's transaction may have: they are
 #: about such transactions.
 BORROWING = frozenset(
@@ -123,7 +140,8 @@ def kinds(world: str, file: str, case: str) -> Sequence[str]:
     if case in ONE_KIND:
         return (kind_for(case, 1 if world == "threads" else 0),)
     hostile = HOSTILE if file in HOSTILE_FILES.get(world, ()) else ()
-    more = (*hostile, *(BORROWED[world] if file in BORROWING else ()))
+    node = (NODE,) if file in NODE_FILES.get(world, ()) else ()
+    more = (*hostile, *node, *(BORROWED[world] if file in BORROWING else ()))
     if world == "threads" or file in EVERY_KIND or case in EVERY_KIND:
         return (*KINDS, *more)
     return (kind_for(case), *more)

@@ -85,7 +85,7 @@ def test_the_floor_never_falls(locks: Locks, engine: Engine) -> None:
             )
         )
         if locks.dialect.name == "mariadb":
-            connection.execute(text("INSERT INTO dblock_guard VALUES ('second')"))
+            connection.execute(text("INSERT INTO dblock_guard (lock_name) VALUES ('second')"))
     assert locks.prune_names(MONTH) == 1
     with locks.lease("first", ttl=LONG) as lease:
         assert lease.fence == 6
@@ -167,7 +167,8 @@ def test_page_by_page(locks: Locks, engine: Engine) -> None:
             )
             if locks.dialect.name == "mariadb":
                 connection.execute(
-                    text("INSERT INTO dblock_guard VALUES (:name)"), [{"name": n} for n in names]
+                    text("INSERT INTO dblock_guard (lock_name) VALUES (:name)"),
+                    [{"name": n} for n in names],
                 )
         assert locks.prune_names(MONTH) == 2501
         assert rows(engine, locks) == {"in use"}

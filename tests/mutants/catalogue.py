@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.asynchronous import ASYNCHRONOUS
+from tests.mutants.clusters import CLUSTERS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
@@ -407,9 +408,13 @@ CATALOGUE = (
     Mutant(
         "grant-past-a-guard-mariadb",
         "a takeover waits for the guarded transaction",
-        "mariadb.lease.LeaseStatements._grant",
-        "WHERE lock_name = {name} FOR UPDATE)",
-        "WHERE lock_name = {name})",
+        "mariadb.base.Tables.take_row",
+        "if self.clustered:",
+        (
+            'if True: return f"UPDATE {self.lock_table} SET {changes} "\\\n'
+            '    f"WHERE lock_name = {name} AND {condition}"\n'
+            "if self.clustered:"
+        ),
         f"{WAITS}[mariadb]",
     ),
     Mutant(
@@ -800,6 +805,7 @@ CATALOGUE = (
     *CRASHES,
     *DRIVERS,
     *WAITERS,
+    *CLUSTERS,
     *CONTRIB,
     *JOBS,
     *SECRETS,

@@ -50,8 +50,8 @@ HANDING_OVER = (
         "attached-under-a-guard-on-mariadb",
         GUARDED,
         "mariadb.lease.LeaseStatements.attach",
-        "AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s FOR UPDATE)",
-        "",
+        'self.take_row("%(name)s", changes, ',
+        'f"UPDATE {self.lock_table} SET {changes} WHERE lock_name = %(name)s AND " + (',
         f"{GUARD}[threads-mariadb]",
     ),
     Mutant(

@@ -49,7 +49,7 @@ SLOTS = (
         "a-busy-slot-ends-the-search-on-mariadb",
         "a slot under a guard keeps nobody from the others",
         "mariadb.slots.SlotStatements._grant_slot",
-        "IF taken AND ROW_COUNT() = 1 THEN",
+        "IF taken AND ROW_COUNT() > 0 THEN",
         "IF ROW_COUNT() <> 7 THEN",
         f"{TESTS}::test_a_slot_under_a_guard_is_not_taken[threads-mariadb]",
     ),

@@ -137,15 +137,15 @@ CALLS = (
             "LAST_INSERT_ID(fence + 1),\n"
             "    token = %(token)s, owner = %(owner)s, waiters = {rest},\n"
             "    acquired_at = SYSDATE(6), expires_at = {LATER}"
-            """{f", {NOTED}" if shares else ""}\n"""
-            "WHERE lock_name = {name} AND {free}\n"
+            """{f", {NOTED}" if shares else ""}\"\"\"\n"""
+            "return self.take_row(name, changes, free)"
         ),
         (
             "LAST_INSERT_ID(fence + {free}),\n"
             "    token = IF({free}, %(token)s, token), owner = %(owner)s, waiters = {rest},\n"
             "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)"
-            """{f", {NOTED}" if shares else ""}\n"""
-            "WHERE lock_name = {name}\n"
+            """{f", {NOTED}" if shares else ""}\"\"\"\n"""
+            'return self.take_row(name, changes, "TRUE")'
         ),
         f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",
     ),

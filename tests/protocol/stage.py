@@ -49,10 +49,10 @@ TABLES = {
 }
 
 
-def located(kind: str) -> Dialect:
+def located(kind: str, *, clustered: bool = False) -> Dialect:
     """A database's statements once it is known where the tables are."""
     made = DIALECTS[kind](None, "dblock_", Timeouts())
-    made.settle(TABLES[kind])
+    made.settle(TABLES[kind]._replace(clustered=clustered))
     return made
 
 

@@ -146,8 +146,9 @@ def dialect_of(kind: str) -> Dialect:
 
 
 class Case(NamedTuple):
-    """A statement as one database has it."""
+    """A statement as one database has it, or MariaDB in a Galera cluster."""
 
+    page: str
     dialect: Dialect
     method: str
     query: Query[Any]
@@ -156,8 +157,9 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    for kind in sorted(DIALECTS):
-        dialect = dialect_of(kind)
+    pages = {kind: dialect_of(kind) for kind in sorted(DIALECTS)}
+    pages["galera"] = located("mariadb", clustered=True)
+    for page, dialect in pages.items():
         for method, given, options, command in STATEMENTS:
             if method == "pass_on" and not dialect.can_notify:
                 command = commands.Release(*given[:2])
@@ -165,11 +167,11 @@ def cases() -> Iterator[Case]:
                 continue
             with contextlib.suppress(NotImplementedError):  # not every database has user locks
                 query = getattr(dialect, method)(*given, **options)
-                yield Case(dialect, method, query, given, command)
+                yield Case(page, dialect, method, query, given, command)
 
 
 statements = pytest.mark.parametrize(
-    "case", list(cases()), ids=lambda case: f"{case.dialect.name}-{case.query.kind}"
+    "case", list(cases()), ids=lambda case: f"{case.page}-{case.query.kind}"
 )
 
 

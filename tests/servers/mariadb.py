@@ -18,6 +18,7 @@ VARIABLE = "DBLOCK_TEST_MARIADB"
 INSTALL = "mariadb-install-db"
 PROGRAMS = "DBLOCK_TEST_MARIADB_PROGRAMS"  # the folder of another version's
 MISSING = f"no mariadbd on this machine (apt install mariadb-server, or set {VARIABLE})"
+AS_A_NODE = ("--wsrep-on=ON", "--wsrep-provider=none", "--binlog-format=ROW")
 # A user's PATH often lacks the directories of the system's servers.
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
@@ -69,7 +70,8 @@ class MariaDB(_Databases, OwnServer):
             raise ServerMissing(self.name, missing(PROGRAMS, MISSING))
         super().__init__(durable)
         self._program, self._install = programs
-        self._options_given = options
+        #: For its next start.
+        self.options = options
 
     @property
     def url(self) -> str:
@@ -99,8 +101,18 @@ class MariaDB(_Databases, OwnServer):
             "--innodb-use-native-aio=0",  # containers often limit it
             # 2: what is committed survives a crash of the server, if not one of the machine.
             f"--innodb-flush-log-at-trx-commit={1 if self.durable else 2}",
-            *self._options_given,
+            *self.options,
         ]
 
     def _probe(self) -> None:
         execute(self.url, "SELECT 1", connect_timeout=5, read_timeout=5)
+
+
+class LoneNode(MariaDB):
+    """A node of a Galera cluster without any others, and without the library to reach them.
+
+    dblock sends it the statements of a cluster.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(options=AS_A_NODE)

@@ -407,11 +407,11 @@ def schema(connection: Connection) -> None:
     assert_type(upgrade(engine), Upgraded)
     assert_type(downgrade(engine), Downgraded)
     assert_type(tables(metadata, prefix="dblock_"), dict[str, Table])
-    create(op, "dblock_0012")
-    drop(op, "dblock_0012")
+    create(op, "dblock_0013")
+    drop(op, "dblock_0013")
     print(
         sql("postgresql+psycopg://"),
-        statements("postgresql+psycopg://", "dblock_0012"),
+        statements("postgresql+psycopg://", "dblock_0013"),
         migrations(),
     )
     leave_ours()

@@ -59,8 +59,9 @@ class PyMySQL(Adapter):
         if self.real not in connection.get_server_info():
             self.recognise(*self.ask(connection, self.named))
         self.ask(connection, Query(_SETTINGS, (self.timeouts.query,)))
-        said, session, host, server = self.ask(connection, Query(_WHO, {}))
+        said, session, host, server, clustered = self.ask(connection, Query(_WHO, {}))
         self.recognise(said)
+        self.clustered = clustered == "ON"
         # The number begins anew when the server does; with the client's port it is unmistakable.
         end = None if ":" not in host else _end(session, host)
         return ServerSession(server, end)
@@ -128,7 +129,11 @@ _SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-CO
     idle_transaction_timeout = 0, idle_write_transaction_timeout = 0,
     idle_readonly_transaction_timeout = 0, wait_timeout = GREATEST(@@wait_timeout, 28800)"""
 
-_WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port)
+# Not every build of the server has the variable.
+_WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port), (
+        SELECT variable_value FROM information_schema.global_variables
+        WHERE variable_name = 'WSREP_ON'
+    )
     FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
 
 _END = """BEGIN NOT ATOMIC

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from ...protocol.state import LockRow, Queued
+from ...protocol.steps import Query
 from ..dialect import Dialect
+from .fragments import WRITTEN
+
+T = TypeVar("T")
 
 
 class Tables(Dialect):
@@ -15,6 +20,10 @@ class Tables(Dialect):
     too, and with it names that have nothing to do with this one.
 
     Statements of dblock's own connections do not wait for rows, so they do not deadlock.
+
+    The nodes of a Galera cluster do not see each other's row locks. There, of two transactions that
+    have *written* the same row at the same time, one fails at its commit. So all who lock a guard's
+    row there write it as well: a grant, a row lock, and a guard.
     """
 
     patience = 0.0  # of the sessions of dblock's own
@@ -33,6 +42,10 @@ class Tables(Dialect):
         self.guard_table = self._named("guard")
         #: In what only reads.
         self.here_now = self._is_here(f"{self.locking} NOWAIT")
+        #: Whether the server is, or may be, a node of a Galera cluster.
+        self.clustered = self.place is None or self.place.clustered
+        # There what a statement changes it also reads with locks.
+        self.looks_itself = not self.clustered
 
     @property
     def longest_patience(self) -> float:
@@ -55,6 +68,33 @@ class Tables(Dialect):
                     SELECT fence INTO floor FROM {self.lock_table} WHERE lock_name = '';
                     UPDATE {self.lock_table} SET fence = floor WHERE lock_name = %(name)s;
                 END IF;"""
+
+    def look(self, *names: str) -> Query[list[LockRow]]:
+        return self._in_order(super().look(*names))
+
+    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
+        return self._in_order(super().look_queued(name, token, ticket))
+
+    def _in_order(self, query: Query[T]) -> Query[T]:
+        """Let a node first catch up with what the others have committed, or a guard there would
+        not see who has taken the name over."""
+        if self.place is None or not self.place.clustered:
+            return query
+        return query._replace(sql=f"SET STATEMENT wsrep_sync_wait = 1 FOR {query.sql}")
+
+    def take_row(self, name: str, changes: str, condition: str) -> str:
+        """Return the statement that makes ``changes`` in the row of a ``name``, with the row of its
+        guard locked, if the ``condition`` is met."""
+        if self.clustered:
+            return f"""UPDATE {self.guard_table} AS g STRAIGHT_JOIN {self.lock_table} AS l
+                ON l.lock_name = g.lock_name
+            SET {WRITTEN}, {changes}
+            WHERE g.lock_name = {name} AND {condition}"""
+        # The subquery has one row, by its primary key, so it is run, and locks that row, before
+        # anything else: nothing is taken from whose guard is open.
+        return f"""UPDATE {self.lock_table} SET {changes}
+            WHERE lock_name = {name} AND {condition}
+                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = {name} FOR UPDATE)"""
 
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"

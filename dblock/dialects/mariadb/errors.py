@@ -26,6 +26,8 @@ _FAULTS = {
     # It lost the majority during a commit, which others may have. (10.11 says the same code of SKIP
     # LOCKED by a unique key, which no statement here uses.)
     1180: Fault.DISCONNECTED,
+    1105: Fault.REFUSED,  # an error without a code: the change is too large for a Galera cluster
+    4165: Fault.REFUSED,  # a node that cannot replicate just now, so it does not begin
     1021: Fault.REFUSED,  # disk full
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory

@@ -10,6 +10,9 @@ LATER = "SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND"
 # Multiplied, since how exact a division is can be set too.
 REMAINING = "TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6"
 
+# What writes a guard's row: a value that stays the same is no change to a cluster.
+WRITTEN = "writes = COALESCE(writes, 0) + 1"
+
 # A name in a session of the user's, whose character set and sql_mode say what else a quote means,
 # and whose driver may not know.
 EXACT = "UNHEX(%(name)s)"

@@ -118,15 +118,13 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         ``rest`` is the queue without who takes it and those before. One that ``shares`` it notes
         that for those who want to wait in the server.
         """
-        # The subquery has one row, by its primary key, so it is run, and locks that row, before
-        # anything else: nothing is taken from whose guard is open. The condition alone decides,
-        # with both rows locked, and once: who is at the user lock may go at any moment. No new
-        # value depends on another. There is no UPDATE ... RETURNING; LAST_INSERT_ID(x) tells x.
-        return f"""UPDATE {self.lock_table} SET fence = LAST_INSERT_ID(fence + 1),
+        # The condition alone decides, with both rows locked, and once: who is at the user lock may
+        # go at any moment. No new value depends on another. There is no UPDATE ... RETURNING;
+        # LAST_INSERT_ID(x) tells x.
+        changes = f"""fence = LAST_INSERT_ID(fence + 1),
                 token = %(token)s, owner = %(owner)s, waiters = {rest},
-                acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}
-            WHERE lock_name = {name} AND {free}
-                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = {name} FOR UPDATE)"""
+                acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}"""
+        return self.take_row(name, changes, free)
 
     def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
         # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
@@ -170,11 +168,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         self, name: str, token: str, new_token: str, owner: str, ttl: float
     ) -> Query[int | None]:
         # As a grant is kept away by a guard, so is this.
+        changes = f"""fence = LAST_INSERT_ID(fence),
+                token = %(new_token)s, owner = %(owner)s, expires_at = {LATER}"""
         return Query(
-            f"""UPDATE {self.lock_table} SET fence = LAST_INSERT_ID(fence),
-                token = %(new_token)s, owner = %(owner)s, expires_at = {LATER}
-            WHERE lock_name = %(name)s AND token = %(token)s AND expires_at > SYSDATE(6)
-                AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = %(name)s FOR UPDATE)""",
+            self.take_row("%(name)s", changes, "token = %(token)s AND expires_at > SYSDATE(6)"),
             {
                 "name": self.key(name),
                 "token": token,

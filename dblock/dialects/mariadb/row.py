@@ -10,7 +10,7 @@ from ...protocol.steps import Query, Reply, any_row
 from ..dialect import read_fence, read_record, read_row_lock
 from ..values import text
 from .base import Tables
-from .fragments import EXACT, FREE, NEWEST, in_hex, newest_and
+from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and
 
 # Seconds. The statement itself takes time too.
 _WORTH_WAITING = 0.05
@@ -22,7 +22,6 @@ class RowStatements(Tables):
 
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
-    looks_itself = True
     newest = NEWEST
 
     def hidden(self) -> tuple[Query[str | None], ...]:
@@ -46,6 +45,8 @@ class RowStatements(Tables):
         )
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
+        if self.clustered:
+            return self._write_row(name, patience, borrowed=borrowed)
         seconds = self.longest_patience if patience is None else patience
         if seconds < _WORTH_WAITING:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
@@ -73,8 +74,46 @@ class RowStatements(Tables):
             read=read_row_lock,
         )
 
+    def _write_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
+        """Lock both rows, and write the guard's: what changes nothing only locks the other."""
+        limits, seconds = self._limits(patience)
+        here = f" AND {self.here}" if borrowed else ""
+        return Query(
+            f"""{newest_and(limits)}
+            UPDATE {self.guard_table} AS g STRAIGHT_JOIN {self.lock_table} AS l
+                ON l.lock_name = g.lock_name
+            SET {WRITTEN}, l.fence = l.fence
+            WHERE g.lock_name = {EXACT}
+                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}""",
+            in_hex(name),
+            commands.LockRow(name, borrowed),
+            seconds,
+            read=lambda reply: RowOutcome(reply.matched > 0),
+        )
+
+    def _limits(self, patience: float | None) -> tuple[str, float]:
+        """Return the settings by which a statement that writes waits, and for how many seconds."""
+        seconds = self.longest_patience if patience is None else patience
+        if seconds < _WORTH_WAITING:
+            return "innodb_lock_wait_timeout = 0", 0.0
+        # The second is exact, and undoes no more than its statement.
+        waits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}"
+        return f"{waits}, max_statement_time = {seconds:.3f}", seconds
+
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
         # That the lease is this one is for the look that follows: no grant can come before it.
+        if self.clustered:
+            # Another guard of the same lease may be in the way here, and for longer.
+            seconds = self.longest_patience
+            return Query(
+                f"""{newest_and(f"innodb_lock_wait_timeout = {seconds:.0f}")}
+                UPDATE {self.guard_table} SET {WRITTEN}
+                WHERE lock_name = {EXACT} AND {self.here}""",
+                in_hex(name),
+                commands.Guard(name, token, fence),
+                seconds,
+                read=lambda reply: reply.matched > 0,
+            )
         return Query(
             f"""{NEWEST}
             SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
@@ -109,13 +148,7 @@ class RowStatements(Tables):
         keep: float,
         patience: float | None,
     ) -> Query[Record | None]:
-        seconds = self.longest_patience if patience is None else patience
-        if seconds < _WORTH_WAITING:
-            limits, seconds = "innodb_lock_wait_timeout = 0", 0.0
-        else:
-            # The second is exact, and undoes no more than its statement.
-            limits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}, "
-            limits += f"max_statement_time = {seconds:.3f}"
+        limits, seconds = self._limits(patience)
         # Each is set in its turn, so the expiry comes last. Not IGNORE: it takes a shared lock on a
         # record that is there, and of two that have one neither could put its own there.
         changes = ", ".join(

@@ -72,7 +72,7 @@ class SlotStatements(LeaseStatements, Slots):
                     IF ended THEN LEAVE every; END IF;
                     SET taken = TRUE;
                     {grant};
-                    IF taken AND ROW_COUNT() = 1 THEN LEAVE every; END IF;
+                    IF taken AND ROW_COUNT() > 0 THEN LEAVE every; END IF;
                 END LOOP;
                 CLOSE slots;
                 SELECT fence, {REMAINING}, lock_name FROM {self.lock_table}

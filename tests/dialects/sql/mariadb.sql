@@ -55,7 +55,7 @@ AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CO
     acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
 WHERE lock_name = slot AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
     AND (SELECT 1 FROM `shop`.`dblock_guard` WHERE lock_name = slot FOR UPDATE);
-        IF taken AND ROW_COUNT() = 1 THEN LEAVE every; END IF;
+        IF taken AND ROW_COUNT() > 0 THEN LEAVE every; END IF;
     END LOOP;
     CLOSE slots;
     SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, lock_name FROM `shop`.`dblock_lock`
