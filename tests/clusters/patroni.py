@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,8 @@ Mode = Literal["async", "sync", "quorum"]
 SETTING: dict[Mode, bool | str] = {"async": False, "sync": True, "quorum": "quorum"}
 #: What Patroni calls a standby that may become the primary.
 STANDBY: dict[Mode, str] = {"async": "replica", "sync": "sync_standby", "quorum": "quorum_standby"}
+#: PostgreSQL calls them by the mode itself. Only a primary shows any.
+STREAMING = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"
 #: How clients come to the primary. By "hosts" libpq tries one node after the other.
 Front = Literal["haproxy", "hosts", "pgbouncer"]
 FRONTS: tuple[Front, ...] = ("haproxy", "hosts", "pgbouncer")
@@ -141,6 +144,19 @@ class Node(PostgreSQL):
             return ask(f"http://127.0.0.1:{self.rest}{path}")
         return None
 
+    def end_round(self) -> None:
+        """Wait until Patroni has begun another round and ended it, as the one after it shows."""
+        for _ in range(2):
+            eventually(partial(self._is_later, self._round()))
+
+    def _is_later(self, begun: int) -> bool:
+        return self._round() > begun
+
+    def _round(self) -> int:
+        """When the last round began, in seconds; 0 if Patroni does not say so."""
+        known = self.ask("/patroni")
+        return int(known["dcs_last_seen"]) if known else 0
+
     @property
     def is_primary(self) -> bool:
         return self.running and self.ask("/primary") is not None
@@ -200,19 +216,28 @@ class Patroni(Server):
         return found[0]
 
     def settle(self) -> None:
-        """Wait until every node has its place, and clients come to the primary."""
-        eventually(self._settled)
+        """Wait until every node has its place, and clients come to the primary.
+
+        Patroni acts on what it saw a moment ago. When PostgreSQL has crashed, it takes the standby
+        off the list of those that may become the primary until it sees it again. So all has to be
+        in its place before a round of Patroni's, and after it.
+        """
+        while True:
+            eventually(self._settled)
+            self.primary.end_round()
+            if self._settled():
+                return
 
     def _settled(self) -> bool:
-        known = self.primary.ask("/cluster") or {"members": []}
+        primary = self.primary
+        known = primary.ask("/cluster") or {"members": []}
         roles = [(each.get("role"), each.get("state")) for each in known["members"]]
-        streaming = [role for role, state in roles if state == "streaming"]
-        if ("leader", "running") not in roles or len(streaming) + 1 != len(self.nodes):
+        if ("leader", "running") not in roles or (STANDBY[self.mode], "streaming") not in roles:
             return False
-        if STANDBY[self.mode] not in streaming or not self.haproxy.decided:
-            return False
-        with contextlib.suppress(DBAPIError):  # for a moment Patroni does not know that it is dead
-            return execute(self.url, "SELECT pg_is_in_recovery()", connect_timeout=5) == [(False,)]
+        with contextlib.suppress(DBAPIError):
+            states = [state for (state,) in execute(self.url, STREAMING, connect_timeout=5)]
+            everybody = len(states) == len(self.nodes) - 1
+            return everybody and self.mode in states and self.haproxy.decided
         return False
 
     # --- what happens to it --------------------------------------------------------------------
@@ -236,12 +261,10 @@ class Patroni(Server):
 
     def switch_over(self) -> None:
         """Let a standby be the primary, in an orderly way."""
-        self.settle()
-        old = self.primary
-        while not self._switch_over(old):
-            self.settle()
+        eventually(partial(self._switched_over, self.primary))
 
-    def _switch_over(self, old: Node) -> bool:
+    def _switched_over(self, old: Node) -> bool:
+        self.settle()
         with contextlib.suppress(OSError):  # a busy standby does not answer in time
             ask(f"http://127.0.0.1:{old.rest}/switchover", {"leader": old.member})
         return self.primary is not old
