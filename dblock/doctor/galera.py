@@ -33,7 +33,8 @@ def galera(patient: Patient) -> Iterator[Finding]:
     yield note(
         "replication",
         f"a Galera cluster of {size}",
-        "leases exclude each other on all nodes, but row locks and guards only on one node",
+        "leases exclude each other on all nodes; of two row locks or guards on two nodes, one "
+        "fails at its commit",
         "send all programs that use row locks or guards to the same node",
     )
     if state != "Synced":
