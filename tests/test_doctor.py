@@ -199,9 +199,14 @@ def test_a_standby(own_server: OwnServers) -> None:
     assert level(standby.url, "server") == "wrong"
     execute(server.url, *findings(server.url)["replication"].fix.splitlines()[1:])  # as it stands
     eventually(lambda: level(server.url, "replication") == "ok")
-    execute(server.url, "CREATE ROLE quick", "ALTER ROLE quick SET synchronous_commit = local")
+    execute(
+        server.url,
+        "CREATE ROLE quick",
+        "ALTER ROLE quick SET synchronous_commit = local",
+        "ALTER ROLE quick IN DATABASE postgres SET synchronous_commit = local",
+    )
     assert "quick" in findings(server.url)["replication of roles"].found
-    execute(server.url, findings(server.url)["replication of roles"].fix)
+    execute(server.url, *findings(server.url)["replication of roles"].fix.splitlines())
     assert "replication of roles" not in findings(server.url)
     execute(server.url, "CREATE ROLE stranger LOGIN", "GRANT SELECT ON dblock_schema TO stranger")
     strangers = server.url.replace("postgres@", "stranger@")

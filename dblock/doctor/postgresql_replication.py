@@ -8,7 +8,7 @@ from ..dialects.values import text
 from .finding import Finding, Patient, note, ok, wrong
 from .postgresql_settings import reset, settings, system
 
-# What a server with this setting does: dblock itself turns ``off`` into ``on`` for its grants.
+# With this setting a commit waits for no standby. For a grant dblock turns ``off`` into ``on``.
 NOT_WAITING = "local"
 IF_WANTED = "if you want commits to wait for a standby:"
 BY_PATRONI = (
@@ -79,27 +79,26 @@ def _asynchronous(standbys: int, *, patroni: bool) -> Iterator[Finding]:
 def _roles(patient: Patient) -> Iterator[Finding]:
     """Check which roles' sessions do not wait for the standby although the server could."""
     rows = patient.ask(
-        "SELECT CASE WHEN setrole = 0::oid THEN 'every role' "
-        "ELSE pg_catalog.quote_ident(pg_get_userbyid(setrole)) END, "
-        "pg_catalog.quote_ident(coalesce(datname, '')) "
+        "SELECT CASE WHEN setrole <> 0::oid "
+        "THEN pg_catalog.quote_ident(pg_get_userbyid(setrole)) END, "
+        "pg_catalog.quote_ident(datname) "
         "FROM pg_db_role_setting LEFT JOIN pg_database ON pg_database.oid = setdatabase "
         "WHERE 'synchronous_commit=local' = ANY (setconfig) "
         "AND (setdatabase = 0::oid OR datname = current_database()) ORDER BY 1, 2"
     )
-    local = [(text(role), text(database)) for role, database in rows]
-    if local:
+    whose = [
+        " IN ".join(
+            f"{kind} {text(name)}"
+            for kind, name in (("ROLE", role), ("DATABASE", database))
+            if name is not None
+        )
+        for role, database in rows
+    ]
+    if whose:
         yield note(
             "replication of roles",
-            "synchronous_commit = local for " + ", ".join(role for role, _ in local),
+            "synchronous_commit = local for "
+            + ", ".join(text(role) if role else "every role" for role, _ in rows),
             "their grants do not wait for a standby: one that is promoted may have missed them",
-            "\n".join(
-                f"ALTER {_whose(role, database)} RESET synchronous_commit;"
-                for role, database in local
-            ),
+            "\n".join(f"ALTER {one} RESET synchronous_commit;" for one in whose),
         )
-
-
-def _whose(role: str, database: str) -> str:
-    if role == "every role":
-        return f"DATABASE {database}"
-    return f"ROLE {role}" + (f" IN DATABASE {database}" if database != '""' else "")

@@ -11,7 +11,7 @@ from ..errors import DBLockError, OutcomeUnknown
 from .attempt import Attempt
 from .deadline import Deadline
 from .lease import Held, LeaseRequest, Refused
-from .overview import row_lock_on
+from .overview import with_row_lock
 from .release import leave, renounce, return_all
 from .sharing import SharedAttempt
 from .steps import Procedure
@@ -89,10 +89,7 @@ def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
     if held is not None:
         return held
     refused = yield from _refuse(attempt)
-    if refused.pause:
-        return refused
-    row_lock = yield from row_lock_on(attempt.dialect, refused.state, attempt.deadline.now)
-    return refused._replace(row_lock=row_lock)
+    return (yield from with_row_lock(attempt.dialect, refused, attempt.deadline.now))
 
 
 def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:

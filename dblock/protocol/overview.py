@@ -14,6 +14,7 @@ from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterSt
 from .explain import explain
 from .faults import Fault, StatementError
 from .job_runs import last
+from .lease import Refused
 from .retry import read
 from .state import LockRow
 from .steps import Execute, Procedure
@@ -124,17 +125,19 @@ def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]
         return {}
 
 
-def row_lock_on(
-    dialect: Statements, row: LockRow | None, now: float
-) -> Procedure[RowLockState | None]:
-    """Read which transaction has locked a row, to explain a refusal; None if that is not seen."""
-    if row is None or row.held:
-        return None
+def with_row_lock(dialect: Statements, refused: Refused, now: float) -> Procedure[Refused]:
+    """Return a refusal with the transaction that has locked the row, if that is the reason.
+
+    The database may not show the transaction. Then the refusal stays as it is.
+    """
+    row = refused.state
+    if refused.pause or row is None or row.held:
+        return refused
     try:
         found = yield from _row_locks(dialect, row.name, now)
     except DBLockError:
-        return None  # the refusal is known, only its reason is not
-    return found.get(row.name, found.get(""))
+        return refused  # the refusal is known, only its reason is not
+    return refused._replace(row_lock=found.get(row.name, found.get("")))
 
 
 def _row_locks(

@@ -17,7 +17,7 @@ from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import look
 from .lease import Refused
-from .overview import row_lock_on
+from .overview import with_row_lock
 from .place import check, explain_borrowed
 from .release import end_session
 from .retry import AWAY, PASSING, retry
@@ -159,15 +159,10 @@ def _wait(dialect: Statements, tries: _Attempts, borrowed: bool) -> Procedure[Lo
             if state is None and (yield from _create(dialect, tries)):
                 continue
         if not (yield from tries.pause(state)):
-            return (yield from _refuse(dialect, tries, state))
-
-
-def _refuse(dialect: Statements, tries: _Attempts, state: LockRow | None) -> Procedure[Refused]:
-    """Return the refusal; to a caller that has waited, with the transaction in its way."""
-    if tries.closed or tries.deadline.wait == 0:
-        return Refused(state, tries.closed)
-    row_lock = yield from row_lock_on(dialect, state, tries.deadline.now)
-    return Refused(state, row_lock=row_lock)
+            refused = Refused(state, tries.closed)
+            if tries.deadline.wait == 0:
+                return refused
+            return (yield from with_row_lock(dialect, refused, tries.deadline.now))
 
 
 def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:

@@ -228,8 +228,8 @@ def _transaction(
         return RowLockState("a transaction")
     whose = " ".join(text(part) for part in (role, application) if part)
     said = text(statement) if statement else None
-    who = f"a transaction of {whose}, pid {pid}"
-    return RowLockState(who, pid, utc(since), said, bool(replicating))
+    holder = f"a transaction of {whose}, pid {pid}"
+    return RowLockState(holder, pid, utc(since), said, bool(replicating))
 
 
 def _row_lock(reply: Reply) -> RowOutcome:

@@ -62,7 +62,8 @@ AS $$ SELECT sim.say('terminate', pid::text) IS NOT NULL $$;
 
 CREATE VIEW sim.pg_stat_activity AS
     SELECT key::int AS pid, to_timestamp(value::int) AS backend_start, 'somebody' AS usename,
-        '' AS application_name, NULL::timestamptz AS xact_start, NULL AS query
+        '' AS application_name, NULL::timestamptz AS xact_start, NULL AS query,
+        NULL::text AS wait_event
     FROM json_each_text(pg_catalog.pg_read_file('{_SESSIONS}')::json);
 
 CREATE FUNCTION sim.pg_stat_get_activity(pid int) RETURNS SETOF sim.pg_stat_activity
