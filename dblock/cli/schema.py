@@ -19,8 +19,20 @@ from .options import Place, database_options
     type=click.Choice(["durable", "volatile"]),
     help="Whether leases outlive a crash. Default: as it is; durable for new tables.",
 )
+@click.option(
+    "--functions/--no-functions",
+    default=None,
+    help="Create the SQL functions for other languages (PostgreSQL), or drop them. Default: "
+    "update existing functions.",
+)
 @database_options
-def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str | None) -> int:
+def upgrade(
+    place: Place,
+    print_sql: bool,
+    revision: str | None,
+    durability: str | None,
+    functions: bool | None,
+) -> int:
     """Create dblock's tables, or bring them up to this version. You can run it again.
 
     \b
@@ -29,18 +41,23 @@ def upgrade(place: Place, print_sql: bool, revision: str | None, durability: str
     With --durability volatile (PostgreSQL) acquiring waits for no disk. In return dblock grants
     nothing after a crash until the longest TTL is over. Both are equally safe.
     """
-    if revision is not None and (print_sql or durability):
-        raise click.UsageError("--sql and --durability work only without --revision")
+    if revision is not None and (print_sql or durability or functions is not None):
+        raise click.UsageError("--sql, --durability and --functions work only without --revision")
     url = place.check()
     from ..schema import sql
     from ..schema import upgrade as run
 
     if print_sql:
-        click.echo(sql(url, durability=durability, **place.tables), nl=False)
+        printed = sql(url, durability=durability, functions=functions, **place.tables)
+        click.echo(printed, nl=False)
     else:
         with _known_revision(revision):
             done = run(
-                place.target(), revision=revision or "head", durability=durability, **place.there
+                place.target(),
+                revision=revision or "head",
+                durability=durability,
+                functions=functions,
+                **place.there,
             )
         place.tell()
         click.echo(str(done) + (f", {durability}" if durability else ""))

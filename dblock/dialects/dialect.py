@@ -341,6 +341,25 @@ class Dialect(Values, Statements):
             "table is durable; a volatile one works on postgresql"
         )
 
+    def create_functions(self) -> tuple[str, ...]:
+        """Return the statements that create the lock functions, or bring them up to date."""
+        raise Unsupported(
+            f"{self.name} has no lock functions; they work on postgresql. On {self.name} use "
+            "dblock, or its command line"
+        )
+
+    def drop_functions(self) -> tuple[str, ...]:
+        """Return the statements that drop them, where there are any."""
+        return ()
+
+    def drop_gate(self) -> tuple[str, ...]:
+        """Return the statements that drop their table, with its fences, where they made it."""
+        return ()
+
+    def find_functions(self) -> str | None:
+        """Return the question which of them are there; None where there can be none."""
+        return None
+
     def migration_settings(self) -> tuple[str, ...]:
         """Return statements after which a migration does not wait long for those who use a table.
 

@@ -27,7 +27,7 @@ def leave_ours(
     ``known``, for example ``metadata.tables``.
     """
     ours = {table.name for table in tables(MetaData(), prefix=prefix).values()}
-    ours.add(f"{prefix}version")
+    ours |= {f"{prefix}version", f"{prefix}fence"}
 
     def include_name(name: str | None, kind: str, parents: Any) -> bool:
         key = f"{schema}.{name}" if schema else name

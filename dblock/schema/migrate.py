@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
 from .. import clock
+from ..arguments import check_flag
 from ..dialects import Dialect
 from ..errors import Unsupported
 from ..io.connecting import detached
@@ -45,19 +46,22 @@ class Upgraded(NamedTuple):
     """The result of an upgrade.
 
     ``created`` has the names of the tables that it created. ``before`` and ``after`` are the
-    revisions of the tables, None if there were none. ``str()`` says it in one line.
+    revisions of the tables, None if there were none. ``functions`` has the names of the
+    SQL functions that are there now. ``str()`` says it in one line.
     """
 
     created: tuple[str, ...]
     before: str | None
     after: str | None
+    functions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        made = f", with the functions {', '.join(self.functions)}" if self.functions else ""
         if self.created and self.before is None:
-            return f"created {', '.join(self.created)}, at revision {self.after}"
+            return f"created {', '.join(self.created)}, at revision {self.after}{made}"
         if self.before == self.after:
-            return f"already at revision {self.after}"
-        return f"upgraded from revision {self.before} to {self.after}"
+            return f"already at revision {self.after}{made}"
+        return f"upgraded from revision {self.before} to {self.after}{made}"
 
 
 class Downgraded(NamedTuple):
@@ -88,6 +92,7 @@ def upgrade(
     prefix: str = "dblock_",
     revision: str = "head",
     durability: str | None = None,
+    functions: bool | None = None,
     trust_server: bool = False,
 ) -> Upgraded:
     """Create dblock's tables, or upgrade them to ``revision``. Return the result.
@@ -107,29 +112,47 @@ def upgrade(
         only on PostgreSQL: no lease survives, and dblock grants nothing until the longest TTL that
         a lost lease may have is over. In return an acquire does not wait for the disk.
 
+    ``functions`` decides about the SQL functions, by which programs in other languages use the same
+    locks:
+
+    ``None``
+        where they are, bring them up to this version.
+    ``True``
+        only on PostgreSQL: create them, beside the tables.
+    ``False``
+        drop them. The fences that have passed their gate stay.
+
     Raises Unavailable if the database cannot be reached. Raises Unsupported if the role lacks
-    rights, if the database has no volatile tables, or if other migrations (Django's, or your own)
-    created the tables and have to upgrade them.
+    rights, if the database has no volatile tables or no functions, or if other migrations
+    (Django's, or your own) created the tables and have to upgrade them.
     """
-    _check(durability)
+    _check(durability, functions)
+    if functions is not None and revision != "head":
+        raise ValueError(f"functions= works on the newest tables: leave out revision={revision!r}")
     _, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
-    # Refused before any I/O, if the database has no such tables.
+    # Refused before any I/O, if the database has no such tables, or no functions.
     statements = dialect.set_durability(durability) if durability else ()
+    if functions:
+        dialect.create_functions()
     place: dict[str, Any] = {"schema": schema, "prefix": prefix, "trust_server": trust_server}
     with migrating(target, **place) as connection:
         ours = Ours(connection, schema, prefix)
         there, before = ours.names(), ours.revision()
         if ours.are_anothers():
-            if revision == "head" and before == HEAD and not durability:
-                return Upgraded((), before, before)
-            raise Unsupported(_ANOTHERS)
-        if ours.half_downgraded():
-            command.stamp(_config(dialect, connection), before or "base")
-        command.upgrade(_config(dialect, connection), revision)
+            if revision != "head" or before != HEAD or durability:
+                raise Unsupported(_ANOTHERS)
+        else:
+            if ours.half_downgraded():
+                command.stamp(_config(dialect, connection), before or "base")
+            command.upgrade(_config(dialect, connection), revision)
         for statement in statements:
             connection.exec_driver_sql(statement)
+        if functions is False:
+            _run(connection, dialect.drop_functions())
+        elif functions or (revision == "head" and _functions(connection, dialect)):
+            _run(connection, dialect.create_functions())
         created = tuple(name for name in ours.names() if name not in there)
-        return Upgraded(created, before, ours.revision())
+        return Upgraded(created, before, ours.revision(), _functions(connection, dialect))
 
 
 def downgrade(
@@ -141,7 +164,7 @@ def downgrade(
     trust_server: bool = False,
 ) -> Downgraded:
     """Go back to ``revision``; return the result. ``"base"`` drops the tables, with all locks and
-    fences, and also the remains of an interrupted upgrade.
+    fences, and also the remains of an interrupted upgrade. It drops the SQL functions in any case.
 
     The other arguments, and the errors, are the same as for :func:`upgrade`.
     """
@@ -152,6 +175,9 @@ def downgrade(
         there, before = ours.names(), ours.revision()
         if ours.are_anothers():
             raise Unsupported(_ANOTHERS)
+        if there:  # they are made for the newest tables
+            _run(connection, dialect.drop_functions())
+            _run(connection, dialect.drop_gate() if revision == "base" else ())
         command.downgrade(_config(dialect, connection), revision)
         if revision == "base":
             ours.drop()
@@ -166,16 +192,19 @@ def sql(
     schema: str | None = None,
     prefix: str = "dblock_",
     durability: str | None = None,
+    functions: bool | None = None,
 ) -> str:
     """Return the SQL statements of :func:`upgrade`, without any I/O.
 
     Use it for a review, or for another migration tool. You can run the statements again after an
     interruption.
     """
-    _check(durability)
+    _check(durability, functions)
     engine, dialect = resolve(target, timeouts=Timeouts(), schema=schema, prefix=prefix)
     made = printed(engine.dialect, HEAD, schema=schema, prefix=prefix)
     made += dialect.set_durability(durability) if durability else ()
+    if functions is not None:
+        made += dialect.create_functions() if functions else dialect.drop_functions()
     if dialect.undoes_ddl:
         made = ["BEGIN", *made, "COMMIT"]
     return "".join(f"{statement};\n\n" for statement in made)
@@ -211,9 +240,23 @@ def migrating(
         yield connection
 
 
-def _check(durability: str | None) -> None:
+def _check(durability: str | None, functions: bool | None) -> None:
     if durability not in (None, *DURABILITIES):
         raise ValueError(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+    if functions is not None:
+        check_flag("functions", functions)
+
+
+def _functions(connection: Connection, dialect: Dialect) -> tuple[str, ...]:
+    """Return the names of the functions that are there."""
+    question = dialect.find_functions()
+    return () if question is None else tuple(connection.scalars(text(question)))
+
+
+def _run(connection: Connection, statements: Iterable[str]) -> None:
+    """Run statements as they are: a function's text may have any sign."""
+    for statement in statements:
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _config(dialect: Dialect, connection: Connection) -> Config:

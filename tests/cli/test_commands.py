@@ -20,6 +20,7 @@ from sqlalchemy import create_engine, inspect
 
 from dblock import Locks, __version__
 from dblock.address import address
+from dblock.cli import exits
 from dblock.version import SCHEMA_VERSION
 from tests.cli.conftest import Here, Program
 from tests.cli.test_run import rename
@@ -313,6 +314,24 @@ def test_upgrade_and_downgrade(here: Here, database: Database) -> None:
     assert there("downgrade", "--revision", "base", "--yes") == (0, nothing, "")
 
 
+def test_functions_for_other_languages(here: Here, new_database: NewDatabase) -> None:
+    there = here.on(new_database("postgresql"))
+    code, out, err = there("upgrade", "--functions")
+    assert (code, err) == (0, "")
+    assert "with the functions dblock_acquire, dblock_gate, dblock_release, " in out
+    assert "dblock_acquire" in there("upgrade")[1]
+    assert "dblock_acquire" not in there("upgrade", "--no-functions")[1]
+    assert "CREATE OR REPLACE FUNCTION" in there("upgrade", "--sql", "--functions")[1]
+    assert "DROP FUNCTION" in there("upgrade", "--sql", "--no-functions")[1]
+
+
+def test_the_embedded_default_has_no_functions(here: Here, tmp_path: Path) -> None:
+    code, out, err = here("upgrade", "--functions")
+    assert (code, out) == (exits.CONFIG, "")
+    assert "sqlite has no lock functions; they work on postgresql" in err
+    assert here("upgrade", "--no-functions")[0] == 0
+
+
 def test_sql(here: Here, tmp_path: Path) -> None:
     code, out, err = here("upgrade", "--sql", "--prefix", "my_")
     assert (code, err) == (0, "")
@@ -332,6 +351,8 @@ def test_sql(here: Here, tmp_path: Path) -> None:
     [
         (["upgrade", "--revision", "nope"], "nope"),
         (["upgrade", "--sql", "--revision", "head"], "--sql"),
+        (["upgrade", "--functions", "--revision", "head"], "--functions"),
+        (["upgrade", "--no-functions", "--revision", "head"], "--functions"),
         (["downgrade", "--revision", "nope", "--yes"], "nope"),
         (["downgrade", "--yes"], "--revision"),
         (["downgrade", "--revision", "base"], "--yes"),

@@ -1,6 +1,7 @@
 """What is really sent to each database: a page of statements for each, kept in ``sql``.
 
-The page of Galera has the statements that are others there than on another MariaDB.
+The page of Galera has the statements that are others there than on another MariaDB. That of the
+functions has those that create them, in a schema of their own, and that drop them.
 
 The pages are to be read where a statement is changed. They are written anew with
 ``DBLOCK_TEST_SQL=1``.
@@ -15,6 +16,8 @@ from textwrap import dedent
 import pytest
 
 from dblock.dialects import DIALECTS
+from dblock.target import resolve
+from dblock.timeouts import Timeouts
 from tests.protocol.test_commands import Case, cases
 
 PAGES = Path(__file__).parent / "sql"
@@ -32,12 +35,26 @@ def told(case: Case) -> str:
     return "\n".join(line.rstrip() for line in (head, first, *rest.split("\n"), ""))
 
 
+def functions() -> str:
+    url = "postgresql+psycopg://db/app"
+    _, dialect = resolve(url, timeouts=Timeouts(), schema="locking", prefix="dblock_")
+    made = (*dialect.create_functions(), *dialect.drop_functions(), *dialect.drop_gate())
+    return "".join(f"{statement};\n\n" for statement in made)
+
+
 @pytest.mark.parametrize("kind", [*sorted(DIALECTS), "galera"])
 def test_what_is_sent(kind: str) -> None:
     page = PAGES / f"{kind}.sql"
     usual = {told(case) for case in cases() if case.page == "mariadb"} if kind == "galera" else ()
     statements = (told(case) for case in cases() if case.page == kind)
-    sent = "\n".join(statement for statement in statements if statement not in usual)
+    same_as("\n".join(statement for statement in statements if statement not in usual), page)
+
+
+def test_the_functions() -> None:
+    same_as(functions(), PAGES / "functions.sql")
+
+
+def same_as(sent: str, page: Path) -> None:
     if os.environ.get("DBLOCK_TEST_SQL"):
         page.write_text(sent)
     assert sent == page.read_text(), "read what has changed; DBLOCK_TEST_SQL=1 writes the page anew"

@@ -9,10 +9,10 @@ from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..retiring import RetiringStatements
 from ..runs import RunStatements
-from ..waiters import WaiterStatements
 from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
+from .functions import FunctionStatements
 from .migrations import MigrationStatements
 from .readers import ReaderStatements
 from .row import RowStatements
@@ -20,11 +20,11 @@ from .slots import SlotStatements
 
 
 class PostgreSQL(
+    FunctionStatements,
     SlotStatements,
     ReaderStatements,
     RowStatements,
     MigrationStatements,
-    WaiterStatements,
     RunStatements,
     RetiringStatements,
     ElectionStatements,
