@@ -9,6 +9,7 @@ from tests.mutants.crashes import CRASHES
 from tests.mutants.drivers import DRIVERS
 from tests.mutants.elections import ELECTIONS
 from tests.mutants.fencing import FENCING
+from tests.mutants.functions import FUNCTIONS
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.jobs import JOBS
 from tests.mutants.keeper import KEEPER
@@ -814,6 +815,7 @@ CATALOGUE = (
     *PRESET,
     *RETIRING,
     *FENCING,
+    *FUNCTIONS,
     *PLACES,
     *HANDING_OVER,
     *ONCE,

@@ -222,8 +222,10 @@ def test_volatile_tables_with_synchronous_standbys_are_refused(own_server: OwnSe
         )
         named = "SELECT current_setting('synchronous_standby_names')"
         eventually(lambda: caller.run(named) == [("nobody",)])
+        caller.run("BEGIN")
         with pytest.raises(ObjectNotInPrerequisiteState, match="synchronous standbys"):
             caller.acquire("other", token(), 20.0)
+        caller.run("ROLLBACK")
         assert epoch(url) == before
         assert caller.acquire("other", token(), 10.0).fence == 1
 

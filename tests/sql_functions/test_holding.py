@@ -289,10 +289,11 @@ def test_in_a_savepoint_nothing_is_recorded(db: Database, caller: Caller, other:
 def test_a_stricter_isolation_level_is_refused(caller: Caller, level: str) -> None:
     mine = token()
     caller.acquire("report", mine)
-    for call in (caller.acquire, caller.renew, caller.release):
+    calls = ((caller.acquire, "new"), (caller.renew, "report"), (caller.release, "report"))
+    for call, name in calls:
         caller.run(f"BEGIN ISOLATION LEVEL {level}")
         with pytest.raises(psycopg.errors.InvalidTransactionState, match=level):
-            call("report", mine)
+            call(name, mine)
         caller.run("ROLLBACK")
     caller.run(f"BEGIN ISOLATION LEVEL {level}")
     assert caller.show("report").holder == "a caller"
