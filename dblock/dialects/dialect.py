@@ -357,7 +357,10 @@ class Dialect(Values, Statements):
         return ()
 
     def find_functions(self) -> str | None:
-        """Return the question which of them are there; None where there can be none."""
+        """Return the question which are there, and whether each is as this code makes it.
+
+        None where there can be none.
+        """
         return None
 
     def migration_settings(self) -> tuple[str, ...]:

@@ -335,6 +335,23 @@ def rights(patient: Patient) -> Iterator[Finding]:
         yield ok("rights", "this role has all that dblock needs")
 
 
+def functions(patient: Patient) -> Iterator[Finding]:
+    """Check that the SQL functions, where there are any, are those of this version."""
+    found = patient.ask(patient.dialect.find_functions() or "SELECT WHERE false")
+    if not found:
+        return
+    others = [text(name) for name, current in found if not current]
+    if others:
+        yield wrong(
+            "functions",
+            f"another version of dblock made {', '.join(others)}",
+            "programs in other languages may not keep to the rules of this version",
+            "dblock upgrade --functions",
+        )
+    else:
+        yield ok("functions", "they are up to date")
+
+
 CHECKS: tuple[Check, ...] = (
     server,
     pooler,
@@ -346,6 +363,7 @@ CHECKS: tuple[Check, ...] = (
     collation,
     index,
     arrivals,
+    functions,
     idle_timeouts,
     vacuum,
     schemas,

@@ -29,7 +29,7 @@ FUNCTIONS = (
     Mutant(
         "functions-with-the-rights-of-the-caller",
         "a role without rights on the tables can use the functions",
-        "functions._AS_OWNER",
+        "sql_function.AS_OWNER",
         "SECURITY DEFINER",
         "SECURITY INVOKER",
         f"{MAKING}::test_a_role_without_rights_on_the_tables",
@@ -37,7 +37,7 @@ FUNCTIONS = (
     Mutant(
         "functions-on-the-search-path-of-the-caller",
         "no function of the caller's is run with the rights of the tables' owner",
-        "functions._created",
+        "SqlFunction.create",
         "SET search_path = pg_catalog, pg_temp",
         "",
         f"{MAKING}::test_what_the_caller_puts_first_on_its_search_path_is_not_called",
@@ -45,7 +45,7 @@ FUNCTIONS = (
     Mutant(
         "functions-for-every-role",
         "no role may call the functions unless that is granted",
-        "functions._created",
+        "SqlFunction.create",
         "IF new THEN",
         "IF false THEN",
         f"{MAKING}::test_a_role_without_rights_on_the_tables",

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import MetaData, create_engine, make_url
 
 from dblock import Locks, Unsupported, fencing
+from dblock.doctor import Level, examine
 from dblock.errors import StaleFence
 from dblock.schema import downgrade, leave_ours, sql, tables, upgrade
 from dblock.version import SCHEMA_VERSION
@@ -62,6 +63,7 @@ def test_only_where_they_are_asked_for(empty: str) -> None:
     assert upgrade(empty).functions == ()
     assert execute(empty, MADE) == []
     assert execute(empty, FENCES) == [(False,)]
+    assert examined(empty) is None
     done = upgrade(empty, functions=True)
     assert done.functions == NAMES
     assert str(done).endswith(f"with the functions {', '.join(NAMES)}")
@@ -75,15 +77,25 @@ def test_every_upgrade_brings_them_up_to_date_and_keeps_their_rights(empty: str,
     execute(
         empty,
         f"CREATE OR REPLACE FUNCTION {signature} LANGUAGE sql AS 'SELECT true'",
+        "COMMENT ON FUNCTION dblock_release(text, text) IS 'an older one (dblock 01234567)'",
         f"GRANT EXECUTE ON FUNCTION dblock_release(text, text) TO {role}",
         "DROP FUNCTION dblock_gate",
     )
     with Caller(of_role(empty, role)) as caller:
         assert caller.release("never", token())  # as the older one says
+        assert examined(empty) == (Level.WRONG, "another version of dblock made dblock_release")
         assert upgrade(empty).functions == NAMES
         assert not caller.release("never", token())
     assert execute(empty, MADE) == ALL
+    assert examined(empty) == (Level.OK, "they are up to date")
     works(empty)
+
+
+def examined(url: str) -> tuple[Level, str] | None:
+    """What the doctor says of the functions."""
+    with Locks(url) as locks:
+        found = [(one.level, one.found) for one in examine(locks) if one.what == "functions"]
+    return found[0] if found else None
 
 
 def test_they_follow_an_upgrade_of_older_tables(empty: str) -> None:

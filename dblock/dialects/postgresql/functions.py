@@ -14,7 +14,7 @@ not logged, and commits wait for standbys, it refuses to record a longer TTL.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from hashlib import blake2b
 
 from ...protocol.epoch import ROUNDS
 from ...protocol.state import Renewal
@@ -23,15 +23,12 @@ from . import function_checks as check
 from .fragments import LAZY, PATIENT
 from .lease import LeaseStatements
 from .row import RowStatements
+from .sql_function import AS_OWNER, SqlFunction
 from .witness import WRITER
 
 # What stands for the schema, where the server alone knows it. With its apostrophe it is another
 # text in a literal, in which the schema has to be quoted twice.
 _SOMEWHERE = "here'"
-
-#: How long a function waits for a row that others write to, or for an earlier call with its token.
-LOCK_TIMEOUT = "5s"
-_AS_OWNER = f"SECURITY DEFINER SET lock_timeout = '{LOCK_TIMEOUT}'"
 
 _GATE_TABLE = "The largest fence of each name that has passed dblock_gate."
 
@@ -39,23 +36,13 @@ _GATE_TABLE = "The largest fence of each name that has passed dblock_gate."
 NAMES = ("acquire", "renew", "release", "show", "gate")
 
 
-class _Function(NamedTuple):
-    """A function: its name without the prefix, what it takes and gives, and how it is declared."""
-
-    name: str
-    takes: str
-    gives: str
-    comment: str
-    body: str
-    options: str = _AS_OWNER
-
-
 class FunctionStatements(WaiterStatements, LeaseStatements, RowStatements):
     """The statements that make the functions, find and drop them. They can be run again."""
 
     def create_functions(self) -> tuple[str, ...]:
         there = self._there()
-        made = (there._gate_table(), *map(_created, there._functions()))
+        made = [function.create(self._mark) for function in there._functions()]
+        made.insert(0, there._gate_table())
         otherwise = "RAISE undefined_table USING MESSAGE = 'dblock has no tables here'"
         return tuple(self._placed(statement, otherwise) for statement in made)
 
@@ -78,10 +65,20 @@ END $drop$"""
 
     def find_functions(self) -> str:
         names = ", ".join(self.literal(self.prefix + name) for name in NAMES)
-        return f"""SELECT p.proname FROM pg_proc AS p
+        mark = self._mark
+        return f"""SELECT p.proname,
+                right(obj_description(p.oid, 'pg_proc'), {len(mark)}) IS NOT DISTINCT FROM '{mark}'
+            FROM pg_proc AS p
             JOIN pg_class AS c ON c.relnamespace = p.pronamespace
             WHERE c.oid = to_regclass({self.literal(self.table("lock"))}) AND p.proname IN ({names})
             ORDER BY p.proname"""
+
+    @property
+    def _mark(self) -> str:
+        """What the comments of these very functions end with, wherever they are."""
+        there = type(self)(_SOMEWHERE, self.prefix, self.timeouts, self.adapter)
+        bodies = "".join(function.body for function in there._functions())
+        return f"(dblock {blake2b(bodies.encode(), digest_size=4).hexdigest()})"
 
     # --- where they are ----------------------------------------------------------------------
 
@@ -113,7 +110,7 @@ END $place$"""
 
     # --- the functions -----------------------------------------------------------------------
 
-    def _functions(self) -> tuple[_Function, ...]:
+    def _functions(self) -> tuple[SqlFunction, ...]:
         return (
             self._trust(),
             self._renew_by_function(),
@@ -123,7 +120,7 @@ END $place$"""
             self._pass_gate(),
         )
 
-    def _trust(self) -> _Function:
+    def _trust(self) -> SqlFunction:
         """:func:`~dblock.protocol.epoch.consult`, with the rights of the function that calls it."""
         # In a savepoint the row has another writer than it says, and nobody would believe it: each
         # caller would take that for a failover.
@@ -131,7 +128,7 @@ END $place$"""
             f"SELECT FROM {table} WHERE writer = {WRITER} AND writer <> xmin::text"
             for table in (self.witness_table, self.epoch_table)
         )
-        return _Function(
+        return SqlFunction(
             self._named("trust"),
             "ttl double precision",
             ", OUT epoch bigint, OUT pause double precision",
@@ -177,7 +174,7 @@ END """,
             options="",
         )
 
-    def _renew_by_function(self) -> _Function:
+    def _renew_by_function(self) -> SqlFunction:
         renewed = _with(
             self.renew([Renewal("", "", 0.0)]).sql,
             names="ARRAY[$1]",
@@ -185,7 +182,7 @@ END """,
             ttls="ARRAY[$3]",
             ttl="$3",
         )
-        return _Function(
+        return SqlFunction(
             self._named("renew"),
             "name text, token text, ttl double precision",
             ", OUT fence bigint, OUT expires_in double precision",
@@ -221,10 +218,10 @@ BEGIN{check.NAME}{check.TOKEN}{check.ttl("$3")}{check.ISOLATION}
 END """,
         )
 
-    def _acquire_by_function(self) -> _Function:
+    def _acquire_by_function(self) -> SqlFunction:
         asked = {"name": "$1", "token": "$2", "owner": "$3", "ttl": "$4"}
         granted = "INTO fence, expires_in, ignored"
-        return _Function(
+        return SqlFunction(
             self._named("acquire"),
             "name text, token text, owner text, ttl double precision",
             ", OUT fence bigint, OUT expires_in double precision, OUT holder text,"
@@ -270,9 +267,9 @@ BEGIN{check.NAME}{check.TOKEN}{check.OWNER}{check.ttl("$4")}{check.ISOLATION}
 END """,
         )
 
-    def _release_by_function(self) -> _Function:
+    def _release_by_function(self) -> SqlFunction:
         asked = {"name": "$1", "token": "$2", "passes": "true"}
-        return _Function(
+        return SqlFunction(
             self._named("release"),
             "name text, token text",
             ", OUT released boolean",
@@ -292,8 +289,8 @@ BEGIN{check.NAME}{check.TOKEN}{check.ISOLATION}
 END """,
         )
 
-    def _show_by_function(self) -> _Function:
-        return _Function(
+    def _show_by_function(self) -> SqlFunction:
+        return SqlFunction(
             self._named("show"),
             "name text",
             ", OUT holder text, OUT fence bigint, OUT since timestamptz,"
@@ -313,11 +310,11 @@ BEGIN{check.NAME}
     END IF;
     SELECT count(*) INTO waiters FROM ({_with(self.waiters("").sql, name="$1")}) AS w;
 END """,
-            options=f"STABLE {_AS_OWNER}",
+            options=f"STABLE {AS_OWNER}",
         )
 
-    def _pass_gate(self) -> _Function:
-        return _Function(
+    def _pass_gate(self) -> SqlFunction:
+        return SqlFunction(
             self._named("gate"),
             "name text, fence bigint",
             ", OUT newest bigint",
@@ -371,25 +368,3 @@ def _with(sql: str, **values: str) -> str:
     """
     sql = sql.replace(LAZY, "NULL").replace(PATIENT, "true")
     return re.sub(r"%\((\w+)\)s", lambda found: values[found[1]], sql).replace("%%", "%")
-
-
-def _created(function: _Function) -> str:
-    """Return the statement that creates a function, or replaces it.
-
-    What every role may do with a new one is taken away. Of one that is there the rights stay.
-    """
-    name = function.name
-    kinds = ", ".join(part.split(" ", 1)[1] for part in function.takes.split(", "))
-    said = name.replace("'", "''")
-    return f"""DO $create$
-DECLARE
-    new boolean := to_regproc('{said}') IS NULL;
-BEGIN
-    CREATE OR REPLACE FUNCTION {name}({function.takes}{function.gives})
-    LANGUAGE plpgsql {function.options} SET search_path = pg_catalog, pg_temp
-    AS $function${function.body}$function$;
-    IF new THEN
-        REVOKE ALL ON FUNCTION {name}({kinds}) FROM PUBLIC;
-    END IF;
-    COMMENT ON FUNCTION {name}({kinds}) IS '{function.comment.replace("'", "''")}';
-END $create$"""

@@ -114,7 +114,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_trust"(double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions.';
+    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions. (dblock f60568d4)';
 END $create$;
 
 DO $create$
@@ -203,7 +203,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_renew"(text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost.';
+    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost. (dblock f60568d4)';
 END $create$;
 
 DO $create$
@@ -320,7 +320,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that.';
+    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that. (dblock f60568d4)';
 END $create$;
 
 DO $create$
@@ -402,7 +402,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_release"(text, text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it.';
+    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it. (dblock f60568d4)';
 END $create$;
 
 DO $create$
@@ -436,7 +436,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_show"(text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it.';
+    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it. (dblock f60568d4)';
 END $create$;
 
 DO $create$
@@ -473,7 +473,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_gate"(text, bigint) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed.';
+    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed. (dblock f60568d4)';
 END $create$;
 
 DROP FUNCTION IF EXISTS "locking"."dblock_trust";
