@@ -12,7 +12,8 @@ import pytest
 
 from dblock import Locks, NotAcquired
 from dblock.dialects.tickets import TICKET, UNCALLED
-from tests.conftest import Database
+from dblock.schema import upgrade
+from tests.conftest import Database, NewDatabase
 from tests.faults.database import epoch, lapse
 from tests.servers import execute
 from tests.sql_functions.caller import Acquired, Caller, token
@@ -298,6 +299,35 @@ def test_a_stricter_isolation_level_is_refused(caller: Caller, level: str) -> No
     caller.run(f"BEGIN ISOLATION LEVEL {level}")
     assert caller.show("report").holder == "a caller"
     caller.run("ROLLBACK")
+
+
+def test_under_unusual_settings_of_the_server_and_the_role(
+    new_database: NewDatabase, world: World
+) -> None:
+    """None changes what a function means. The role's isolation level has to be set back."""
+    db = new_database("hostile postgresql")
+    upgrade(db.url, functions=True)
+    mine, others = token(), token()
+    with Caller(db.locks_url) as caller, world.locks(db.locks_url) as locks:
+        with pytest.raises(psycopg.errors.InvalidTransactionState, match="SERIALIZABLE"):
+            caller.acquire("report", mine)
+        caller.run("SET default_transaction_isolation = 'read committed'")
+        for turn in range(3):
+            assert caller.acquire("report", mine, 10.0 + turn).fence == 2 * turn + 1
+            assert caller.acquire("report", mine, 20.0 + turn).fence == 2 * turn + 1
+            assert caller.acquire("report", others).holder == "a caller"
+            assert caller.renew("report", mine, 30.0 + turn)[0] == 2 * turn + 1
+            with pytest.raises(NotAcquired), locks.lease("report", wait=0):
+                pass
+            assert caller.release("report", mine)
+            with locks.lease("report", wait=0) as lease:
+                assert lease.fence == 2 * turn + 2
+                assert caller.acquire("report", mine).fence is None
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            caller.acquire("report", "\\" * 32)
+        assert caller.gate("report", 2) == 2
+        with pytest.raises(psycopg.DatabaseError, match="stale"):
+            caller.gate("report", 1)
 
 
 def test_what_is_shown_of_a_name(db: Database, caller: Caller) -> None:
