@@ -41,7 +41,6 @@ TIMES = {"ttl": 20, "loop_wait": 1, "retry_timeout": 5}
 LAG = 100 << 20  # a standby may be that far behind and become the primary
 PARAMETERS = {
     "dynamic_shared_memory_type": "mmap",  # in the data directory, not in /dev/shm
-    "fsync": "off",
     "max_connections": 200,
     "max_wal_size": "256MB",  # of memory
     "shared_buffers": "32MB",
@@ -59,7 +58,7 @@ class Node(PostgreSQL):
         if find_spec("patroni") is None:
             raise ServerMissing(self.name, MISSING)
         self._setpriv = None if reachable(Path(sys.executable)) else find_tool("setpriv")
-        super().__init__()
+        super().__init__(cluster.durable)
         self._cluster = cluster
         # Not the directory's name: that names the processes of this node alone.
         self.member = f"n{number}"
@@ -84,12 +83,13 @@ class Node(PostgreSQL):
 
     def _settings(self) -> dict[str, Any]:
         ports = self.ports
+        syncs = {"fsync": "on" if self.durable else "off"}
         everybody = [f"host {which} all 127.0.0.1/32 trust" for which in ("all", "replication")]
         common = {
             **TIMES,
             "maximum_lag_on_failover": LAG,
             "synchronous_mode": SETTING[self._cluster.mode],
-            "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS},
+            "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS | syncs},
         }
         return {
             "scope": "dblock",
@@ -148,7 +148,10 @@ class Node(PostgreSQL):
     def freeze_patroni(self) -> None:
         """Freeze Patroni alone: PostgreSQL goes on as what it is."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        patroni = self._process.pid
+        reaper.send(patroni, signal.SIGSTOP)
+        # On a busy machine it may answer once more until then.
+        eventually(lambda: self._states()[patroni] == "T")
 
     def cut(self) -> None:
         """Cut the machine's cable: it goes on, with those that its own ports lead to it."""
@@ -190,9 +193,15 @@ class Patroni(Server):
 
     kind = "postgresql"
 
-    def __init__(self, mode: Mode, size: int = 2, *, cuttable: bool = False) -> None:
-        """The nodes of a ``cuttable`` one have cables, by which all that they say goes."""
+    def __init__(
+        self, mode: Mode, size: int = 2, *, cuttable: bool = False, durable: bool = False
+    ) -> None:
+        """The nodes of a ``cuttable`` one have cables, by which all that they say goes.
+
+        Those of a ``durable`` one wait for their disks.
+        """
         self.mode = mode
+        self.durable = durable
         self.cuttable = cuttable
         self.etcd = Etcd()
         self.nodes = [Node(self, number) for number in range(1, size + 1)]
