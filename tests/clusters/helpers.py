@@ -113,6 +113,8 @@ class Forwarder(Helper):
 
     def _command(self) -> Sequence[str | Path]:
         lines = [
+            "global",
+            "  noreuseport",  # else two processes may share a port, and each gets a part
             "defaults",
             "  mode tcp",
             "  timeout connect 2s",
@@ -200,5 +202,6 @@ class Cable(Forwarder):
                 f"  bind 127.0.0.1:{getattr(self.outer, name)}",
                 f"  server node 127.0.0.1:{port}",
                 "  retries 0",  # as with a cable: a port that nothing listens on refuses at once
+                f"  timeout connect {SECONDS:.0f}s",
             ]
         return lines
