@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import loops, observing, pairs, scale, snapshot, tries
+from benchmarks import loops, observing, pairs, rising, scale, snapshot, tries
 from benchmarks.figures import Figure, Target
 from benchmarks.groups import GROUPS, TARGETS
 from benchmarks.handoffs import Turn, handoffs, summary
@@ -27,6 +27,7 @@ GROUPS_RUN = (
     loops.ONE,
     loops.SLOTS,
     observing.GROUP,
+    rising.GROUP,
     tries.GROUP,
     snapshot.GROUP,
     scale.GROUP,

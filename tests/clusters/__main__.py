@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import statistics
 import sys
 from collections.abc import Iterator
 
 import click
 
+from tests.clusters.cost import costs
 from tests.clusters.galera import Galera
 from tests.clusters.measure import measure
 from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
@@ -48,6 +50,20 @@ def measure_(mode: Mode, nodes: int, times: int) -> None:
         click.echo("| fault | least | median | most, in seconds |\n|---|---|---|---|")
         for fault, *took in measure(mode, nodes, times):
             click.echo(f"| {fault} | {' | '.join(f'{seconds:.1f}' for seconds in took)} |")
+
+
+@main.command("cost")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1), default=3.0, show_default=True)
+def cost(rounds: int, seconds: float) -> None:
+    """What an acquire and a release cost on each cluster, compared with one server."""
+    with until_interrupted():
+        click.echo("| set-up | one server, us | there, us | times | least | most |")
+        click.echo("|---|---|---|---|---|---|")
+        for name, alone, there, ratios in costs(rounds, seconds):
+            found = (statistics.median(ratios), min(ratios), max(ratios))
+            shown = " | ".join(f"{ratio:.2f}" for ratio in found)
+            click.echo(f"| {name} | {alone:.0f} | {there:.0f} | {shown} |")
 
 
 @main.command()

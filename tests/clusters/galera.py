@@ -26,9 +26,9 @@ class Node(MariaDB):
 
     name = "Galera"
 
-    def __init__(self, cluster: Galera) -> None:
+    def __init__(self, cluster: Galera, durable: bool) -> None:
         self._provider = find_provider()
-        super().__init__()
+        super().__init__(durable)
         self._cluster = cluster
         self.group_port, self.ist_port, self.sst_port = (free_port() for _ in range(3))
 
@@ -70,8 +70,8 @@ class Node(MariaDB):
 class Galera:
     """Three servers, each of which can be written to."""
 
-    def __init__(self, size: int = 3) -> None:
-        self.nodes = [Node(self) for _ in range(size)]
+    def __init__(self, size: int = 3, *, durable: bool = False) -> None:
+        self.nodes = [Node(self, durable) for _ in range(size)]
         # Not a node's directory: that names the processes of this node alone.
         self.name = f"dblock {self.nodes[0].port}"
 

@@ -11,6 +11,7 @@ import socket
 import urllib.request
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,30 +94,54 @@ class Etcd(Helper):
         ask(f"{self.url}/health")
 
 
-class HAProxy(Helper):
-    """Leads to the primary, and ends the sessions with a node that is the primary no more."""
+class Forwarder(Helper):
+    """A process of HAProxy. It is up even while the servers behind it are not."""
 
     name = "HAProxy"
 
-    def __init__(self, checked: Callable[[], dict[int, int]]) -> None:
-        """``checked`` has the port that tells of each server's port whether it is the primary."""
+    def __init__(self) -> None:
         self._program = find_tool("haproxy")
         super().__init__()
-        self._checked = checked
-        self._state = free_port()
 
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
 
+    @abstractmethod
+    def _listeners(self) -> list[str]:
+        """The lines of its configuration that say from where to where it leads."""
+
     def _command(self) -> Sequence[str | Path]:
         lines = [
+            "global",
+            "  noreuseport",  # else two processes may share a port, and each gets a part
             "defaults",
             "  mode tcp",
             "  timeout connect 2s",
             "  timeout check 2s",
             "  timeout client 1h",
             "  timeout server 1h",
+            *self._listeners(),
+        ]
+        file = self.directory / "haproxy.cfg"
+        file.write_text("\n".join([*lines, ""]))
+        return [self._program, "-db", "-f", file]
+
+    def _probe(self) -> None:
+        socket.create_connection(("127.0.0.1", self.port), timeout=BRIEFLY).close()
+
+
+class HAProxy(Forwarder):
+    """Leads to the primary, and ends the sessions with a node that is the primary no more."""
+
+    def __init__(self, checked: Callable[[], dict[int, int]]) -> None:
+        """``checked`` has the port that tells of each server's port whether it is the primary."""
+        super().__init__()
+        self._checked = checked
+        self._state = free_port()
+
+    def _listeners(self) -> list[str]:
+        lines = [
             "listen primary",
             f"  bind 127.0.0.1:{self.port}",
             "  option httpchk OPTIONS /primary",
@@ -125,16 +150,14 @@ class HAProxy(Helper):
         ]
         for port, check in self._checked().items():
             lines.append(f"  server n{port} 127.0.0.1:{port} check port {check}")
-        lines += [
+        return [
+            *lines,
             "frontend state",
             f"  bind 127.0.0.1:{self._state}",
             "  mode http",
             "  monitor-uri /",
             "  monitor fail if ! { nbsrv(primary) eq 1 }",
         ]
-        file = self.directory / "haproxy.cfg"
-        file.write_text("\n".join([*lines, ""]))
-        return [self._program, "-db", "-f", file]
 
     @property
     def decided(self) -> bool:
@@ -144,6 +167,41 @@ class HAProxy(Helper):
             return True
         return False
 
-    def _probe(self) -> None:
-        # Not a query: HAProxy is up even while no node is the primary.
-        socket.create_connection(("127.0.0.1", self.port), timeout=BRIEFLY).close()
+
+@dataclass(frozen=True)
+class Ports:
+    """Where others find a node's PostgreSQL and its Patroni, and where the node finds etcd."""
+
+    database: int
+    rest: int
+    etcd: int
+
+
+class Cable(Forwarder):
+    """What connects a node to the other machines. While it is paused, the cable is cut.
+
+    Then nothing passes, in either direction, and no end of a connection does; what has been sent
+    arrives when the cable is whole again, as with a network that loses packets for a while. A
+    network namespace for each node would do the same, but only for root, and not in a container.
+    """
+
+    def __init__(self, inner: Callable[[], Ports]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._rest, self._etcd = free_port(), free_port()
+
+    @property
+    def outer(self) -> Ports:
+        return Ports(self.port, self._rest, self._etcd)
+
+    def _listeners(self) -> list[str]:
+        lines = []
+        for name, port in asdict(self._inner()).items():
+            lines += [
+                f"listen {name}",
+                f"  bind 127.0.0.1:{getattr(self.outer, name)}",
+                f"  server node 127.0.0.1:{port}",
+                "  retries 0",  # as with a cable: a port that nothing listens on refuses at once
+                f"  timeout connect {SECONDS:.0f}s",
+            ]
+        return lines

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from tests.clusters.helpers import Etcd, HAProxy, ask, find_tool
+from tests.clusters.helpers import Cable, Etcd, HAProxy, Ports, ask, find_tool
 from tests.servers import reaper
 from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.own import free_port, reachable, server_user
@@ -41,7 +41,6 @@ TIMES = {"ttl": 20, "loop_wait": 1, "retry_timeout": 5}
 LAG = 100 << 20  # a standby may be that far behind and become the primary
 PARAMETERS = {
     "dynamic_shared_memory_type": "mmap",  # in the data directory, not in /dev/shm
-    "fsync": "off",
     "max_connections": 200,
     "max_wal_size": "256MB",  # of memory
     "shared_buffers": "32MB",
@@ -59,11 +58,19 @@ class Node(PostgreSQL):
         if find_spec("patroni") is None:
             raise ServerMissing(self.name, MISSING)
         self._setpriv = None if reachable(Path(sys.executable)) else find_tool("setpriv")
-        super().__init__()
+        super().__init__(cluster.durable)
         self._cluster = cluster
         # Not the directory's name: that names the processes of this node alone.
         self.member = f"n{number}"
         self.rest = free_port()
+        self.cable = Cable(self._own_ports) if cluster.cuttable else None
+
+    @property
+    def ports(self) -> Ports:
+        return self.cable.outer if self.cable else self._own_ports()
+
+    def _own_ports(self) -> Ports:
+        return Ports(self.port, self.rest, self._cluster.etcd.port)
 
     def _prepare(self) -> None:
         if not reachable(self._programs):
@@ -75,26 +82,31 @@ class Node(PostgreSQL):
         return [sys.executable, "-m", "patroni", file]
 
     def _settings(self) -> dict[str, Any]:
-        address, rest = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.rest}"
+        ports = self.ports
+        syncs = {"fsync": "on" if self.durable else "off"}
         everybody = [f"host {which} all 127.0.0.1/32 trust" for which in ("all", "replication")]
         common = {
             **TIMES,
             "maximum_lag_on_failover": LAG,
             "synchronous_mode": SETTING[self._cluster.mode],
-            "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS},
+            "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS | syncs},
         }
         return {
             "scope": "dblock",
             "name": self.member,
-            "restapi": {"listen": rest, "connect_address": rest},
-            "etcd3": {"hosts": f"127.0.0.1:{self._cluster.etcd.port}"},
+            "restapi": {
+                "listen": f"127.0.0.1:{self.rest}",
+                "connect_address": f"127.0.0.1:{ports.rest}",
+            },
+            # As a proxy: else Patroni asks etcd for an address, which is not that of the cable.
+            "etcd3": {"hosts": [f"127.0.0.1:{ports.etcd}"], "use_proxies": True},
             "bootstrap": {
                 "dcs": common,
                 "initdb": [{"encoding": "UTF8"}, {"locale": "C.UTF-8"}, "no-sync"],
             },
             "postgresql": {
-                "listen": address,
-                "connect_address": address,
+                "listen": f"127.0.0.1:{self.port}",
+                "connect_address": f"127.0.0.1:{ports.database}",
                 "data_dir": str(self.data),
                 "bin_dir": str(self._programs),
                 "pgpass": str(self.directory / "pgpass"),
@@ -136,12 +148,26 @@ class Node(PostgreSQL):
     def freeze_patroni(self) -> None:
         """Freeze Patroni alone: PostgreSQL goes on as what it is."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        patroni = self._process.pid
+        reaper.send(patroni, signal.SIGSTOP)
+        # On a busy machine it may answer once more until then.
+        eventually(lambda: self._states()[patroni] == "T")
+
+    def cut(self) -> None:
+        """Cut the machine's cable: it goes on, with those that its own ports lead to it."""
+        assert self.cable is not None, "this cluster is not cuttable"
+        self.cable.pause()
+
+    def resume(self) -> None:
+        """Undo `pause`, `freeze_patroni` and `cut`."""
+        super().resume()
+        if self.cable:
+            self.cable.resume()
 
     def ask(self, path: str) -> Any:
-        """Ask Patroni something; None unless it says yes."""
+        """Ask Patroni something, from another machine; None unless it says yes."""
         with contextlib.suppress(OSError):
-            return ask(f"http://127.0.0.1:{self.rest}{path}")
+            return ask(f"http://127.0.0.1:{self.ports.rest}{path}")
         return None
 
     def end_round(self) -> None:
@@ -167,13 +193,24 @@ class Patroni(Server):
 
     kind = "postgresql"
 
-    def __init__(self, mode: Mode, size: int = 2) -> None:
+    def __init__(
+        self, mode: Mode, size: int = 2, *, cuttable: bool = False, durable: bool = False
+    ) -> None:
+        """The nodes of a ``cuttable`` one have cables, by which all that they say goes.
+
+        Those of a ``durable`` one wait for their disks.
+        """
         self.mode = mode
+        self.durable = durable
+        self.cuttable = cuttable
         self.etcd = Etcd()
         self.nodes = [Node(self, number) for number in range(1, size + 1)]
-        self.haproxy = HAProxy(lambda: {node.port: node.rest for node in self.nodes})
+        self.haproxy = HAProxy(
+            lambda: {node.ports.database: node.ports.rest for node in self.nodes}
+        )
         self._pgbouncer = PgBouncer(self.haproxy)
-        self._all = (self.etcd, *self.nodes, self.haproxy, self._pgbouncer)
+        cables = [node.cable for node in self.nodes if node.cable]
+        self._all = (self.etcd, *cables, *self.nodes, self.haproxy, self._pgbouncer)
 
     @property
     def url(self) -> str:
@@ -185,7 +222,7 @@ class Patroni(Server):
             return self.haproxy.url
         if front == "pgbouncer":
             return self._pgbouncer.url
-        hosts = tuple(f"127.0.0.1:{node.port}" for node in self.nodes)
+        hosts = tuple(f"127.0.0.1:{node.ports.database}" for node in self.nodes)
         query = {"host": hosts, "target_session_attrs": "read-write"}
         url = make_url("postgresql+psycopg://postgres@/postgres").set(query=query)
         return url.render_as_string(hide_password=False)
@@ -254,8 +291,12 @@ class Patroni(Server):
         """Freeze the primary's machine."""
         self.primary.pause()
 
+    def cut(self) -> None:
+        """Cut the primary's machine off from etcd, the other nodes, and the ways to it."""
+        self.primary.cut()
+
     def resume(self) -> None:
-        """Undo `pause`, and what froze Patroni alone."""
+        """Undo `pause` and `cut`, and what froze Patroni alone."""
         for node in self.nodes:
             node.resume()
 

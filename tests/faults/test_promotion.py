@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, MetaData, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from dblock import Lease, LockLost, Locks, NotAcquired, Timeouts, Unavailable
+from dblock import Lease, LockLost, Locks, NotAcquired, StaleFence, Timeouts, Unavailable
+from dblock.fencing import gate, table
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase, OwnServers
 from tests.faults.database import clock, grants_from, shorten_pause
@@ -142,6 +144,34 @@ def test_what_the_standby_never_heard_of_is_not_granted_twice(pair: Pair, durabi
             with pytest.raises(LockLost) as caught:
                 lease.renew()
             assert caught.value.reason == "failover"
+
+
+def test_a_gate_refuses_the_old_primarys_holders_once_a_new_one_has_passed(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """However often the old primary has granted the name without the standby's knowledge."""
+    warehouse = create_engine(f"sqlite:///{tmp_path}/warehouse.db")
+    table(metadata := MetaData())
+    metadata.create_all(warehouse)
+    with Locks(pair.url) as locks, Locks(pair.url) as others:
+        assert locks.lease("before", ttl=LONG, renew=False).acquire()
+        eventually(pair.caught_up)
+        pair.standby.stop()
+        fences = []
+        for _ in range(20):
+            with locks.lease("report", ttl=LONG) as lease:
+                fences.append(lease.fence)
+        pair.primary.kill()
+        pair.standby.start()
+        pair.standby.promote()
+        assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+        shorten_pause(pair.url, SHORT)
+        with others.lease("report", ttl=LONG) as later, warehouse.begin() as connection:
+            gate(connection, "report", later.fence)
+        for fence in fences:
+            with pytest.raises(StaleFence), warehouse.begin() as connection:
+                gate(connection, "report", fence)
+    warehouse.dispose()
 
 
 @pytest.mark.parametrize("durability", ["durable", "volatile"])

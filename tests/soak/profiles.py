@@ -65,15 +65,19 @@ PROFILES = {
     "hand-offs": Profile(BOTH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
     "patroni-async": replace(
         CLUSTER,
-        servers={"postgresql": lambda: Patroni("async")},
+        servers={"postgresql": lambda: Patroni("async", cuttable=True)},
         nemesis=Lagging,
         keeps_commits=False,
     ),
     "patroni-sync": replace(
-        CLUSTER, servers={"postgresql": lambda: Patroni("sync")}, nemesis=Fenced
+        CLUSTER,
+        servers={"postgresql": lambda: Patroni("sync", cuttable=True)},
+        nemesis=Fenced,
     ),
     "patroni-quorum": replace(
-        CLUSTER, servers={"postgresql": lambda: Patroni("quorum", size=3)}, nemesis=Fenced
+        CLUSTER,
+        servers={"postgresql": lambda: Patroni("quorum", size=3, cuttable=True)},
+        nemesis=Fenced,
     ),
     "patroni-hung": replace(
         CLUSTER,
