@@ -171,7 +171,12 @@ class Patroni(Server):
         self.mode = mode
         self.etcd = Etcd()
         self.nodes = [Node(self, number) for number in range(1, size + 1)]
-        self.haproxy = HAProxy(lambda: {node.port: node.rest for node in self.nodes})
+        self.haproxy = HAProxy(
+            "postgresql+psycopg://postgres@127.0.0.1:{port}/postgres",
+            ("option httpchk OPTIONS /primary", "http-check expect status 200"),
+            lambda: {node.port: f"port {node.rest}" for node in self.nodes},
+            many=1,
+        )
         self._pgbouncer = PgBouncer(self.haproxy)
         self._all = (self.etcd, *self.nodes, self.haproxy, self._pgbouncer)
 
