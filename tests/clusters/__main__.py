@@ -13,6 +13,7 @@ import click
 from tests.clusters.galera import Galera, Writers
 from tests.clusters.measure import Cluster, measure
 from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
+from tests.clusters.replicas import Replicas
 from tests.servers.base import ServerMissing
 
 MISSING = 69  # EX_UNAVAILABLE
@@ -65,6 +66,16 @@ def galera(writers: Writers) -> None:
     with until_interrupted(), Galera(writers) as cluster:
         if writers == "one":
             click.echo(f"{'haproxy':10} {cluster.url}")
+        for number, node in enumerate(cluster.nodes, 1):
+            click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
+        serve()
+
+
+@main.command()
+def replicas() -> None:
+    """MariaDB with a semi-synchronous replica, and HAProxy in front."""
+    with until_interrupted(), Replicas() as cluster:
+        click.echo(f"{'haproxy':10} {cluster.url}")
         for number, node in enumerate(cluster.nodes, 1):
             click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
         serve()
