@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from dblock import DBLockError, Lease, LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
+from dblock.doctor import Finding, Level, examine
 from dblock.schema import upgrade
 from tests.clusters.replicas import Replicas
 from tests.conftest import EVER, find_or_skip
@@ -108,3 +109,39 @@ def test_nothing_is_granted_while_no_replica_hears(replicas: Replicas) -> None:
         locks.release("name", force=True)
         with locks.lease("name", ttl=LONG):
             pass
+
+
+def test_the_doctor_looks_whether_commits_wait(replicas: Replicas) -> None:
+    primary, replica = replicas.primary, replicas.replica
+
+    def found() -> Finding:
+        with Locks(primary.url_for("app"), timeouts=BRIEF) as locks:
+            (finding,) = (each for each in examine(locks) if each.what == "replication")
+        return finding
+
+    assert found() == Finding("replication", Level.OK, "semi-synchronous")
+    execute(primary.url, "SET GLOBAL rpl_semi_sync_master_timeout = 10")
+    assert found().level is Level.NOTE
+    replica.pause()
+    execute(primary.url, "CREATE DATABASE unheard")
+    assert "do not wait" in found().found
+    replica.resume()
+    eventually(lambda: found().level is Level.NOTE)
+    execute(primary.url, *found().fix.splitlines()[1:])  # as it stands
+    assert found().level is Level.OK
+    replica.kill()
+    eventually(lambda: "no replica is connected" in found().found)
+    execute(primary.url, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+    assert found() == Finding("replication", Level.OK, "no replica is seen")
+    execute(primary.url, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+    assert found().level is Level.WRONG
+    replica.start()  # it finds its primary again
+    eventually(lambda: found().level is Level.OK)
+    execute(replica.url, "SET GLOBAL rpl_semi_sync_slave_enabled = OFF")
+    execute(replica.url, "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+    execute(primary.url, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+    eventually(lambda: found().found == "1 asynchronous")
+    ours, theirs = found().fix.splitlines()[1:3], found().fix.splitlines()[3:]
+    execute(primary.url, *ours)
+    execute(replica.url, *theirs)
+    eventually(lambda: found().level is Level.OK)
