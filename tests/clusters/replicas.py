@@ -25,6 +25,7 @@ OPTIONS = (
     "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
     f"--rpl-semi-sync-master-timeout={NEVER}",
     "--rpl-semi-sync-slave-enabled=ON",
+    "--slave-net-timeout=4",  # half of it is the heartbeat, by which one learns of the other's end
     "--log-bin-trust-function-creators=ON",
     "--read-only=ON",  # until it is the primary
 )
