@@ -9,7 +9,7 @@ from ..dialects.look_alikes import recognise
 from ..dialects.values import text
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
-from .galera import galera
+from .mariadb_replication import replication
 
 # From this version on dblock's statements can tell a server not to insist on a snapshot.
 SPARED = (11, 4, 2)
@@ -124,37 +124,6 @@ def durability(patient: Patient) -> Iterator[Finding]:
             f"innodb_flush_log_at_trx_commit = {flush}",
             "a crash of the server can lose the grants of the last second: two may hold a name",
             _set("innodb_flush_log_at_trx_commit", "1"),
-        )
-
-
-def replication(patient: Patient) -> Iterator[Finding]:
-    values = dict(
-        patient.ask(
-            "SELECT LOWER(variable_name), variable_value FROM information_schema.global_variables "
-            "WHERE variable_name IN ('wsrep_on', 'rpl_semi_sync_master_enabled')"
-        )
-    )
-    ((replicas,),) = patient.ask(
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%%'"
-    )
-    if values.get("wsrep_on") == "ON":
-        yield from galera(patient)
-    elif not replicas:
-        yield ok("replication", "no replica is seen")
-    elif values.get("rpl_semi_sync_master_enabled") == "ON":
-        yield ok("replication", "semi-synchronous")
-    else:
-        yield wrong(
-            "replication",
-            f"{replicas} asynchronous",
-            "a replica that is promoted may have missed the last grants: two may hold a name, and "
-            "a fence may be given twice",
-            "run the first line on the primary and the others on each replica, and put both "
-            "settings into their configurations:\n"
-            "SET GLOBAL rpl_semi_sync_master_enabled = ON;\n"
-            "SET GLOBAL rpl_semi_sync_slave_enabled = ON;\n"
-            "STOP SLAVE IO_THREAD;\n"
-            "START SLAVE IO_THREAD;",
         )
 
 

@@ -6,17 +6,25 @@ import contextlib
 import signal
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import click
 
 from tests.clusters.cost import costs
-from tests.clusters.galera import Galera
-from tests.clusters.measure import measure
+from tests.clusters.galera import Galera, Writers
+from tests.clusters.measure import Cluster, measure
 from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
+from tests.clusters.replicas import Replicas
 from tests.servers.base import ServerMissing
 
 MISSING = 69  # EX_UNAVAILABLE
+#: What can be measured. Patroni's are told how many nodes there are.
+CLUSTERS: dict[str, Callable[..., Cluster]] = {
+    **{mode: partial(Patroni, mode) for mode in SETTING},
+    "galera-one": partial(Galera, "one"),
+    "galera-all": partial(Galera, "all"),
+}
 
 
 @click.group()
@@ -41,14 +49,15 @@ def patroni(mode: Mode, nodes: int) -> None:
 
 
 @main.command("measure")
-@click.option("--mode", type=click.Choice(list(SETTING)), default="sync", show_default=True)
-@click.option("--nodes", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--mode", type=click.Choice(list(CLUSTERS)), default="sync", show_default=True)
+@click.option("--nodes", type=click.IntRange(2, 3), help="Of Patroni: 2, where nothing is said.")
 @click.option("--times", type=click.IntRange(1), default=3, show_default=True)
-def measure_(mode: Mode, nodes: int, times: int) -> None:
+def measure_(mode: str, nodes: int | None, times: int) -> None:
     """How long it takes from a fault to the next grant of a name that was held for 5 s."""
     with until_interrupted():
         click.echo("| fault | least | median | most, in seconds |\n|---|---|---|---|")
-        for fault, *took in measure(mode, nodes, times):
+        cluster = CLUSTERS[mode](*([nodes] if nodes else []))
+        for fault, *took in measure(cluster, times):
             click.echo(f"| {fault} | {' | '.join(f'{seconds:.1f}' for seconds in took)} |")
 
 
@@ -67,10 +76,22 @@ def cost(rounds: int, seconds: float) -> None:
 
 
 @main.command()
-def galera() -> None:
-    """MariaDB with Galera: three nodes, each of which can be written to."""
-    with until_interrupted(), contextlib.closing(Galera()) as cluster:
-        cluster.start()
+@click.option("--writers", type=click.Choice(["one", "all"]), default="all", show_default=True)
+def galera(writers: Writers) -> None:
+    """MariaDB with Galera: three nodes, each of which can be written to; or HAProxy to one."""
+    with until_interrupted(), Galera(writers) as cluster:
+        if writers == "one":
+            click.echo(f"{'haproxy':10} {cluster.url}")
+        for number, node in enumerate(cluster.nodes, 1):
+            click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
+        serve()
+
+
+@main.command()
+def replicas() -> None:
+    """MariaDB with a semi-synchronous replica, and HAProxy in front."""
+    with until_interrupted(), Replicas() as cluster:
+        click.echo(f"{'haproxy':10} {cluster.url}")
         for number, node in enumerate(cluster.nodes, 1):
             click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
         serve()

@@ -40,9 +40,7 @@ def patroni(mode: Mode, nodes: int) -> SetUp:
 
 def galera(writers: int) -> SetUp:
     def start(stack: ExitStack) -> Sequence[str]:
-        cluster = Galera(durable=True)
-        stack.callback(cluster.close)
-        cluster.start()
+        cluster = stack.enter_context(Galera(durable=True))
         cluster.nodes[0].create_database(DATABASE)
         return [node.url_for(DATABASE) for node in cluster.nodes[:writers]]
 

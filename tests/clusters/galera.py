@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
-from tests.servers.base import ServerMissing, execute
+import pymysql
+from sqlalchemy.exc import DBAPIError
+
+from tests.clusters.helpers import BRIEFLY, HAProxy, mariadb_check
+from tests.patience import SECONDS
+from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.mariadb import MariaDB
 from tests.servers.own import free_port
+from tests.support import eventually
 
 PROVIDERS = ("/usr/lib/galera/libgalera_smm.so", "/usr/lib/libgalera_smm.so")
 MISSING = "no libgalera_smm.so on this machine (apt install galera-4 rsync)"
+
+#: Whether programs come to one node, through HAProxy, or to all.
+Writers = Literal["one", "all"]
+STATE = "wsrep_local_state_comment"
+SYNCED = "Synced"  # not so a donor, which waits, and a node without the majority
 
 
 def find_provider() -> Path:
@@ -60,31 +73,159 @@ class Node(MariaDB):
 
     @property
     def synced(self) -> bool:
-        return self.status("wsrep_local_state_comment") == "Synced"
+        return self.status(STATE) == SYNCED
 
     def status(self, name: str) -> str:
         ((_, value),) = execute(self.url, f"SHOW GLOBAL STATUS LIKE '{name}'", read_timeout=5)
         return str(value)
 
+    @property
+    def writable(self) -> bool:
+        """Whether it answers, and is of the majority."""
+        with contextlib.suppress(DBAPIError):
+            return self.running and self.synced
+        return False
 
-class Galera:
+    @property
+    def view(self) -> str | None:
+        """The view of the cluster that it is in, if it is of the majority.
+
+        A node that was paused may take itself to be in the one from before.
+        """
+        with contextlib.suppress(DBAPIError):
+            return self.status("wsrep_cluster_conf_id") if self.writable else None
+        return None
+
+    def catches_up(self) -> bool:
+        """Wait until it has what the others have committed; not for longer than it waits."""
+        with contextlib.suppress(pymysql.MySQLError):
+            self._run_bare("SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1")
+            return True
+        return False
+
+    def isolate(self) -> None:
+        """Cut it from the other nodes; its clients still come to it."""
+        self._run_bare("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
+
+    def rejoin(self) -> None:
+        """Undo `isolate`."""
+        self._run_bare("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'")
+
+    def _run_bare(self, statement: str) -> None:
+        """Without SQLAlchemy, which rolls back, and a node without the majority refuses that."""
+        timeouts = {"connect_timeout": BRIEFLY, "read_timeout": SECONDS}
+        connection = pymysql.connect(host=self.address, port=self.port, user="root", **timeouts)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+#: All sessions lead to one node, and stay there when one from before is back.
+CHECK = (
+    "stick-table type integer size 1",
+    "stick on int(1)",
+    *mariadb_check(f"SHOW STATUS LIKE '{STATE}'", SYNCED.encode()),
+)
+
+
+class Galera(Server):
     """Three servers, each of which can be written to."""
 
-    def __init__(self, size: int = 3, *, durable: bool = False) -> None:
+    kind = "mariadb"
+
+    def __init__(self, writers: Writers = "all", size: int = 3, *, durable: bool = False) -> None:
         self.nodes = [Node(self, durable) for _ in range(size)]
+        self.writers = writers
+        self._haproxy: HAProxy | None = None
+        if writers == "one":
+            self._haproxy = HAProxy(
+                "mysql+pymysql://root@127.0.0.1:{port}/mysql",
+                CHECK,
+                lambda: {node.port: "" for node in self.nodes},
+                many=size,
+            )
         # Not a node's directory: that names the processes of this node alone.
         self.name = f"dblock {self.nodes[0].port}"
+
+    @property
+    def _all(self) -> Sequence[Server]:
+        return [*self.nodes, *([self._haproxy] if self._haproxy else [])]
+
+    @property
+    def url(self) -> str:
+        return self._haproxy.url if self._haproxy else self.primary.url
 
     def peers_of(self, node: Node) -> str:
         """Where a node that starts finds others; none is there for the first."""
         others = [other for other in self.nodes if other is not node and other.running]
         return ",".join(f"127.0.0.1:{other.group_port}" for other in others)
 
+    def create_database(self, name: str, template: str | None = None) -> None:
+        self.primary.create_database(name, template)
+
+    def drop_database(self, name: str) -> None:
+        self.primary.drop_database(name)
+
     def start(self) -> None:
+        for server in self._all:
+            server.start()
+        self.settle()
+
+    # --- what is the case ----------------------------------------------------------------------
+
+    @property
+    def primary(self) -> Node:
+        """The node that HAProxy leads to, as soon as there is one; else the first of those that
+        can be written to."""
+        found: list[Node] = []
+
+        def look() -> bool:
+            found.extend(self._led_to() if self._haproxy else self._writable())
+            return bool(found)
+
+        eventually(look)
+        return found[0]
+
+    def _led_to(self) -> list[Node]:
+        with contextlib.suppress(DBAPIError):
+            ((port,),) = execute(
+                self.url, "SELECT @@port", connect_timeout=BRIEFLY, read_timeout=BRIEFLY
+            )
+            return [node for node in self.nodes if node.port == port]
+        return []
+
+    def _writable(self) -> list[Node]:
+        return [node for node in self.nodes if node.writable]
+
+    def settle(self) -> None:
+        """Wait until all nodes are together, each with what the others have committed."""
+        eventually(self._settled)
+
+    def _settled(self) -> bool:
+        views = {node.view for node in self.nodes}
+        if len(views) > 1 or None in views:
+            return False
+        led = self._haproxy is None or self._haproxy.decided
+        return led and all(node.catches_up() for node in self.nodes)
+
+    # --- what happens to it --------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Turn off the machine of the node that is written to."""
+        self.primary.kill()
+
+    def pause(self) -> None:
+        """Freeze that machine."""
+        self.primary.pause()
+
+    def resume(self) -> None:
         for node in self.nodes:
-            node.start()
+            node.resume()
+
+    def stop(self) -> None:
+        for server in reversed(self._all):
+            server.stop()
 
     def close(self) -> None:
         with ExitStack() as all_of_them:
-            for node in self.nodes:
-                all_of_them.callback(node.close)
+            for server in self._all:
+                all_of_them.callback(server.close)

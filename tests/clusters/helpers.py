@@ -1,4 +1,4 @@
-"""What a Patroni cluster needs beside its databases: etcd, and HAProxy in front."""
+"""What a cluster needs beside its databases: HAProxy in front, and for Patroni etcd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import socket
 import urllib.request
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,13 +21,14 @@ from tests.servers.own import OwnServer, free_port
 
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "setpriv": "util-linux"}
+COM_QUIT, COM_QUERY = b"\1", b"\3"
 BRIEFLY = 5.0  # seconds for an answer: a frozen process gives none, and is to be asked again
 
 
 def find_tool(name: str) -> Path:
     if found := shutil.which(name, path=PLACES):
         return Path(found)
-    raise ServerMissing("Patroni", f"no {name} on this machine (apt install {PACKAGES[name]})")
+    raise ServerMissing("cluster", f"no {name} on this machine (apt install {PACKAGES[name]})")
 
 
 def ask(url: str, request: dict[str, str] | None = None) -> Any:
@@ -94,18 +95,24 @@ class Etcd(Helper):
         ask(f"{self.url}/health")
 
 
+#: A URL without its port.
+POSTGRESQL = "postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+
+
 class Forwarder(Helper):
     """A process of HAProxy. It is up even while the servers behind it are not."""
 
     name = "HAProxy"
 
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
+        """``url`` lacks the port."""
         self._program = find_tool("haproxy")
         super().__init__()
+        self._url = url
 
     @property
     def url(self) -> str:
-        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+        return self._url.format(port=self.port)
 
     @abstractmethod
     def _listeners(self) -> list[str]:
@@ -132,36 +139,37 @@ class Forwarder(Helper):
 
 
 class HAProxy(Forwarder):
-    """Leads to the primary, and ends the sessions with a node that is the primary no more."""
+    """Leads to a node that its check lets pass, and ends the sessions with one that fails it."""
 
-    def __init__(self, checked: Callable[[], dict[int, int]]) -> None:
-        """``checked`` has the port that tells of each server's port whether it is the primary."""
-        super().__init__()
-        self._checked = checked
+    def __init__(
+        self, url: str, check: Sequence[str], servers: Callable[[], Mapping[int, str]], many: int
+    ) -> None:
+        """``servers`` has what is to be said of the server at each port.
+
+        ``many`` of them pass the ``check`` when all is well.
+        """
+        super().__init__(url)
+        self._check, self._servers, self._many = check, servers, many
         self._state = free_port()
 
     def _listeners(self) -> list[str]:
-        lines = [
+        servers = self._servers().items()
+        return [
             "listen primary",
             f"  bind 127.0.0.1:{self.port}",
-            "  option httpchk OPTIONS /primary",
-            "  http-check expect status 200",
+            *(f"  {line}" for line in self._check),
             "  default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
-        ]
-        for port, check in self._checked().items():
-            lines.append(f"  server n{port} 127.0.0.1:{port} check port {check}")
-        return [
-            *lines,
+            *(f"  server n{port} 127.0.0.1:{port} check {how}".rstrip() for port, how in servers),
             "frontend state",
             f"  bind 127.0.0.1:{self._state}",
             "  mode http",
             "  monitor-uri /",
-            "  monitor fail if ! { nbsrv(primary) eq 1 }",
+            f"  monitor fail if ! {{ nbsrv(primary) eq {self._many} }}",
         ]
 
     @property
     def decided(self) -> bool:
-        """Whether it leads to one server alone. At its start, before it has checked, to each."""
+        """Whether as many servers pass the check as are to. Before the first check all pass."""
         with contextlib.suppress(OSError):
             ask(f"http://127.0.0.1:{self._state}/")
             return True
@@ -186,7 +194,7 @@ class Cable(Forwarder):
     """
 
     def __init__(self, inner: Callable[[], Ports]) -> None:
-        super().__init__()
+        super().__init__(POSTGRESQL)
         self._inner = inner
         self._rest, self._etcd = free_port(), free_port()
 
@@ -205,3 +213,25 @@ class Cable(Forwarder):
                 f"  timeout connect {SECONDS:.0f}s",
             ]
         return lines
+
+
+def mariadb_check(question: str, answer: bytes) -> Sequence[str]:
+    """What lets a MariaDB server pass: root logs in, asks, and the reply has the answer in it.
+
+    HAProxy does not speak MariaDB's protocol, so it is told what to send, byte by byte.
+    """
+    # The capabilities are the 4.1 protocol, with its passwords; and root has none.
+    login = bytes.fromhex("01820000 00000001 21") + bytes(23) + b"root\0\0"
+    return (
+        "option tcp-check",
+        "tcp-check connect",
+        f"tcp-check send-binary {_packet(1, login)}",
+        "tcp-check expect binary 00000002000000",  # which lets it in
+        f"tcp-check send-binary {_packet(0, COM_QUERY + question.encode())}",
+        f"tcp-check expect binary {answer.hex()}",
+        f"tcp-check send-binary {_packet(0, COM_QUIT)}",
+    )
+
+
+def _packet(number: int, payload: bytes) -> str:
+    return (len(payload).to_bytes(3, "little") + bytes([number]) + payload).hex()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from tests.clusters.helpers import Cable, Etcd, HAProxy, Ports, ask, find_tool
+from tests.clusters.helpers import POSTGRESQL, Cable, Etcd, HAProxy, Ports, ask, find_tool
 from tests.servers import reaper
 from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.own import free_port, reachable, server_user
@@ -206,7 +206,10 @@ class Patroni(Server):
         self.etcd = Etcd()
         self.nodes = [Node(self, number) for number in range(1, size + 1)]
         self.haproxy = HAProxy(
-            lambda: {node.ports.database: node.ports.rest for node in self.nodes}
+            POSTGRESQL,
+            ("option httpchk OPTIONS /primary", "http-check expect status 200"),
+            lambda: {node.ports.database: f"port {node.ports.rest}" for node in self.nodes},
+            many=1,
         )
         self._pgbouncer = PgBouncer(self.haproxy)
         cables = [node.cable for node in self.nodes if node.cable]

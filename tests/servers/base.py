@@ -73,6 +73,9 @@ class Server(ABC):
     def resume(self) -> None:
         """Undo `pause`."""
 
+    def settle(self) -> None:  # noqa: B027 - one server has nothing to wait for
+        """Wait until it is whole, and all that was committed can be read at its URL."""
+
     def restart(self) -> None:
         self.stop()
         self.start()

@@ -9,7 +9,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -17,14 +17,35 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from dblock import Conflict, LockLost, Locks, OutcomeUnknown, Unavailable
+from dblock import (
+    Conflict,
+    DeadlockDetected,
+    LockLost,
+    Locks,
+    NotAcquired,
+    OutcomeUnknown,
+    Unavailable,
+)
 from dblock.io.runtime import Runtime
 
 from . import ledger
-from .history import Recorder
+from .history import Operation, Recorder
 from .plan import Plan
 from .recorded import HeldLease, acquire, said
 from .role import Role
+
+#: What a transaction may end with: dblock's errors, and the driver's own at the user's statements.
+FAILURES = (
+    LockLost,
+    NotAcquired,
+    Conflict,
+    DeadlockDetected,
+    Unavailable,
+    OutcomeUnknown,
+    DBAPIError,
+)
+#: A transaction of the user's: it is given its session, its id, and what commits it now.
+Write = Callable[[Session, str, Callable[[], None]], None]
 
 WILD = 0.1  # the share of the sections that take too long, or do not end
 # Whether leases renew themselves where they are not told otherwise.
@@ -80,35 +101,38 @@ class Chaos(Role):
     def _write(self, hold: HeldLease, *, wild: bool, late: float = 0.0) -> None:
         """Write under the guard; ``late`` as a holder that does not know how long it has slept."""
         chance, guarded = self._chance, self._plan.guarded
-        operation = hold.begin("write", guarded=guarded, late=late)
+
+        def write(session: Session, id: str, commit: Callable[[], None]) -> None:
+            if not guarded:
+                ledger.write(session, id, hold.name, hold.fence)
+                return
+            with slow_clock(late), hold.lease.guard(session) as fence:
+                ledger.write(session, id, hold.name, fence)
+                if wild and chance.random() < 0.3:  # a takeover has to wait for this transaction
+                    time.sleep(chance.uniform(0.5, 1.5) * self._plan.ttl)
+                if chance.random() < 0.5:
+                    commit()
+
+        self._transact(hold.begin("write", guarded=guarded, late=late), write)
+
+    def _transact(self, operation: Operation, write: Write) -> None:
+        """Write in a transaction, which is committed in the end if it is not yet."""
         committing = False
 
         def commit() -> None:
             nonlocal committing
-            operation.tell("commit")
-            committing = True
-            session.commit()
+            if not committing:
+                operation.tell("commit")
+                committing = True
+                session.commit()
 
-        id = f"{self._recorder.process}:{operation.op}"
         try:
             with Session(self._engine) as session:
-                if not guarded:
-                    ledger.write(session, id, hold.name, hold.fence)
-                    commit()
-                else:
-                    inside = chance.random() < 0.5
-                    with slow_clock(late), hold.lease.guard(session) as fence:
-                        ledger.write(session, id, hold.name, fence)
-                        if (
-                            wild and chance.random() < 0.3
-                        ):  # a takeover has to wait for this transaction
-                            time.sleep(chance.uniform(0.5, 1.5) * self._plan.ttl)
-                        if inside:
-                            commit()
-                    if not inside:
-                        commit()
-        except (LockLost, Conflict, Unavailable, OutcomeUnknown, DBAPIError) as error:
-            operation.tell("unknown" if committing else "failed", **said(error))
+                write(session, f"{self._recorder.process}:{operation.op}", commit)
+                commit()
+        except FAILURES as error:
+            undone = not committing or is_undone(error)
+            operation.tell("failed" if undone else "unknown", **said(error))
         except Exception:
             operation.tell("error", error=traceback.format_exc())
         else:
@@ -125,6 +149,13 @@ class Chaos(Role):
             time.sleep(self._chance.uniform(0.9, 1.5) * self._plan.ttl)
         if not hold.release():
             hold.release()
+
+
+def is_undone(error: Exception) -> bool:
+    """Whether a commit that failed is certainly none: another node of a cluster has been faster."""
+    return (
+        isinstance(error, DBAPIError) and error.orig is not None and error.orig.args[:1] == (1213,)
+    )
 
 
 @contextlib.contextmanager

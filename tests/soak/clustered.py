@@ -5,25 +5,20 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from tests.clusters.patroni import Node, Patroni
 from tests.servers import execute, reaper
 from tests.support import eventually
 
-from .checker import exclusion
 from .crew import Place
-from .facts import Facts, History
-from .history import YARDSTICK, Event, Tail, now, place_of
-from .ledger import Ledger
+from .history import now
 from .nemesis import EVERYWHERE, Fault, Nemesis
+from .seen import Seen
 
 # Commits that a server does not tell of before a standby has them.
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-PULSE = 0.1
 GRANTS = 20  # that the new primary of two has to have told before one is enough
 
 
@@ -163,40 +158,3 @@ class Fenced(Hung):
 
     def kinds(self) -> dict[str, dict[str, Fault]]:
         return {EVERYWHERE: Clustered.kinds(self)[EVERYWHERE] | super().kinds()[EVERYWHERE]}
-
-
-class Seen(Tail):
-    """What is in the history so far."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._events: list[Event] = []
-
-    def follow(self) -> None:
-        time.sleep(PULSE)  # for whoever looks again and again
-        super().follow()
-
-    def add(self, events: Iterable[Event]) -> None:
-        # The yardstick's are nine of ten, and in a long run all are looked through again and again.
-        self._events += (event for event in events if event.kind != YARDSTICK)
-
-    def granted(self, places: Sequence[Place], since: float) -> int:
-        """How many grants those in these places were told of since then."""
-        return self._told("acquire", "ok", places, since)
-
-    def written(self, places: Sequence[Place], since: float) -> int:
-        """How many commits they were told of."""
-        return self._told("write", "ok", places, since)
-
-    def _told(self, kind: str, step: str, places: Sequence[Place], since: float) -> int:
-        self.follow()
-        numbers = {place.number for place in places}
-        told = [event for event in self._events if (event.kind, event.step) == (kind, step)]
-        return sum(event.at > since and place_of(event.process) in numbers for event in told)
-
-    def overlaps(self, names: tuple[str, ...]) -> bool:
-        """Whether two were holders of a name at once."""
-        self.follow()
-        events = sorted(self._events, key=lambda event: event.at)
-        _, found = exclusion(Facts(History(events, Ledger({}, []), names)))
-        return bool(list(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from tests.clusters.galera import Galera
 from tests.clusters.patroni import Patroni
 from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
 
@@ -12,6 +13,7 @@ from .calming import Calming
 from .clustered import Fenced, Hung, Lagging
 from .failing_over import FailingOver, Pair
 from .file import File
+from .galera import AllWriters, OneWriter
 from .havoc import Havoc
 from .nemesis import Nemesis
 
@@ -85,5 +87,11 @@ PROFILES = {
         nemesis=Hung,
         keeps_commits=False,
         fenced=False,
+    ),
+    "galera-one": replace(CLUSTER, servers={"mariadb": lambda: Galera("one")}, nemesis=OneWriter),
+    # Row locks of different nodes do not keep each other off, and prove themselves at the commit:
+    # the checker is told of writes under them, and of no holds.
+    "galera-all": replace(
+        CLUSTER, servers={"mariadb": lambda: Galera("all")}, nemesis=AllWriters, workers=6
     ),
 }

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from dblock import Lease, LockLost, OutcomeUnknown, Timeouts, Unavailable
+from dblock import Election, Lease, LockLost, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
 from dblock.protocol.term import margin
 
 from .history import Operation, Recorder, now
@@ -37,6 +37,19 @@ def acquire(recorder: Recorder, lease: Lease, **detail: Any) -> HeldLease | None
         if lease.acquire():
             return got(recorder, operation, lease)
         operation.tell("failed", error="NotAcquired")
+    return None
+
+
+def campaign(recorder: Recorder, election: Election, wait: float) -> HeldLease | None:
+    """Campaign for a term, which renews itself."""
+    operation = recorder.begin(
+        "acquire", name=election.name, ttl=election.ttl, wait=wait, renewing=True
+    )
+    with outcome(operation, nothing_changed=True):
+        try:
+            return got(recorder, operation, election.campaign(wait))
+        except NotAcquired:
+            operation.tell("failed", error="NotAcquired")
     return None
 
 

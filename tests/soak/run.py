@@ -96,6 +96,7 @@ def soak(
         with Crew(plan) as crew:
             disturb(settings, plan, crew, server, watch)
             (directory / STOP).touch()
+        server.settle()
         url = server.url_for(DATABASE)  # of a new primary, it may be
         probe(url, names, settings.ttl, directory)
     recorder.close()

@@ -15,6 +15,7 @@ from .handing_over import HandingOver
 from .history import Recorder
 from .leaving import Leaver
 from .looping import Equal, LooperOrTryer
+from .mixing import Mixed
 from .plan import Plan
 from .queueing import Fresh
 from .recorded import TIMEOUTS
@@ -34,6 +35,8 @@ WORKERS: dict[str, type[Role]] = {
     "patroni-sync": Chaos,
     "patroni-quorum": Chaos,
     "patroni-hung": Chaos,
+    "galera-one": Mixed,
+    "galera-all": Mixed,
 }
 
 

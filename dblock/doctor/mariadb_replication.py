@@ -1,0 +1,76 @@
+"""The check of a MariaDB server's replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..dialects.values import text
+from .finding import Finding, Patient, note, ok, wrong
+from .galera import galera
+
+VALUES = """SELECT LOWER(variable_name), variable_value FROM information_schema.global_{}
+    WHERE variable_name = 'wsrep_on' OR variable_name LIKE 'rpl_semi_sync_master%%'"""
+SEMI = "rpl_semi_sync_master_"
+# Milliseconds for which a primary waits for its replica, if it is not to go on alone.
+LONG = 24 * 60 * 60 * 1000
+FOREVER = 4_000_000_000
+
+
+def replication(patient: Patient) -> Iterator[Finding]:
+    rows = patient.ask(VALUES.format("variables")) + patient.ask(VALUES.format("status"))
+    values = {text(name): text(value) for name, value in rows}
+    if values.get("wsrep_on") == "ON":
+        yield from galera(patient)
+    elif values.get(f"{SEMI}enabled") == "ON":
+        yield _semi_synchronous({name.removeprefix(SEMI): value for name, value in values.items()})
+    else:
+        yield _asynchronous(patient)
+
+
+def _semi_synchronous(values: dict[str, str]) -> Finding:
+    if values["status"] != "ON":
+        return wrong(
+            "replication",
+            "semi-synchronous, but commits do not wait for a replica now",
+            "a replica that is promoted may have missed the last grants: two may hold a name, and "
+            "a fence may be given twice",
+            "connect a replica with rpl_semi_sync_slave_enabled = ON",
+        )
+    if values["clients"] == "0":
+        return wrong(
+            "replication",
+            "semi-synchronous, and no replica is connected that acknowledges",
+            "every commit waits for one: no lock can be taken",
+            "connect a replica with rpl_semi_sync_slave_enabled = ON",
+        )
+    if int(values["timeout"]) < LONG:
+        return note(
+            "replication",
+            f"semi-synchronous, for {int(values['timeout']) / 1000:g} s",
+            "if no replica acknowledges for as long, commits no longer wait: then a promoted "
+            "replica may have missed the last grants",
+            "put it into the server's configuration, and run:\n"
+            f"SET GLOBAL {SEMI}timeout = {FOREVER};",
+        )
+    return ok("replication", "semi-synchronous")
+
+
+def _asynchronous(patient: Patient) -> Finding:
+    ((replicas,),) = patient.ask(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%%'"
+    )
+    if not replicas:
+        return ok("replication", "no replica is seen")
+    return wrong(
+        "replication",
+        f"{replicas} asynchronous",
+        "a replica that is promoted may have missed the last grants: two may hold a name, and "
+        "a fence may be given twice",
+        "run the first two lines on the primary and the others on each replica, and put the "
+        "settings into their configurations:\n"
+        f"SET GLOBAL {SEMI}timeout = {FOREVER};\n"
+        f"SET GLOBAL {SEMI}enabled = ON;\n"
+        "SET GLOBAL rpl_semi_sync_slave_enabled = ON;\n"
+        "STOP SLAVE IO_THREAD;\n"
+        "START SLAVE IO_THREAD;",
+    )
