@@ -44,8 +44,10 @@ class Tables(Dialect):
         self.here_now = self._is_here(f"{self.locking} NOWAIT")
         #: Whether the server is, or may be, a node of a Galera cluster.
         self.clustered = self.place is None or self.place.clustered
-        # There what a statement changes it also reads with locks.
-        self.looks_itself = not self.clustered
+        # The statement for a cluster has no look in it, since what it changes it reads with locks.
+        # So there a look comes first; but not for the first row locks of a process, which would
+        # wait for each other until the connections that look are made.
+        self.looks_itself = self.place is None or not self.place.clustered
 
     @property
     def longest_patience(self) -> float:
